@@ -9,17 +9,12 @@ from typing import NamedTuple
 
 
 class QueryEnded(NamedTuple):
-    """``error``: Spark's message; None if the query did not fail."""
+    """``error``: Spark's message; None if the query did not fail. ``refused``: the job itself did
+    not start the query (``JobError``), and a restart does not help."""
 
     query: str
     error: str | None
-
-
-class ViewRefused(NamedTuple):
-    """The view is not started, and will not be: its checkpoint belongs to something else."""
-
-    view: str
-    error: str
+    refused: bool = False
 
 
 class QueryBegan(NamedTuple):
@@ -51,15 +46,7 @@ class StopRequested(NamedTuple):
     """SIGTERM or SIGINT arrived."""
 
 
-Event = (
-    QueryEnded
-    | ViewRefused
-    | QueryBegan
-    | QueryCaughtUp
-    | RowsDropped
-    | ProgressNotWritten
-    | StopRequested
-)
+Event = QueryEnded | QueryBegan | QueryCaughtUp | RowsDropped | ProgressNotWritten | StopRequested
 Events = SimpleQueue[Event]
 
 

@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks, observed
 from spark.settings import Settings
 from spark.sinks import dead_letters, topic_writer
@@ -41,11 +44,12 @@ def view_queries(
     records = [_records(session, source, settings, static_ends or {}) for source in view.inputs]
     checkpoint = settings.checkpoint(view)
     watermarked = [source.decoder.event_time for source in view.streams]
-    rows = view.result(
-        *(
+    rows = _derived(
+        view,
+        [
             _observed(source, of_source, source_partitions)
             for source, of_source in zip(view.inputs, records, strict=True)
-        )
+        ],
     )
     check_joins(rows, view)
     result = topic_writer(
@@ -72,6 +76,15 @@ def view_queries(
         result.trigger(processingTime=settings.trigger),
         letters.trigger(processingTime=settings.trigger),
     )
+
+
+def _derived(view: View, records: Sequence[DataFrame]) -> DataFrame:
+    try:
+        return view.result(*records)
+    except (PySparkException, Py4JError):
+        raise
+    except Exception as error:  # of the user's function; other views go on
+        raise JobError(f"{view.name}: derive: {type(error).__name__}: {error}") from error
 
 
 def _records(

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark.checkpoints.check import CheckpointRefused, check_view
+from spark.checkpoints.check import check_view
 from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
@@ -23,7 +23,6 @@ from spark.supervision.events import (
     QueryBegan,
     QueryCaughtUp,
     QueryEnded,
-    ViewRefused,
     view_of,
 )
 from spark.supervision.queries import view_queries
@@ -106,11 +105,7 @@ class QueryScheduler:
                 self._last_start = time.monotonic()
                 yield view.name
 
-    def on_event(self, event: QueryBegan | QueryCaughtUp | QueryEnded | ViewRefused) -> None:
-        if isinstance(event, ViewRefused):
-            self._running -= 1
-            self._catching_up.discard(event.view)
-            return
+    def on_event(self, event: QueryBegan | QueryCaughtUp | QueryEnded) -> None:
         if event.query in self._dead_letters_due:
             self._dead_letters_due.remove(event.query)
             self._try_start(f"{event.query}/dead-letters")
@@ -175,16 +170,16 @@ class QueryScheduler:
                 self._static.ending_offsets(view),
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
-        except CheckpointRefused as error:
+        except JobError as error:
             # The next view with these records writes their dead letters.
             if query in self._dead_letters_due:
                 self._dead_letters_due.remove(query)
                 for source in view.streams:
                     self._decoded.remove((source.topic, source.decoder))
             self._running += 1
-            self._events.put(ViewRefused(query, str(error)))
+            self._events.put(QueryEnded(query, str(error), refused=True))
             return False
-        except (PySparkException, Py4JJavaError, JobError) as error:
+        except (PySparkException, Py4JJavaError) as error:
             self._running += 1
             self._events.put(QueryEnded(query, str(error)))
         return True

@@ -20,7 +20,6 @@ from spark.supervision.events import (
     QueryEnded,
     RowsDropped,
     StopRequested,
-    ViewRefused,
     view_of,
 )
 from spark.supervision.heartbeats import Heartbeats
@@ -82,8 +81,8 @@ def _watch(
 ) -> None:
     """Returns when all queries have ended or a signal arrives.
 
-    A query that fails is started again; the others continue. With ``once`` it is not started again:
-    the first failure is raised when the others are done. A refused view is never started again.
+    A query that fails is started again; the others continue. With ``once``, or if the job refuses
+    the query, it is not started again: the first failure is raised when the others are done.
     """
     next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
     first_failure: JobError | None = None
@@ -97,6 +96,7 @@ def _watch(
                 tombstones.keep(progress.statuses())
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why)
+                    first_failure = first_failure or JobError(why)
                     log(f"error: {why}")
                 next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
         else:
@@ -108,16 +108,13 @@ def _watch(
                 log(rows_dropped(event.view, event.rows))
                 continue
             scheduler.on_event(event)
-            if isinstance(event, ViewRefused):
-                progress.failed(event.view, event.error)
-                first_failure = first_failure or JobError(event.error)
-                if not settings.once:
-                    log(f"error: {event.error}")
-            elif isinstance(event, QueryEnded) and event.error is not None:
+            if isinstance(event, QueryEnded) and event.error is not None:
                 failure = _failure(event, settings)
                 progress.failed(event.query, str(failure))
-                if settings.once:
+                if event.refused or settings.once:
                     first_failure = first_failure or failure
+                    if not settings.once:
+                        log(f"error: {failure}")
                 elif scheduler.spark_has_stopped:
                     raise JobError(f"Spark has stopped: {failure} Start again.")
                 else:
@@ -138,6 +135,8 @@ def _start_due(scheduler: QueryScheduler) -> None:
 
 
 def _failure(event: QueryEnded, settings: Settings) -> JobError:
+    if event.refused:
+        return JobError(event.error)
     view = next(view for view in settings.views if view.name == view_of(event.query))
     return query_failed(
         event.query,

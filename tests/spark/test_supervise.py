@@ -270,6 +270,20 @@ def test_a_topic_that_is_deleted_ends_the_stream(
         runner.stream_until(lambda: runner.recreate(runner.target))
 
 
+def test_a_function_that_raises_ends_only_its_view(runner: Runner, make_topic: MakeTopic) -> None:
+    def derive(_: DataFrame) -> DataFrame:
+        raise KeyError("no such column")
+
+    topic = make_topic(cleanup_policy="compact")
+    wrong = replace(runner.view, name="wrong", topic=topic, derive=derive)
+    runner.settings = replace(runner.settings, views=[wrong, runner.view])
+    runner.write(b"one")
+    with pytest.raises(JobError, match=r"^wrong: derive: KeyError: 'no such column'$"):
+        runner.once()
+    assert runner.counts() == {"one": 1}
+    assert (runner.progress("wrong")["state"], runner.progress()["state"]) == ("failed", "done")
+
+
 def test_a_missing_topic_is_named_after_the_deadline(
     runner: Runner, capfd: pytest.CaptureFixture[str]
 ) -> None:
