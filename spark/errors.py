@@ -15,6 +15,10 @@ class JobError(Exception):
     """What failed, where, and what to do. The message is shown without a stack trace."""
 
 
+class Unavailable(JobError):
+    """A service that the job needs does not answer; a restart may help."""
+
+
 def recreated(topic: str, checkpoint: str) -> JobError:
     """The topic is not the one that the checkpoint belongs to."""
     return JobError(

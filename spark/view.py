@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from spark.errors import JobError
 from spark.formats.decoders import Decoder
 
 OUTPUT_MODES = ("update", "append")
@@ -95,3 +98,14 @@ class View:
         pairs = zip(self.inputs, records, strict=True)
         malformed = [source.decoder.malformed(rows) for source, rows in pairs]
         return reduce(DataFrame.unionByName, malformed)
+
+
+def derived_rows(view: View, records: Sequence[DataFrame]) -> DataFrame:
+    """As ``View.result``. ``JobError`` if the function of the view raises, so that other views
+    continue; errors of Spark are passed on."""
+    try:
+        return view.result(*records)
+    except (PySparkException, Py4JError, JobError):
+        raise
+    except Exception as error:
+        raise JobError(f"{view.name}: derive: {type(error).__name__}: {error}") from error

@@ -32,7 +32,7 @@ def check_view(
     session: SparkSession, view: View, settings: Settings, log: Callable[[str], None]
 ) -> None:
     """Writes ``view.json`` into a new checkpoint, and compares that of a checkpoint with state.
-    Raises ``CheckpointRefused``, and errors of Spark if the view has no plan."""
+    Raises ``CheckpointRefused``, and as ``derived_rows`` if the view has no plan."""
     files = CheckpointFiles(session)
     checkpoint = settings.checkpoint(view)
     path = f"{checkpoint}/{FILE}"

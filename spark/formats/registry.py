@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from model.formats.format import SchemaFormat
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
-from spark.errors import JobError
+from spark.errors import JobError, Unavailable
 
 URL = "spark.queryable.schemas.registry"
 """A setting of the session: the registry of the deployment."""
@@ -62,7 +62,8 @@ def registry_of(session: SparkSession) -> Registry:
 def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> bytes:
     """What Confluent's serializers write before a record: a zero byte and the id of the schema.
 
-    The schema is registered, if the subject does not have it yet. Raises ``JobError``.
+    The schema is registered, if the subject does not have it yet. Raises ``JobError``, or
+    ``Unavailable`` if the registry does not answer.
     """
     try:
         schema_id = registry.client().register(subject, of, text)
@@ -72,7 +73,7 @@ def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> byte
             "compatibility of the subject"
         ) from None
     except SchemaSourceUnavailable as error:
-        raise JobError(f"the schema of {subject} was not registered: {error}") from None
+        raise Unavailable(f"the schema of {subject} was not registered: {error}") from None
     return b"\0" + schema_id.to_bytes(4, "big")
 
 

@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from spark.errors import JobError
 from spark.event_time.watermarks import Watermarks, observed
 from spark.settings import Settings
 from spark.sinks import dead_letters, topic_writer
 from spark.sources import raw_records, static_records
 from spark.supervision.plan_rules import check_joins
 from spark.supervision.progress import with_late_count
-from spark.view import Source, View
+from spark.view import Source, View, derived_rows
 
 
 class ViewQueries(NamedTuple):
@@ -44,7 +41,7 @@ def view_queries(
     records = [_records(session, source, settings, static_ends or {}) for source in view.inputs]
     checkpoint = settings.checkpoint(view)
     watermarked = [source.decoder.event_time for source in view.streams]
-    rows = _derived(
+    rows = derived_rows(
         view,
         [
             _observed(source, of_source, source_partitions)
@@ -76,15 +73,6 @@ def view_queries(
         result.trigger(processingTime=settings.trigger),
         letters.trigger(processingTime=settings.trigger),
     )
-
-
-def _derived(view: View, records: Sequence[DataFrame]) -> DataFrame:
-    try:
-        return view.result(*records)
-    except (PySparkException, Py4JError):
-        raise
-    except Exception as error:  # of the user's function; other views go on
-        raise JobError(f"{view.name}: derive: {type(error).__name__}: {error}") from error
 
 
 def _records(

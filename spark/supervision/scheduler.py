@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.checkpoints.check import check_view
-from spark.errors import JobError
+from spark.errors import JobError, Unavailable
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
@@ -170,6 +170,9 @@ class QueryScheduler:
                 self._static.ending_offsets(view),
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
+        except (PySparkException, Py4JJavaError, Unavailable) as error:
+            self._running += 1
+            self._events.put(QueryEnded(query, str(error)))
         except JobError as error:
             # The next view with these records writes their dead letters.
             if query in self._dead_letters_due:
@@ -179,9 +182,6 @@ class QueryScheduler:
             self._running += 1
             self._events.put(QueryEnded(query, str(error), refused=True))
             return False
-        except (PySparkException, Py4JJavaError) as error:
-            self._running += 1
-            self._events.put(QueryEnded(query, str(error)))
         return True
 
     def _start(self, writer: DataStreamWriter) -> None:
