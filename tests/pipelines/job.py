@@ -18,7 +18,7 @@ import pyspark
 from local.errors import LocalError, tail
 from local.processes import how_it_ended, spawn
 from local.settings import REPOSITORY
-from local.waiting import wait_until
+from local.waiting import stretch, wait_until
 from spark.session import ON_FEW_CORES
 from tests.pipelines.processes import Processes, in_session, kill, processes_of
 
@@ -125,9 +125,9 @@ class Job:
             return "the job was not running at the end"
         self._process.send_signal(signal.SIGTERM)
         try:
-            status = self._process.wait(_STOP_TIMEOUT)
+            status = self._process.wait(_STOP_TIMEOUT * stretch())
         except subprocess.TimeoutExpired:
-            return f"the job did not end within {_STOP_TIMEOUT:g} s of SIGTERM"
+            return f"the job did not end within {_STOP_TIMEOUT:g} s or more of SIGTERM"
         return "" if status == 0 else f"the job ended with {how_it_ended(status)} after SIGTERM"
 
     def close(self) -> None:
