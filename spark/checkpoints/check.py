@@ -15,7 +15,7 @@ from spark.checkpoints.identity import Rule, ViewIdentity, digest, from_json, to
 from spark.checkpoints.plans import placeholder, plan_text, python_functions
 from spark.errors import JobError, rebuild
 from spark.settings import Settings
-from spark.view import View
+from spark.view import View, derived_rows
 
 FILE = "view.json"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
@@ -75,8 +75,8 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
 
 
 def _rule_of(session: SparkSession, view: View) -> Rule:
-    rows = view.result(
-        *(placeholder(session, streaming=not source.static) for source in view.inputs)
+    rows = derived_rows(
+        view, [placeholder(session, streaming=not source.static) for source in view.inputs]
     )
     derive = view.derive
     while isinstance(derive, partial):
