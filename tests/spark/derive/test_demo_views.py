@@ -182,5 +182,5 @@ def test_the_examples_of_the_documentation_have_results(topics: dict[str, DataFr
         assert rows, entry.name
         for row in rows:
             entry.layout.stored_key(bytes(row["key"]))
-            keys.check(bytes(row["bare_key"] or row["key"]))
+            keys.check(bytes(row["key"] if row["bare_key"] is None else row["bare_key"]))
             values.check(bytes(row["value"]))
