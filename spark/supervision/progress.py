@@ -75,6 +75,7 @@ class ProgressListener(StreamingQueryListener):
         self._caught_up: set[str] = set()
         self._running: set[str] = set()
         self._failures: dict[str, str] = {}  # query ► error
+        self._final: set[str] = set()  # queries that are not started again
         self._names: dict[str, str] = {}  # query id ► query
         self._lock = threading.Lock()
         self._reported_dropped: Counter[str] = Counter()  # by view
@@ -82,9 +83,12 @@ class ProgressListener(StreamingQueryListener):
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._write()
 
-    def failed(self, query: str, error: str) -> None:
-        """Call when the query failed. Its view is ``failed`` until the query makes progress."""
+    def failed(self, query: str, error: str, *, is_final: bool = False) -> None:
+        """Call when the query failed. Its view is ``failed`` until the query makes progress; with
+        ``is_final`` also then, because reports of an earlier micro-batch may follow."""
         with self._lock:
+            if is_final:
+                self._final.add(query)
             self._failures.setdefault(query, error)
             self._views[view_of(query)].last_error = error
             self._update(query)
@@ -172,7 +176,8 @@ class ProgressListener(StreamingQueryListener):
                         operator.numRowsDroppedByWatermark for operator in progress.stateOperators
                     )
                     self._report_dropped(name, view.dropped_rows)
-            self._failures.pop(query, None)
+            if query not in self._final:
+                self._failures.pop(query, None)
             self._update(query, before)
         if query not in self._begun:
             self._begun.add(query)

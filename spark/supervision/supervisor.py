@@ -95,7 +95,7 @@ def _watch(
                 check_unchanged(admin, settings, topics)
                 tombstones.keep(progress.statuses())
                 for view, why in scheduler.stop_changed():
-                    progress.failed(view, why)
+                    progress.failed(view, why, is_final=True)
                     first_failure = first_failure or JobError(why)
                     log(f"error: {why}")
                 next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
@@ -110,7 +110,7 @@ def _watch(
             scheduler.on_event(event)
             if isinstance(event, QueryEnded) and event.error is not None:
                 failure = _failure(event, settings)
-                progress.failed(event.query, str(failure))
+                progress.failed(event.query, str(failure), is_final=event.refused)
                 if event.refused or settings.once:
                     first_failure = first_failure or failure
                     if not settings.once:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from datetime import UTC, datetime
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark import SparkContext
@@ -44,7 +44,7 @@ def main(server: str) -> None:
 
     given = json.load(sys.stdin)
     found = {name: derived(name, sources) for name, sources in given.items()}
-    with TemporaryDirectory() as empty:
+    with tempfile.TemporaryDirectory() as empty:  # the server lists its files
         stream = session.readStream.schema(RAW_RECORD).format("parquet").load(empty)
         for name, sources in given.items():
             columns = VIEWS[name].result(*[stream] * len(sources)).columns
