@@ -89,7 +89,11 @@ class PushCandidates:
         candidate = self._registry.candidate(view.name, partition)
         if candidate is not None:
             if candidate.progress.position >= current.progress.position:
-                self._install(current, candidate)
+                try:
+                    self._install(current, candidate)
+                except Exception as e:  # for example a full disk; the current store stays
+                    self.discard(candidate, f"{type(e).__name__}: {e}")
+                    raise
                 return True
         elif topic_metadata is not None:
             path = self._fetcher.take(view, partition, current.metadata.push, topic_metadata)
@@ -137,8 +141,9 @@ class PushCandidates:
             alive_at=time.time_ns() // 1_000_000,
         )
         candidate.store.write(candidate.store.new_batch(), position, metadata)
-        path = self._paths.pop((view.name, partition))
+        path = self._paths[view.name, partition]
         replaced = self._directory.replace(path, view.name, partition)
+        del self._paths[view.name, partition]
         installed = StorePartition(
             view,
             partition,

@@ -178,6 +178,23 @@ def test_files_of_another_partition(tmp_path: Path, view: View, folder: Path) ->
     two.close()
 
 
+def test_a_push_from_before_partitions_were_added(tmp_path: Path, view: View, folder: Path) -> None:
+    """Its keys would be looked up in other partitions, and be 404 there."""
+    two = Cluster(tmp_path, view, instances=1, partitions=2)
+    two.place([B1, B1])
+    for key in map(str.encode, ROWS):
+        home = two.home(key)
+        two.write(Record(len(two.logs[home]), key, (), b'"record"', 1_000), home)
+    two.settle()
+    push(folder, view, [len(two.logs[0])], {**ROWS, "new": '"pushed"'})
+    for _ in range(3):
+        two.settle()
+    found = [two.ask("b1", "GET", f"/orders/{key}") for key in ROWS]
+    assert {answer.body.partition(b'"value":')[2] for answer in found} == {b'"record"}'}
+    assert "partitions were added" in problem(two)
+    two.close()
+
+
 @pytest.mark.parametrize("makes", ["no folder", "a push that cannot be read"])
 def test_an_instance_without_a_store_waits_until_it_knows_the_pushes(
     tmp_path: Path, view: View, folder: Path, makes: str
