@@ -175,6 +175,8 @@ class PartitionLifecycle:
         if not self._snapshots.has_ended(view, partition, topic_metadata):
             return False
         if self._pushes is not None and not self._pushes.has_ended(view, partition, topic_metadata):
+            if self._pushes.is_blocked(view, partition):
+                self._snapshots.retry(view, partition)
             return False
         policy = self._policy
         try:

@@ -82,6 +82,10 @@ class PushCandidates:
         """Whether a store partition can be opened now: see PushFetcher."""
         return self._fetcher.has_ended(view, partition, topic_metadata)
 
+    def is_blocked(self, view: View, partition: int) -> bool:
+        """Whether the push that a store partition waits for cannot be fetched now."""
+        return self._fetcher.is_blocked(view, partition)
+
     def update(self, current: StorePartition, topic_metadata: TopicMetadata | None) -> bool:
         """Make a candidate if there is a newer push; install it when it has caught up. Returns
         whether it was installed. Raises OSError and the errors of RocksDB."""

@@ -147,6 +147,11 @@ class PushFetcher:
         self._request(view, partition, manifest, topic_metadata, installs=True)
         return False
 
+    def is_blocked(self, view: View, partition: int) -> bool:
+        """Whether the push that a store partition waits for is not known or cannot be fetched."""
+        transfer = self.transfers.get((view.name, partition))
+        return transfer is None or bool(transfer.unusable or transfer.error)
+
     def take(
         self, view: View, partition: int, installed: str, topic_metadata: TopicMetadata
     ) -> Path | None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from model.pushes.manifest import Manifest
 from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.logs import NoSnapshots
 from tests.support.pushes import manifest_of, push
 from tests.support.reference.tables import Record
 
@@ -213,6 +214,31 @@ def test_an_instance_without_a_store_waits_until_it_knows_the_pushes(
     for _ in range(3):
         new.settle()
     assert new.ask("b1", "GET", "/orders/k1").status == 200
+    new.close()
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_store_is_copied_from_another_instance_if_the_push_cannot_be_used(
+    tmp_path: Path, view: View, folder: Path, is_damaged: bool
+) -> None:
+    """The first attempt may have failed because the other instances were busy or starting."""
+    id_ = push(folder, view, [0], ROWS)
+    if is_damaged:
+        [file] = manifest_of(folder, id_).files
+        (folder / id_ / file.name).write_bytes(b"")
+    new = Cluster(tmp_path / "new", view, instances=1, partitions=1)
+    asked: list[tuple[str, int]] = []
+
+    class Snapshots(NoSnapshots):
+        def retry(self, view: View, partition: int) -> None:
+            asked.append((view.name, partition))
+
+    new.nodes["b1"].ingest.lifecycle._snapshots = cast(Any, Snapshots())
+    new.place([B1])
+    for _ in range(3):
+        new.settle()
+    assert (("orders", 0) in asked) == is_damaged
+    assert new.ask("b1", "GET", "/orders/k1").status == (503 if is_damaged else 200)
     new.close()
 
 
