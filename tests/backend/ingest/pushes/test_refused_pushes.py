@@ -134,6 +134,26 @@ def test_a_manifest_that_is_wrong(
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"layout": {"key": "x" * 1_000_000}},
+        {"layout": {"a" * 1_000_000: 1}},
+        {"partitions": "x" * 1_000_000},
+        {"created_at": -(10**18)},
+        {"offsets": {"orders": {"0": "x" * 1_000_000}}},
+        {"offsets": {"x" * 1_000_000: {}}},
+    ],
+)
+def test_the_text_about_a_wrong_manifest_is_short(
+    cluster: Cluster, view: View, folder: Path, change: dict[str, Any]
+) -> None:
+    """It is in the log and in GET /instance."""
+    id_ = push(folder, view, [1], ROWS)
+    change_manifest(folder, id_, lambda document: document.update(change))
+    assert len(refused(cluster)) < 1_000
+
+
+@pytest.mark.parametrize(
     "fields",
     [{"key": "bytes"}, {"value": "string"}, {"partitioner": "crc32"}, {"retention": 86_400_000}],
 )
