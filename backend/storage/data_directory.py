@@ -263,6 +263,10 @@ class DataDirectory:
         replaced = self.path(view, partition)
         (snapshot / _INSTALLED).touch()
         sync(snapshot)
+        # a crash must not bring back what is replaced, even after `open` has renamed the snapshot
+        if (replaced / _INSTALLED).exists():
+            (replaced / _INSTALLED).unlink()
+            sync(replaced)
         self._moved[view, partition] = snapshot
         return replaced if self._mark.is_on(replaced) else None
 

@@ -170,11 +170,20 @@ class PushCandidates:
             metadata.push, position,
         )  # fmt: skip
 
-    def close_retired(self, now: float = float("inf")) -> None:
-        """Close and delete the replaced stores that no read uses any more; by default, all."""
+    def close_retired(
+        self, now: float = float("inf"), partition_id: StorePartitionId | None = None
+    ) -> None:
+        """Close and delete the replaced stores that no read uses any more; by default, all.
+
+        `partition_id`: only those of this store partition. It needs this before it is opened again:
+        its store then gets the name of the folder of the replaced one.
+        """
         for retired in [each for each in self._retired if each.until <= now]:
+            of = retired.store_partition
+            if partition_id not in (None, (of.view.name, of.partition)):
+                continue
             self._retired.remove(retired)
-            retired.store_partition.store.close()
+            of.store.close()
             if retired.path is not None:
                 self._directory.discard(retired.path)
 

@@ -121,3 +121,26 @@ def test_a_store_that_ingest_takes_at_once_stays_on_the_disk(
     cluster.turn("b1")  # ingest requests it
     cluster.turn("b1")
     assert [path.is_dir() for path in taken] == [True]
+
+
+def test_a_store_that_is_opened_again_after_the_installation_stays_on_the_disk(
+    cluster: Cluster, folder: Path
+) -> None:
+    """It gets the name of the store that it has replaced, whose folder is deleted after a while."""
+    push(folder, cluster.view, [RECORDS], {"pushed": "1"})
+    for _ in range(3):
+        cluster.settle()
+    node = cluster.nodes["b1"]
+    pushes = node.ingest.lifecycle._pushes
+    installed = node.store_partitions.get("orders", 0)
+    assert installed is not None
+    assert pushes is not None
+    node.ingest.lifecycle.close(installed)
+    cluster.settle()
+    assert value(cluster, "pushed") == 1
+    pushes.close_retired()
+    assert [path.name for path in (node.folder.root / "orders").iterdir()] == ["0"]
+    cluster.stop("b1")
+    cluster.start("b1")
+    cluster.settle()
+    assert value(cluster, "pushed") == 1
