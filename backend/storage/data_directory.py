@@ -95,7 +95,7 @@ class DataDirectory:
             raise
         self._lock = lock
         for leftover in sorted(self._marked(_LEFTOVER)):
-            if (leftover / _INSTALLED).exists():
+            if _DELETED not in leftover.name and (leftover / _INSTALLED).exists():
                 name, _, _ = leftover.name.partition(".")
                 self._finish(leftover, leftover.with_name(name))
             else:

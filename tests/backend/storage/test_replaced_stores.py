@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from backend.storage.data_directory import DataDirectory
+from backend.storage.ownership import Mark
 from model.records import StoreMetadata
 
 
@@ -40,4 +43,21 @@ def test_a_store_that_was_replaced_twice_does_not_come_back(tmp_path: Path) -> N
     assert store.metadata == metadata("second")
     store.close()
     assert [path.name for path in (tmp_path / "orders").iterdir()] == ["0"]
+    directory.close()
+
+
+def test_a_store_that_was_deleted_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance is killed after the folder was renamed, and before its files are deleted."""
+    directory = DataDirectory(tmp_path)
+    replace(directory, "first")
+    with monkeypatch.context() as killed:
+        killed.setattr(Mark, "delete", lambda *_: None)
+        directory.delete("orders", 0)
+    directory.close()
+
+    directory = DataDirectory(tmp_path)
+    assert not directory.exists("orders", 0)
+    assert list((tmp_path / "orders").iterdir()) == []
     directory.close()
