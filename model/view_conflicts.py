@@ -1,4 +1,5 @@
-"""What views of one views.toml may not have in common: paths, and topics of versions of a view."""
+"""What views of one views.toml may not have in common: paths, folders of pushes, and topics of
+versions of a view."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ def conflicts(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Con
     """`entries`: the name of each view's table."""
     yield from _versions(views, entries)
     yield from _paths(views, entries)
+    yield from _pushes(views, entries)
 
 
 def _versions(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
@@ -72,3 +74,19 @@ def _paths(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confli
                     entry, "path", f'"{view.path}" overlaps with "{path}" of [views.{other}]'
                 )
         paths[view.path] = (view.base, entry)
+
+
+def _pushes(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
+    """A push of one view would take the place of the other's: `current.json` names one push."""
+    first: dict[str, str] = {}
+    for view, entry in zip(views, entries, strict=True):
+        if view.push is None:
+            continue
+        other = first.setdefault(view.push.rstrip("/"), entry)
+        if other != entry:
+            yield Conflict(
+                entry,
+                "push",
+                f'"{view.push}" is the folder of [views.{other}], too: each view and each version '
+                "has its own folder for pushes",
+            )

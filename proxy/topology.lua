@@ -113,7 +113,10 @@ local function build_views(processors)
             partitioner = partitioner[declared.partitioner],
         }
         if type(quotas) == "table" and quotas[name] then
-            view.quota = quota.parse(name, quotas[name])
+            -- "orders" and "orders@2" are one view while version 2 is current
+            local base = name:match("^[^@]*")
+            local of = declared.version and base .. "@" .. declared.version or name
+            view.quota = quota.parse(of, quotas[name])
             have_quotas = have_quotas or view.quota ~= nil
         end
         by_name[name] = view

@@ -272,16 +272,19 @@ class VersionLog:
         headers: Any = message.headers() or ()
         for name, value in headers:
             if name == _ID and value in self._waiting:
-                reading.outcomes[value] = after is not None
+                # the client may send a record twice: the second one does not count
+                reading.outcomes.setdefault(value, after is not None)
 
     def _publish(self, reading: _Reading) -> None:
         """Makes the states known, then the outcomes of this instance's own changes."""
         if not self._known.is_set() or reading.states != self._states:
-            self._states = reading.states
             self._on_change(reading.states)
+            # after it has taken effect: an error repeats it
+            self._states = reading.states
             self._known.set()
         for id_, counts in reading.outcomes.items():
-            if (outcome := self._waiting.get(id_)) is not None:
+            outcome = self._waiting.get(id_)
+            if outcome is not None and not outcome.is_known.is_set():
                 outcome.counts = counts
                 outcome.is_known.set()
         reading.outcomes.clear()

@@ -23,6 +23,7 @@ class Streams:
         self._gate = Gate("streams", limit)
         self._open: dict[asyncio.Task[None], Request] = {}
         self._draining = False
+        self._is_ended: Callable[[Request], bool] = lambda _: False  # of the last `end_where`
 
     @contextmanager
     def place(self) -> Iterator[None]:
@@ -66,6 +67,9 @@ class Streams:
             {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
         )
         with suppress(asyncio.CancelledError):
+            # `end_where` may have been called while the stream was being opened
+            if self._is_ended(request):
+                chunks = _nothing()
             async with aclosing(chunks) as open_chunks:
                 async for chunk in open_chunks:
                     if not request.is_admitted():
@@ -74,8 +78,9 @@ class Streams:
         await send({"type": "http.response.body", "body": b""})
 
     def end_where(self, condition: Callable[[Request], bool]) -> None:
-        """Ends open streams normally: their clients may open them again at once. Called in any
-        thread."""
+        """Ends open streams normally, and those that are being opened: their clients may open them
+        again at once. Called in any thread."""
+        self._is_ended = condition
         for task, request in list(self._open.items()):
             if condition(request):
                 task.get_loop().call_soon_threadsafe(task.cancel)
@@ -85,6 +90,11 @@ class Streams:
         self._draining = True
         for task in list(self._open):
             task.cancel()
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    return
+    yield
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

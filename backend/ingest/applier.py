@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from backend.ingest.batch import Record, build_batch
-from backend.ingest.consumer import Fetched, SourceAssignments
+from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
@@ -53,11 +53,18 @@ class RecordApplier:
                 with self._guard(store_partition):
                     self._advance(store_partition, end)
         for source in fetched.lost:
-            for store_partition in self._registry.of_source(*source):
+            for store_partition in self._without_records(source):
                 position = store_partition.progress.position
                 self._lifecycle.rebuild(
                     store_partition, f"the log no longer has offset {position}, or has changed"
                 )
+
+    def _without_records(self, source: Source) -> list[StorePartition]:
+        """The store partitions whose next record is lost."""
+        found = self._registry.of_source(*source)
+        # the consumer was where a store with a newer push is, which is behind the current store
+        candidates = set(map(id, self._registry.candidates()))
+        return [each for each in found if id(each) in candidates] or found
 
     def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> None:
         """Apply records of one partition, in offset order. One batch has the changes and the

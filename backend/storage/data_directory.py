@@ -95,7 +95,7 @@ class DataDirectory:
             raise
         self._lock = lock
         for leftover in sorted(self._marked(_LEFTOVER)):
-            if (leftover / _INSTALLED).exists():
+            if _DELETED not in leftover.name and (leftover / _INSTALLED).exists():
                 name, _, _ = leftover.name.partition(".")
                 self._finish(leftover, leftover.with_name(name))
             else:
@@ -263,6 +263,10 @@ class DataDirectory:
         replaced = self.path(view, partition)
         (snapshot / _INSTALLED).touch()
         sync(snapshot)
+        # a crash must not bring back what is replaced, even after `open` has renamed the snapshot
+        if (replaced / _INSTALLED).exists():
+            (replaced / _INSTALLED).unlink()
+            sync(replaced)
         self._moved[view, partition] = snapshot
         return replaced if self._mark.is_on(replaced) else None
 

@@ -128,7 +128,7 @@ class Manifest:
         for name in sorted(wanted.keys() | self.layout.keys()):
             if wanted.get(name) != self.layout.get(name):
                 return (
-                    f"its {name} is {self.layout.get(name)!r}, and the view has "
+                    f"its {name:.100} is {self.layout.get(name)!r:.100}, and the view has "
                     f"{wanted.get(name)!r}"
                 )
         return None
@@ -286,7 +286,7 @@ class _Fields:
 
 def _number(name: str, value: Any, most: int = _MAX) -> int:
     if type(value) is not int or not 0 <= value <= most:
-        raise ManifestError(f"{name} is {value!r}, not a number from 0 to {most}")
+        raise ManifestError(f"{name} is {value!r:.100}, not a number from 0 to {most}")
     return value
 
 
@@ -294,10 +294,10 @@ def _pinned(fields: _Fields) -> Pinned:
     offsets: dict[str, dict[int, int]] = {}
     for topic, of_topic in fields.get("offsets", dict).items():
         if not isinstance(of_topic, dict) or not of_topic:
-            raise ManifestError(f"the offsets of topic {topic} are not a JSON object")
+            raise ManifestError(f"the offsets of topic {topic:.300} are not a JSON object")
         numbered = [of_topic.get(str(partition)) for partition in range(len(of_topic))]
         offsets[topic] = {
-            partition: _number(f"the offset of {topic}-{partition}", offset)
+            partition: _number(f"the offset of {topic:.300}-{partition}", offset)
             for partition, offset in enumerate(numbered)
         }
     topic = fields.text("topic")

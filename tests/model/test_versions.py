@@ -79,6 +79,15 @@ def test_versions_of_a_view_have_one_path() -> None:
         parse_views(entry.format("orders", "a", "/o") + entry.format("other@2", "b", "/o"))
 
 
+def test_views_must_not_share_a_folder_for_pushes() -> None:
+    entry = '[views."{}"]\ntopic = "{}"\nkey = "string"\nvalue = "json"\npush = "{}"\n'
+    with pytest.raises(ConfigurationError, match=r"line 10, .*its own folder for pushes"):
+        parse_views(
+            entry.format("orders", "a", "s3://x/y") + entry.format("orders@2", "b", "s3://x/y/")
+        )
+    parse_views(entry.format("orders", "a", "s3://x/y") + entry.format("orders@2", "b", "s3://x/z"))
+
+
 def test_names_are_split() -> None:
     assert split_name("orders") == ("orders", 1)
     assert split_name("orders@12") == ("orders", 12)

@@ -175,6 +175,8 @@ class PartitionLifecycle:
         if not self._snapshots.has_ended(view, partition, topic_metadata):
             return False
         if self._pushes is not None and not self._pushes.has_ended(view, partition, topic_metadata):
+            if self._pushes.is_blocked(view, partition):
+                self._snapshots.retry(view, partition)
             return False
         policy = self._policy
         try:
@@ -232,6 +234,9 @@ class PartitionLifecycle:
         self._opened = {}
         self._assignments.update(store_partition.view.topic, store_partition.partition)
         store_partition.close(time.time_ns() // 1_000_000)
+        if self._pushes is not None:
+            partition_id = (store_partition.view.name, store_partition.partition)
+            self._pushes.close_retired(partition_id=partition_id)
 
     def close_all(self) -> None:
         """Close all store partitions."""

@@ -30,6 +30,7 @@ from model.views import View
 log = logging.getLogger(__name__)
 
 _READ_TIMEOUT = 10.0  # s
+_RETRY_AFTER = 10.0  # s
 
 
 class SnapshotDirectory(Protocol):
@@ -49,6 +50,7 @@ class SnapshotTransfer:
     """The progress of one transfer."""
 
     done: bool = False
+    ended_at: float = 0.0  # s, monotonic
     source: str = ""
     received: int = 0  # bytes
 
@@ -114,6 +116,17 @@ class SnapshotFetcher:
         self._requests.put((view, partition))
         return False
 
+    def retry(self, view: View, partition: int) -> None:
+        """Forget a transfer that has ended some seconds ago, so that `has_ended` requests another
+        one: for a store partition that cannot be opened without a snapshot."""
+        transfer = self._transfers.get((view.name, partition))
+        if (
+            transfer is not None
+            and transfer.done
+            and time.monotonic() - transfer.ended_at >= _RETRY_AFTER
+        ):
+            del self._transfers[view.name, partition]
+
     def keep(self, assigned: Set[StorePartitionId]) -> None:
         """Forget the transfers of all other store partitions, so that a snapshot can be fetched
         again when they are assigned again."""
@@ -140,6 +153,7 @@ class SnapshotFetcher:
             for member in self._sources(view.name, partition):
                 if self._stop.is_set() or self._fetch_from(view, partition, member, transfer):
                     break
+            transfer.ended_at = time.monotonic()
             transfer.done = True
 
     def _fetch_from(

@@ -82,6 +82,10 @@ class PushCandidates:
         """Whether a store partition can be opened now: see PushFetcher."""
         return self._fetcher.has_ended(view, partition, topic_metadata)
 
+    def is_blocked(self, view: View, partition: int) -> bool:
+        """Whether the push that a store partition waits for cannot be fetched now."""
+        return self._fetcher.is_blocked(view, partition)
+
     def update(self, current: StorePartition, topic_metadata: TopicMetadata | None) -> bool:
         """Make a candidate if there is a newer push; install it when it has caught up. Returns
         whether it was installed. Raises OSError and the errors of RocksDB."""
@@ -89,7 +93,11 @@ class PushCandidates:
         candidate = self._registry.candidate(view.name, partition)
         if candidate is not None:
             if candidate.progress.position >= current.progress.position:
-                self._install(current, candidate)
+                try:
+                    self._install(current, candidate)
+                except Exception as e:  # for example a full disk; the current store stays
+                    self.discard(candidate, f"{type(e).__name__}: {e}")
+                    raise
                 return True
         elif topic_metadata is not None:
             path = self._fetcher.take(view, partition, current.metadata.push, topic_metadata)
@@ -137,8 +145,9 @@ class PushCandidates:
             alive_at=time.time_ns() // 1_000_000,
         )
         candidate.store.write(candidate.store.new_batch(), position, metadata)
-        path = self._paths.pop((view.name, partition))
+        path = self._paths[view.name, partition]
         replaced = self._directory.replace(path, view.name, partition)
+        del self._paths[view.name, partition]
         installed = StorePartition(
             view,
             partition,
@@ -161,11 +170,20 @@ class PushCandidates:
             metadata.push, position,
         )  # fmt: skip
 
-    def close_retired(self, now: float = float("inf")) -> None:
-        """Close and delete the replaced stores that no read uses any more; by default, all."""
+    def close_retired(
+        self, now: float = float("inf"), partition_id: StorePartitionId | None = None
+    ) -> None:
+        """Close and delete the replaced stores that no read uses any more; by default, all.
+
+        `partition_id`: only those of this store partition. It needs this before it is opened again:
+        its store then gets the name of the folder of the replaced one.
+        """
         for retired in [each for each in self._retired if each.until <= now]:
+            of = retired.store_partition
+            if partition_id not in (None, (of.view.name, of.partition)):
+                continue
             self._retired.remove(retired)
-            retired.store_partition.store.close()
+            of.store.close()
             if retired.path is not None:
                 self._directory.discard(retired.path)
 

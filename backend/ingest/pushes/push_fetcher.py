@@ -97,6 +97,7 @@ class PushFetcher:
         self._interval = interval
         self._watched: frozenset[str] = frozenset()
         self.transfers: dict[StorePartitionId, PushTransfer] = {}
+        self._handing_over = threading.Lock()  # a fetched store, to ingest
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._log = RateLimitedLog(log)
@@ -145,6 +146,11 @@ class PushFetcher:
             return True
         self._request(view, partition, manifest, topic_metadata, installs=True)
         return False
+
+    def is_blocked(self, view: View, partition: int) -> bool:
+        """Whether the push that a store partition waits for is not known or cannot be fetched."""
+        transfer = self.transfers.get((view.name, partition))
+        return transfer is None or bool(transfer.unusable or transfer.error)
 
     def take(
         self, view: View, partition: int, installed: str, topic_metadata: TopicMetadata
@@ -196,7 +202,7 @@ class PushFetcher:
         if transfer is None:
             transfer = self.transfers[partition_id] = PushTransfer(manifest, installs)
             self._wake.set()
-        transfer.unusable = _unusable(view, partition, manifest, topic_metadata)
+        transfer.unusable = _unusable(view, partition, manifest, topic_metadata, installs)
         if transfer.unusable is not None:
             self._log.warn(
                 f"{view.name}/{partition}",
@@ -207,7 +213,8 @@ class PushFetcher:
         return transfer
 
     def _forget(self, partition_id: StorePartitionId) -> None:
-        transfer = self.transfers.pop(partition_id, None)
+        with self._handing_over:
+            transfer = self.transfers.pop(partition_id, None)
         if transfer is not None and transfer.store is not None:
             self._directory.discard(transfer.store)
 
@@ -280,10 +287,13 @@ class PushFetcher:
         transfer.error = None
         if transfer.installs:
             self.transfers.pop(partition_id, None)
-        else:
-            transfer.store = snapshot
-            if self.transfers.get(partition_id) is not transfer:  # no longer wanted
-                self._directory.discard(snapshot)
+            return
+        with self._handing_over:
+            # from here on, ingest may take it
+            is_wanted = self.transfers.get(partition_id) is transfer
+            transfer.store = snapshot if is_wanted else None
+        if not is_wanted:
+            self._directory.discard(snapshot)
 
     def _download(self, view: View, partition: int, transfer: PushTransfer, snapshot: Path) -> None:
         manifest = transfer.manifest
@@ -359,12 +369,16 @@ def _metadata(view: View, manifest: Manifest, alive_at: int) -> StoreMetadata:
 
 
 def _unusable(
-    view: View, partition: int, manifest: Manifest, topic_metadata: TopicMetadata
+    view: View, partition: int, manifest: Manifest, topic_metadata: TopicMetadata, installs: bool
 ) -> str | None:
-    """Why ingest cannot continue from the push's offsets; None if it can."""
+    """Why ingest cannot continue from the push's offsets; None if it can. `installs`: there is no
+    store yet."""
     metadata = _metadata(view, manifest, manifest.pinned.at)
     position = manifest.position(partition)
     now_ms = time.time_ns() // 1_000_000
     if manifest.pinned.partitions > topic_metadata.partitions:
         return f"topic {view.topic} has fewer partitions than the push"
+    if manifest.pinned.partitions < topic_metadata.partitions and not installs:
+        # a key of the push would be in another partition than the one that is asked for it
+        return f"partitions were added to topic {view.topic} after its offsets were pinned"
     return rebuild_reason(view, partition, position, metadata, topic_metadata, now_ms)

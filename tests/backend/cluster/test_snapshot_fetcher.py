@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from backend.ingest.lifecycle import snapshot_fetcher
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
@@ -214,6 +215,22 @@ def test_after_one_that_fails_the_next_is_asked(
     first, second, third = add_source(fault), add_source(whole), add_source(whole)
     setup.wait()
     assert (first.asked, second.asked, third.asked) == ([0], [0], [])
+    check_installed(setup)
+
+
+def test_a_transfer_that_has_failed_is_repeated_later_if_the_store_is_needed(
+    setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = add_source(cut)
+    setup.wait()
+    setup.snapshot_sources.clear()
+    add_source(whole)
+    setup.snapshot_fetcher.retry(ORDERS, 0)
+    assert setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA), "too early"
+    monkeypatch.setattr(snapshot_fetcher, "_RETRY_AFTER", 0.0)
+    setup.snapshot_fetcher.retry(ORDERS, 0)
+    setup.wait()
+    assert failing.asked == [0]
     check_installed(setup)
 
 

@@ -230,6 +230,18 @@ def test_a_stream_of_changes_ends_with_a_switch(made: Deployment) -> None:
     assert b'"v":1' in again.body
 
 
+def test_a_stream_that_is_being_opened_ends_with_a_switch(made: Deployment) -> None:
+    forwarding: Any = made.routers["b1"].keys._forwarding
+
+    async def read(follow: Any, _: Any) -> Any:
+        made.switch(2)
+        return follow()
+
+    forwarding.read = read
+    answer = stream(made, f"/o/{key_of(made, 'b1')}/changes")
+    assert (answer.status, answer.version, answer.body) == (200, 1, b"")
+
+
 def test_a_stream_ends_if_the_current_version_is_unknown_here(made: Deployment) -> None:
     key = key_of(made, "b1")
     unknown = VersionState(3, 2, (), 1)

@@ -248,4 +248,21 @@ describe("a topology", function()
         assert.same({ nil, "all", "b1 b2" }, { names { is_on = true, name = "all" } })
         assert.same({ nil, "two", "b1" }, { names { is_on = false } })
     end)
+
+    it("counts a version that is current once, by whichever name", function()
+        local answer = processors({})
+        answer.views = {
+            words = { partitions = 1, version = 2 },
+            ["words@1"] = { partitions = 1, version = 1 },
+            ["words@2"] = { partitions = 1, version = 2 },
+            other = { partitions = 1 },
+        }
+        answer.quotas = {
+            words = "5/s", ["words@1"] = "5/s", ["words@2"] = "5/s", other = "5/s",
+        }
+        local views = topology.build(answer, ADDRESSES).views.by_name
+        assert.equal(views["words@2"].quota.key, views.words.quota.key)
+        assert.not_equal(views["words@1"].quota.key, views.words.quota.key)
+        assert.equal("quota:other:5/s", views.other.quota.key)
+    end)
 end)

@@ -80,6 +80,9 @@ class NoSnapshots:
     def has_ended(self, view: View, partition: int, metadata: TopicMetadata) -> bool:
         return True
 
+    def retry(self, view: View, partition: int) -> None:
+        pass
+
     def keep(self, wanted: Set[tuple[str, int]]) -> None:
         pass
 

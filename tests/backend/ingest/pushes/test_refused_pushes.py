@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from model.pushes.manifest import Manifest
 from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.logs import NoSnapshots
 from tests.support.pushes import manifest_of, push
 from tests.support.reference.tables import Record
 
@@ -133,6 +134,26 @@ def test_a_manifest_that_is_wrong(
 
 
 @pytest.mark.parametrize(
+    "change",
+    [
+        {"layout": {"key": "x" * 1_000_000}},
+        {"layout": {"a" * 1_000_000: 1}},
+        {"partitions": "x" * 1_000_000},
+        {"created_at": -(10**18)},
+        {"offsets": {"orders": {"0": "x" * 1_000_000}}},
+        {"offsets": {"x" * 1_000_000: {}}},
+    ],
+)
+def test_the_text_about_a_wrong_manifest_is_short(
+    cluster: Cluster, view: View, folder: Path, change: dict[str, Any]
+) -> None:
+    """It is in the log and in GET /instance."""
+    id_ = push(folder, view, [1], ROWS)
+    change_manifest(folder, id_, lambda document: document.update(change))
+    assert len(refused(cluster)) < 1_000
+
+
+@pytest.mark.parametrize(
     "fields",
     [{"key": "bytes"}, {"value": "string"}, {"partitioner": "crc32"}, {"retention": 86_400_000}],
 )
@@ -178,6 +199,23 @@ def test_files_of_another_partition(tmp_path: Path, view: View, folder: Path) ->
     two.close()
 
 
+def test_a_push_from_before_partitions_were_added(tmp_path: Path, view: View, folder: Path) -> None:
+    """Its keys would be looked up in other partitions, and be 404 there."""
+    two = Cluster(tmp_path, view, instances=1, partitions=2)
+    two.place([B1, B1])
+    for key in map(str.encode, ROWS):
+        home = two.home(key)
+        two.write(Record(len(two.logs[home]), key, (), b'"record"', 1_000), home)
+    two.settle()
+    push(folder, view, [len(two.logs[0])], {**ROWS, "new": '"pushed"'})
+    for _ in range(3):
+        two.settle()
+    found = [two.ask("b1", "GET", f"/orders/{key}") for key in ROWS]
+    assert {answer.body.partition(b'"value":')[2] for answer in found} == {b'"record"}'}
+    assert "partitions were added" in problem(two)
+    two.close()
+
+
 @pytest.mark.parametrize("makes", ["no folder", "a push that cannot be read"])
 def test_an_instance_without_a_store_waits_until_it_knows_the_pushes(
     tmp_path: Path, view: View, folder: Path, makes: str
@@ -196,6 +234,31 @@ def test_an_instance_without_a_store_waits_until_it_knows_the_pushes(
     for _ in range(3):
         new.settle()
     assert new.ask("b1", "GET", "/orders/k1").status == 200
+    new.close()
+
+
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_store_is_copied_from_another_instance_if_the_push_cannot_be_used(
+    tmp_path: Path, view: View, folder: Path, is_damaged: bool
+) -> None:
+    """The first attempt may have failed because the other instances were busy or starting."""
+    id_ = push(folder, view, [0], ROWS)
+    if is_damaged:
+        [file] = manifest_of(folder, id_).files
+        (folder / id_ / file.name).write_bytes(b"")
+    new = Cluster(tmp_path / "new", view, instances=1, partitions=1)
+    asked: list[tuple[str, int]] = []
+
+    class Snapshots(NoSnapshots):
+        def retry(self, view: View, partition: int) -> None:
+            asked.append((view.name, partition))
+
+    new.nodes["b1"].ingest.lifecycle._snapshots = cast(Any, Snapshots())
+    new.place([B1])
+    for _ in range(3):
+        new.settle()
+    assert (("orders", 0) in asked) == is_damaged
+    assert new.ask("b1", "GET", "/orders/k1").status == (503 if is_damaged else 200)
     new.close()
 
 
