@@ -64,7 +64,8 @@ def test_a_secret_without_a_reference_is_not_shown_by_spark(session: SparkSessio
 def test_a_job_with_a_wrong_password_says_why(secure_broker: SecureBroker, tmp_path: Path) -> None:
     table = secure_broker.table("PLAIN") | {"sasl.password": "${env:KAFKA_PASSWORD}"}
     views = tmp_path / "views.toml"
-    views.write_text(views_toml(table, word_count={"topic": "word-count", "value": "int64"}))
+    entry = {"topic": "word-count", "value": "int64", "spark_view": "spark.views.word_count:VIEW"}
+    views.write_text(views_toml(table, word_count=entry))
     secret = "Wr0ng-S3cret"
     log = tmp_path / "log"
     with log.open("wb") as output:
