@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 
 from model.pushes.manifest import Pinned
 from spark.batch.data_source import register
-from spark.session import start_session
 
 ROWS = 3_000
 # Spark's pipes to Python have buffers: the writer must get rows before a later batch
@@ -62,13 +61,16 @@ def push(session: SparkSession, what: str, folder: Path) -> None:
 
 
 def main(name: str) -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     folder = Path(name)
-    session = start_session(
-        {
-            "spark.master": "local[2,2]",  # two threads, and two attempts of a task
-            "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
-        },
-        [],
+    session = (
+        SparkSession.builder.master("local[2,2]")  # two threads, and two attempts of a task
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
+        .getOrCreate()
     )
     register(session)
     try:
