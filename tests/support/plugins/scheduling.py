@@ -10,6 +10,8 @@ import pytest
 # slow file at the end.
 FIRST = (
     "tests/spark/test_supervise.py",
+    "tests/spark/derive/test_results.py",
+    "tests/pipelines/test_pipelines.py",
     "tests/e2e/test_demo.py",
     "tests/system/queries/test_queries.py",
     "tests/system/cluster/test_membership.py",
@@ -26,20 +28,40 @@ FIRST = (
     "tests/streams/test_odd_stores.py",
     "tests/faults/test_scenarios.py",
 )
-# These files share a Spark session, which needs half a minute of CPU time to warm up: one worker
-# runs them.
-ONE_SESSION = (
-    "tests/spark/test_supervise.py",
-    "tests/spark/test_logs.py",
-    "tests/spark/test_streams.py",
-    "tests/spark/test_no_record_ends_a_query.py",
-    "tests/spark/test_cluster.py",
-    "tests/spark/test_dead_letter_topic.py",
-    "tests/spark/test_new_view.py",
-    "tests/spark/test_jvm_names.py",
-    "tests/spark/test_views.py",
-    "tests/spark/security/test_kafka_authentication.py",
+# The files of each group share a Spark session, which needs half a minute of CPU time to warm up:
+# one worker runs them.
+SESSIONS = (
+    (
+        "tests/spark/test_supervise.py",
+        "tests/spark/test_logs.py",
+        "tests/spark/test_streams.py",
+        "tests/spark/test_no_record_ends_a_query.py",
+        "tests/spark/test_cluster.py",
+        "tests/spark/test_dead_letter_topic.py",
+        "tests/spark/test_jvm_names.py",
+        "tests/spark/test_tables.py",
+        "tests/spark/test_views.py",
+        "tests/spark/security/test_kafka_authentication.py",
+    ),
+    (
+        "tests/spark/derive/test_results.py",
+        "tests/spark/derive/test_columns.py",
+        "tests/spark/derive/test_dead_letters.py",
+        "tests/spark/derive/test_demo_views.py",
+        "tests/spark/derive/test_job.py",
+        "tests/spark/batch/test_pushes.py",
+        "tests/spark/checkpoints/test_check.py",
+        "tests/spark/formats/test_dead_letters.py",
+        "tests/spark/formats/test_documentation.py",
+        "tests/spark/formats/test_pipelines.py",
+        "tests/spark/views/test_connect.py",
+        "tests/spark/views/test_joins.py",
+        "tests/spark/views/test_new_view.py",
+        "tests/spark/views/test_sources.py",
+        "tests/spark/views/test_view_topics.py",
+    ),
 )
+_UNITS = {file: files[0] for files in SESSIONS for file in files}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -54,9 +76,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _work_unit(nodeid: str) -> str:
-    """The unit that one worker runs: a file, or all files of the Spark session."""
+    """The unit that one worker runs: a file, or all files of a Spark session."""
     file = nodeid.partition("::")[0]
-    return ONE_SESSION[0] if file in ONE_SESSION else file
+    return _UNITS.get(file, file)
 
 
 @pytest.hookimpl(optionalhook=True)

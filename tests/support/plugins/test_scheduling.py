@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from local.settings import REPOSITORY
@@ -7,15 +9,15 @@ from tests.support.plugins import scheduling
 
 
 def test_first_files_exist() -> None:
-    named = {*scheduling.FIRST, *scheduling.ONE_SESSION}
+    named = {*scheduling.FIRST, *chain(*scheduling.SESSIONS)}
     assert [name for name in named if not (REPOSITORY / name).exists()] == []
 
 
-def test_all_files_that_need_the_spark_session_share_it(request: pytest.FixtureRequest) -> None:
+def test_all_files_that_need_the_spark_session_share_one(request: pytest.FixtureRequest) -> None:
     """Checks the files that were collected for this run."""
     needing = {
         item.nodeid.partition("::")[0]
         for item in request.session.items
         if "session" in getattr(item, "fixturenames", ())
     }
-    assert needing <= {*scheduling.ONE_SESSION}
+    assert needing <= {*chain(*scheduling.SESSIONS)}
