@@ -21,14 +21,15 @@ function _M.parse(view, text)
     return { key = key, lock = "lock:" .. key, rate = count / SECONDS[unit], capacity = count }
 end
 
---- Discards the tokens above the capacity; one worker at a time.
-local function discard(shared, quota, filled)
+--- Discards the tokens above the capacity; one worker at a time. `taken`: what this request has
+-- counted. Those that other workers count meanwhile stay counted.
+local function discard(shared, quota, filled, taken)
     if not shared:add(quota.lock, true, LOCK_S) then
         return
     end
-    local surplus = filled - (shared:get(quota.key) or filled)
-    if surplus > 0 then
-        shared:incr(quota.key, surplus)
+    -- otherwise another worker has discarded them
+    if (shared:get(quota.key) or filled) < filled then
+        shared:incr(quota.key, filled + 1 - taken)
     end
     shared:delete(quota.lock)
 end
@@ -42,7 +43,7 @@ function _M.take(shared, quota, now)
         return nil -- the dict is full: a quota must not stop all requests
     end
     if taken < filled then
-        discard(shared, quota, filled)
+        discard(shared, quota, filled, taken)
         return nil
     end
     local missing = taken - filled - quota.capacity
