@@ -97,15 +97,17 @@ class Turns:
         self._of_clients = FairQueue()
         self._of_instances = FairQueue()
         self._is_of_instance = False  # the last turn
-        self._is_running = False
+        # in which the next turn is scheduled; a closed loop (in tests) runs nothing any more
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def next(self, client: str, is_peer: bool) -> None:
         """Wait for a round in which it is this query's turn. `is_peer`: whether another instance
         asks for it."""
         turn = (self._of_instances if is_peer else self._of_clients).add(client)
-        if not self._is_running:
-            self._is_running = True
-            asyncio.get_running_loop().call_soon(self._advance)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            loop.call_soon(self._advance)
         await turn
 
     def _step_ended(self) -> None:
@@ -124,9 +126,10 @@ class Turns:
         if woken is second:
             second.wake_next()
         self._is_of_instance = woken is self._of_instances
-        self._is_running = bool(self._of_clients or self._of_instances)
-        if self._is_running:
+        if self._of_clients or self._of_instances:
             asyncio.get_running_loop().call_soon(self._step_ended)
+        else:
+            self._loop = None
 
 
 class _Sender(NamedTuple):

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from backend.http.limits.gates import Gate
+from backend.queries.pace import Pace
 from backend.queries.turns import INSTANCES, Turns, next_turn, set_sender, this_client
 from model.problems import Unavailable
 
@@ -240,3 +241,24 @@ def test_a_request_that_waits_too_long_is_refused() -> None:
 
     end = asyncio.Event()
     asyncio.run(main())
+
+
+def test_a_new_event_loop_does_not_wait_for_a_turn_of_a_closed_one() -> None:
+    class Pausing(Pace):
+        def pause(self, clients: int) -> float:
+            return 60.0
+
+    turns = Turns(Pausing())
+
+    async def ended_while_it_waits() -> None:
+        set_sender(turns, "a")
+        waiting = [asyncio.create_task(next_turn()) for _ in range(3)]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+
+    async def one() -> None:
+        set_sender(turns, "a")
+        async with asyncio.timeout(5):
+            await next_turn()
+
+    asyncio.run(ended_while_it_waits())
+    asyncio.run(one())
