@@ -123,8 +123,8 @@ class Topology:
     views: Mapping[str, PlacedView] = field(default_factory=dict)
 
     def at_revision(self, revision: int) -> Topology:
-        """The topology after this number of changes of which versions are current. Each has a newer
-        epoch, so that proxies and clients read the topology again."""
+        """The topology after this number of version changes. Each change has a newer epoch, so that
+        proxies and clients read the topology again."""
         if self.epoch == NO_EPOCH or not revision:
             return self
         ms, generation = self.epoch

@@ -189,7 +189,7 @@ class ClusterAccess:
         return self._secret is not None or self._mutual_tls
 
     def claim_in(self, headers: Iterable[Header]) -> ClientClaim | None:
-        """What a request says about its client; None if it says nothing that can be read."""
+        """The claim about the client in a request; None if there is none, or it is malformed."""
         keys = () if self._secret is None else self._secret.current()
         return claim_in(headers, keys, int(self._clock() * 1000))
 

@@ -30,7 +30,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The resources from the first sample with applied records to the answerable one."""
+    """The records that a process has read to catch up with a topic, and what it used for them."""
 
     records: int
     seconds: float

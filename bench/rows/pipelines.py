@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 
 from bench import http_client
-from bench.pipelines import VIEWS_TOML, Job, Lag, Writer, fill, spark_job, streams_job
 from bench.plan import Plan
-from bench.proc import cpu_seconds, pss_mb
+from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
 from bench.report import Comparison, Row, Target
+from bench.rows.ingest import Replay
+from bench.spark.jobs import VIEWS_TOML, Job, Lag, Writer, fill, spark_job, streams_job
 from bench.stack import Server, Stack
 from local.errors import LocalError
 
@@ -58,24 +59,6 @@ KINDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class CatchUp:
-    """Records, seconds and CPU seconds from the start of a view until it has caught up."""
-
-    records: int
-    seconds: float
-    cpu_s: float
-    rss_mb: float
-
-    @property
-    def rate(self) -> float:
-        return self.records / self.seconds
-
-    @property
-    def cpu_us(self) -> float:
-        return self.cpu_s / self.records * 1e6
-
-
 def steps(plan: Plan) -> int:
     return plan.rounds * 2 * len(_CATCH_UP) + 2 * len(KINDS)
 
@@ -84,8 +67,8 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     counts = fill(stack, plan.texts)
     rows: list[Row] = []
     for view, topic in _CATCH_UP.items():
-        ours: list[CatchUp] = []
-        reference: list[CatchUp] = []
+        ours: list[Replay] = []
+        reference: list[Replay] = []
         for _ in range(plan.rounds):
             ours.append(_catch_up(stack, spark_job(stack, [view]), view, topic, counts[topic]))
             step()
@@ -99,13 +82,14 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     return rows
 
 
-def _catch_up(stack: Stack, job: Job, view: str, topic: str, count: int) -> CatchUp:
+def _catch_up(stack: Stack, job: Job, view: str, topic: str, count: int) -> Replay:
     """Measures a job with one view that has just started, and stops it."""
     stack.wait(job.is_running, f"{job.server.name} to run", 120)
     began, cpu = time.monotonic(), cpu_seconds(job.server.pid)
     _wait_caught_up(stack, job, view, topic)
     seconds, cpu = time.monotonic() - began, cpu_seconds(job.server.pid) - cpu
-    found = CatchUp(count, seconds, cpu, pss_mb(job.server.pid))
+    pid = job.server.pid
+    found = Replay(count, seconds, cpu, peak_rss_mb(pid), pss_mb(pid))
     stack.stop(job.server)
     return found
 
@@ -116,23 +100,23 @@ def _wait_caught_up(stack: Stack, job: Job, view: str, topic: str) -> None:
     lag.close()
 
 
-def _catch_up_rows(view: str, ours: list[CatchUp], reference: list[CatchUp]) -> list[Row]:
-    columns: tuple[tuple[str, str, Callable[[CatchUp], float]], ...] = (
+def _catch_up_rows(view: str, ours: list[Replay], reference: list[Replay]) -> list[Row]:
+    columns: tuple[tuple[str, str, Callable[[Replay], float]], ...] = (
         ("rate", "records/s", lambda each: each.rate),
         ("CPU per record", "µs", lambda each: each.cpu_us),
-        ("memory", "MB", lambda each: each.rss_mb),
+        ("memory", "MB", lambda each: each.pss_mb),
     )
     beside = [
         Comparison.of(what, unit, list(map(get, ours)), _STREAMS, list(map(get, reference)))
         for what, unit, get in columns
     ]
 
-    def row(name: str, found: list[CatchUp], comparisons: list[Comparison]) -> Row:
+    def row(name: str, found: list[Replay], comparisons: list[Comparison]) -> Row:
         return Row(
             name,
             rps=median(each.rate for each in found),
             cpu_us=median(each.cpu_us for each in found),
-            rss_mb=median(each.rss_mb for each in found),
+            rss_mb=median(each.pss_mb for each in found),
             more={"seconds": median(each.seconds for each in found)},
             beside=comparisons,
         )

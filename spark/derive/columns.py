@@ -32,24 +32,22 @@ def condition(expression: Expression, names: Columns | None = None) -> Column:
 
 
 _Make = Callable[[Call, Columns], Column]
+_Argument = Callable[[Expression, Columns], Column]
 
 
-def _of(make: Callable[..., Column]) -> _Make:
-    """A function of the columns of all arguments."""
+def _of(make: Callable[..., Column], argument: _Argument | None = None) -> _Make:
+    """A function of the columns of all arguments. ``argument``: the column of one of them, by
+    default its value."""
 
     def call(expression: Call, names: Columns) -> Column:
-        return make(*(column(each, names) for each in expression.arguments))
+        return make(*((argument or column)(each, names) for each in expression.arguments))
 
     return call
 
 
 def _arithmetic(make: Callable[..., Column]) -> _Make:
     """In 64 bits: the types say that they are enough, and 32 may not be."""
-
-    def call(expression: Call, names: Columns) -> Column:
-        return make(*(long(each, names) for each in expression.arguments))
-
-    return call
+    return _of(make, long)
 
 
 def long(expression: Expression, names: Columns | None = None) -> Column:
@@ -61,11 +59,7 @@ def long(expression: Expression, names: Columns | None = None) -> Column:
 
 def _texts(make: Callable[..., Column]) -> _Make:
     """A function of strings, and of numbers as text."""
-
-    def call(expression: Call, names: Columns) -> Column:
-        return make(*(text(each, names) for each in expression.arguments))
-
-    return call
+    return _of(make, text)
 
 
 def text(expression: Expression, names: Columns | None = None) -> Column:

@@ -17,10 +17,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark.joins import Reference, Table, joined
-from spark.raw_topics.airlines import AIRLINES
 from spark.raw_topics.flights import FLIGHTS, departed
-from spark.raw_topics.planes import PLANES
-from spark.raw_topics.us_airports import US_AIRPORTS
+from spark.raw_topics.references import AIRLINES, PLANES, US_AIRPORTS
 from spark.view import Source, View
 
 _DEPARTURE = ["left", "flight", "origin", "dest", "delay"]

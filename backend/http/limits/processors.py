@@ -25,8 +25,8 @@ def processors(quota: Path = _CGROUP) -> int:
 
 
 def most_reductions(count: int | None = None) -> int:
-    """How many counts, rankings and aggregates run at once: two for each processor but one, which
-    is for reads of keys. At least three, of which one client has two. `count`: of processors; None:
-    those that there are."""
+    """How many counts, rankings and aggregates run at once: two for each processor, without one
+    processor for reads of keys. There are at least three, so that one client cannot use all of
+    them. `count`: the number of processors; None: those of this machine."""
     count = processors() if count is None else count
     return max(3, min(2 * (count - 1), _MOST_REDUCTIONS))

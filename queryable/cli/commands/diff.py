@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from queryable.cli.config import Connection
-from queryable.cli.diff.comparison import Comparison, check_comparable
+from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
-from queryable.cli.exit_codes import NOT_FOUND, reports_errors
+from queryable.cli.exit_codes import reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile
 
 app = typer.Typer()
@@ -49,9 +49,4 @@ def diff(
     connection = Connection(None, timeout, token_file)
     with connection.client(first_url) as one, connection.client(second_url) as other:
         sources = DiffSource(first_url, one, view), DiffSource(second_url, other, view)
-        check_comparable(*sources)
-        comparison = Comparison(sources, show)
-        comparison.compare(None if everything else sample)
-    comparison.print_result(as_json)
-    if comparison.total:
-        raise SystemExit(NOT_FOUND)
+        print_differences(sources, None if everything else sample, show, as_json)

@@ -10,7 +10,7 @@ import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
-from queryable.cli.diff.comparison import Comparison, check_comparable
+from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
@@ -63,12 +63,7 @@ def compare(
             DiffSource("", client, first, by_name=True),
             DiffSource("", client, second, by_name=True),
         )
-        check_comparable(*sources)
-        comparison = Comparison(sources, show)
-        comparison.compare(None if full else sample)
-    comparison.print_result(as_json)
-    if comparison.total:
-        raise SystemExit(NOT_FOUND)
+        print_differences(sources, None if full else sample, show, as_json)
 
 
 @app.command()

@@ -21,6 +21,7 @@ from queryable.cli.diff.matching import (
     match_rows,
 )
 from queryable.cli.diff.sources import DiffSource
+from queryable.cli.exit_codes import NOT_FOUND
 from queryable.cli.output import is_for_terminal, print_table, write_line
 from queryable.cli.progress import row_progress
 from queryable.client.protocol.errors import BadUse
@@ -133,6 +134,19 @@ class Comparison:
         for name, label, source in zip(("first", "second"), labels, (first, second), strict=True):
             lag, staleness = _number(source["lag"]), _number(source["staleness_ms"])
             print(f"{name}: {label}, lag {lag}, staleness {staleness} ms")
+
+
+def print_differences(
+    sources: tuple[DiffSource, DiffSource], sample: int | None, show: int, as_json: bool
+) -> None:
+    """Compares and prints; exits with NOT_FOUND if there are differences. `sample`: as of
+    `Comparison.compare`; `show`: how many differences are printed. Raises BadUse."""
+    check_comparable(*sources)
+    comparison = Comparison(sources, show)
+    comparison.compare(sample)
+    comparison.print_result(as_json)
+    if comparison.total:
+        raise SystemExit(NOT_FOUND)
 
 
 def _number(number: int | None) -> str:

@@ -102,8 +102,8 @@ QUERIES = [
 def test_no_answer_mixes_versions_while_instances_differ(
     made: Deployment, current: tuple[int, int]
 ) -> None:
-    """Each instance answers from the version that is current there, whichever partitions are read,
-    and whoever has them."""
+    """Each instance answers from the version that is current there, also if the partitions
+    are on the other one."""
     made.switch(current[0], "b1")
     made.switch(current[1], "b2")
     for instance, expected in zip(("b1", "b2"), current, strict=True):

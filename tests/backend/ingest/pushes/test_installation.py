@@ -26,13 +26,6 @@ VALUES = {key: json.loads(value) for key, value in PUSHED.items()}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "pushes"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def cluster(tmp_path: Path, folder: Path) -> Iterator[Cluster]:
     """b1 is active for both partitions, b2 is standby."""
     made = Cluster(tmp_path, replace(ORDERS, push=str(folder)), instances=2, partitions=2)

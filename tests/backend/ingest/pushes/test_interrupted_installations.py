@@ -21,13 +21,6 @@ RECORDS = 20
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "pushes"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def cluster(tmp_path: Path, folder: Path) -> Iterator[Cluster]:
     """One instance and one partition, with records of one key."""
     made = Cluster(tmp_path, replace(ORDERS, push=str(folder)), instances=1, partitions=1)

@@ -24,13 +24,6 @@ ROWS = {f"k{n}": "{}" for n in range(20)}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "pushes"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def view(folder: Path) -> View:
     return replace(ORDERS, push=str(folder))
 

@@ -25,7 +25,7 @@ from local.settings import REPOSITORY
 from local.spark_views import declared_views
 
 VIEWS_TOML = REPOSITORY / "views.toml"
-_STREAMS = Path(__file__).parent / "references" / "streams" / "DemoViews.java"
+_STREAMS = Path(__file__).parents[1] / "references" / "streams" / "DemoViews.java"
 _START_TIMEOUT = 120.0  # s
 
 

@@ -1,4 +1,4 @@
-"""Measures micro-batches of a view with many live rows: ``python -m bench.spark_state``.
+"""Measures micro-batches of a view with many live rows: ``python -m bench.spark.state``.
 
 It fills the state of a count with distinct keys, in large micro-batches, and then updates random
 keys once a second. Broker and sink are left out, so the numbers are those of the state. The heap is

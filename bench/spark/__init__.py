@@ -1,0 +1,1 @@
+"""The jobs that derive views, and the state of Spark."""
