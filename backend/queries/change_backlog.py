@@ -75,14 +75,15 @@ class Backlog:
         """The next change, None at the end; TimeoutError."""
         self._charge(-self._sending)
         self._sending = 0
-        change = await asyncio.wait_for(self._waiting.get(), timeout)
+        async with asyncio.timeout(timeout):  # in Python 3.11, `wait_for` can lose a cancellation
+            change = await self._waiting.get()
         if change is not None:
             self._sending = _OVERHEAD + len(change.value or b"")
         return change
 
     def close(self) -> None:
-        """Count no bytes any more."""
-        self._ended = True
+        """Drop the changes, and count no bytes any more."""
+        self._drop()
         self._charge(-self._bytes)
         self._sending = 0
 

@@ -57,6 +57,26 @@ def test_one_change_may_be_larger_than_what_a_stream_may_have() -> None:
     assert taken(waiting) == [1]
 
 
+def test_a_client_that_leaves_when_a_change_arrives_is_noticed() -> None:
+    """A lost cancellation would keep the stream, and its place, for ever."""
+
+    async def leave_after(steps: int) -> bool:
+        waiting = Backlog(BacklogBudget())
+        task = asyncio.create_task(waiting.get(10))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert waiting.put([change(1)])
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        was_waiting = not task.done()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        return task.cancelled() or not was_waiting
+
+    assert all(asyncio.run(leave_after(steps)) for steps in range(8))
+
+
 def test_all_streams_share_their_room() -> None:
     room = BacklogBudget(3 * MB)
     streams = [Backlog(room) for _ in range(4)]
