@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ from backend.http.asgi import CLIENT_EXTENSION
 from backend.security.mutual_tls import is_of_cluster, is_passed_on, tls_of_proxy
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
+from backend.server.pending_data import PendingData
 from backend.server.response import error_response, response
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
@@ -24,11 +24,11 @@ from backend.wire.answer import Answer
 from backend.wire.plain_requests import host_of_get, plain_get, plain_reads
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
-_SLICE_BYTES = 16 * 1024  # bytes per call of the parser
 # Maximum bytes of a head, a chunk's size or trailers. The parser has no limit for incomplete ones,
 # and scans them again with each `feed`.
 _MAX_UNPARSED = 64 * 1024
-_MAX_PENDING = 64 * 1024  # bytes of pipelined requests; with more, reading is paused
+_MAX_PENDING = 64 * 1024  # bytes that wait for the parser; with more, reading is paused
+_MAX_PIECES = 256  # of a body, before other connections are served: a chunk may have one byte
 # s for the application to return after its client has disconnected; none for reads
 _DISCONNECT_GRACE = 3.0
 
@@ -54,8 +54,8 @@ class Connection(asyncio.Protocol):
         self._is_between_requests = True
         self._unparsed = 0  # bytes since the last callback of the parser
         self._has_request_line = False
-        self._pending: deque[bytes] = deque()  # data received during an exchange
-        self._pending_bytes = 0
+        self._pending = PendingData()
+        self._pieces = 0  # of a body, since other connections were served
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_writable = asyncio.Event()
@@ -100,11 +100,8 @@ class Connection(asyncio.Protocol):
             self._server.loop.call_later(grace, self._task.cancel)
 
     def data_received(self, data: bytes) -> None:
-        if (
-            self._is_between_requests
-            and self._server.keeps_connections
-            and not self._is_writing_paused
-        ):
+        may_answer = self._server.keeps_connections and not self._is_writing_paused
+        if self._is_between_requests and may_answer:
             answer = self._answer_now(data)
             if answer is not None:
                 self._transport.write(response(answer))
@@ -182,22 +179,26 @@ class Connection(asyncio.Protocol):
         if self._closing is not None:
             self._closing.discard(len(data))
             return
-        # Slices, because the parser copies the bytes after the end of each request.
-        for at in range(0, len(data), _SLICE_BYTES):
-            self._pending.append(data[at : at + _SLICE_BYTES])
-        self._pending_bytes += len(data)
+        self._pending.add(data)
         self._feed_pending()
 
     def _feed_pending(self) -> None:
-        """Feed the parser up to the end of a request. The rest waits until it is answered."""
+        """Feed the parser up to the end of a request: the rest waits until it is answered."""
         while self._pending and self.is_open:
-            if self._exchange is not None and self._exchange.is_received:
-                break
-            data = self._pending.popleft()
-            self._pending_bytes -= len(data)
-            self._feed(data)
-        if self._pending_bytes > _MAX_PENDING:
+            is_received = self._exchange is not None and self._exchange.is_received
+            if is_received or self._pieces > _MAX_PIECES:
+                break  # `_feed_later` continues after the pieces
+            self._feed(self._pending.next())
+            if self._pieces > _MAX_PIECES:
+                self._server.loop.call_soon(self._feed_later)
+        if self._pending.size > _MAX_PENDING:
             self.pause_reading()
+
+    def _feed_later(self) -> None:
+        self._pieces = 0
+        self._feed_pending()
+        if self._exchange is None or self._exchange.has_room:
+            self.resume_reading()
 
     def _feed(self, data: bytes) -> None:
         if self._is_between_requests:
@@ -213,8 +214,7 @@ class Connection(asyncio.Protocol):
             self._parser.feed(data)
             if is_head and self._exchange is not None:
                 self._start_exchange(self._exchange)
-        # The parser's errors have two base classes, one of them private. Valid requests raise no
-        # exception here.
+        # The parser's errors have no common base class. Valid requests raise no exception here.
         except Exception as error:
             self._reject(error)
             return
@@ -257,6 +257,7 @@ class Connection(asyncio.Protocol):
     def _body(self, chunk: bytes) -> None:
         assert self._exchange is not None
         self._unparsed = 0
+        self._pieces += 1
         self._exchange.feed(chunk)
 
     def _message_complete(self) -> None:
@@ -326,10 +327,10 @@ class Connection(asyncio.Protocol):
             self._send_error(400, str(error))
 
     def _send_error(self, status: int, message: str) -> None:
-        if self._exchange is None or self._exchange.is_unanswered:
+        if (exchange := self._exchange) is None or exchange.is_unanswered:
             self.write([error_response(status, message)])
-        if self._exchange is not None:
-            self._exchange.disconnect()
+        if exchange is not None:
+            exchange.disconnect()
         self._close_in_stages()
 
     def _expired(self) -> None:
@@ -371,7 +372,7 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self._is_reading_paused and self.is_open and self._pending_bytes <= _MAX_PENDING:
+        if self._is_reading_paused and self.is_open and self._pending.size <= _MAX_PENDING:
             self._is_reading_paused = False
             self._transport.resume_reading()
 
@@ -390,10 +391,9 @@ class Connection(asyncio.Protocol):
         self._parser.reset()
         self._is_between_requests = True
         self._deadline.set(self._server.limits.keepalive)
+        self._pieces = 0
         if self._pending:
-            if unread:
-                self._pending.appendleft(unread)
-                self._pending_bytes += len(unread)
+            self._pending.put_back(unread)
             self._feed_pending()
         elif unread:
             self.data_received(unread)

@@ -60,9 +60,14 @@ class Exchange:
         """Add bytes of the request body."""
         self._chunks.append(chunk)
         self._buffered += len(chunk)
-        if self._buffered > _BODY_BUFFER:
+        if not self.has_room:
             self._channel.pause_reading()
         self._wake()
+
+    @property
+    def has_room(self) -> bool:
+        """For more of the request body."""
+        return self._buffered <= _BODY_BUFFER
 
     def complete(self) -> None:
         """The whole request has arrived."""

@@ -156,3 +156,40 @@ def test_bytes_that_were_read_or_whose_client_has_left_do_not_count() -> None:
             await until(lambda: server.unread.total == 0, "the end of the connection")
 
     run(main())
+
+
+def test_a_body_in_tiny_chunks_does_not_delay_others() -> None:
+    """Each of 300,000 chunks costs the parser a call; a read waits for some of them only."""
+    waits: list[float] = []
+
+    async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
+        size, more = 0, True
+        while more:
+            message = await receive()
+            size, more = size + len(message["body"]), message["more_body"]
+        await answer(send, b"%d" % size)
+
+    async def main() -> None:
+        async with running_server(App(read_all)) as (_, port), AsyncExitStack() as stack:
+            honest = await stack.enter_async_context(client(port))
+            reader, writer = await stack.enter_async_context(attacker(port))
+            loop, turns = asyncio.get_running_loop(), 0
+
+            def count() -> None:
+                nonlocal turns
+                turns += 1
+                loop.call_soon(count)
+
+            await ask(honest)
+            writer.write(
+                b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+                + b"1\r\na\r\n" * 300_000
+                + b"0\r\n\r\n"
+            )
+            count()
+            await asyncio.wait_for(reader.readuntil(b"300000"), TIMEOUT)
+            waits.append(turns)
+
+    run(main())
+    # 1.8 MB: a slice of 16 KiB in a turn, not all that one receive call returns
+    assert waits[0] > 100

@@ -105,7 +105,7 @@ def test_pipelined_requests_are_bounded_and_none_is_lost() -> None:
             await until(lambda: server.connections, "the connection")
             [connection] = server.connections
             await until(lambda: connection._is_reading_paused, "reading to be paused")
-            assert len(data) > 4 * connection._pending_bytes
+            assert len(data) > 4 * connection._pending.size
             proceed.set()
             answers = bodies(await client_task)
             assert len(answers) == count + 2
