@@ -42,6 +42,7 @@ from backend.ingest.writer import PartitionWriter
 from backend.instance_context import DRAINING, InstanceContext
 from backend.kafka_clients import KafkaClients, kafka_clients
 from backend.membership_reporter import MembershipReporter
+from backend.pipelines.commands import CommandSender
 from backend.pipelines.monitor import PipelineMonitor
 from backend.security.cluster import cluster_access
 from backend.security.configuration import open_to_others, token_keys
@@ -161,6 +162,7 @@ class Instance:
             member=self._member,
             appender=self._appender,
             pipelines=self._pipelines.by_view,
+            pipeline_commands=CommandSender(kafka_python, settings.broker_timeout),
             cluster=cluster,
             versions=self._versions.initial,
             version_log=self._versions.log,

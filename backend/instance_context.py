@@ -18,13 +18,14 @@ from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.pipelines.commands import CommandSender
 from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
 from model.kinds.registry import kind_of
-from model.pipelines import Pipeline
+from model.pipelines.status import Pipeline
 from model.problems import Unavailable
 from model.topology import HTTP, HTTPS, Member, PlacedView, Topology
 from model.versions import States, Versions
@@ -94,6 +95,7 @@ class InstanceContext:
     appender: Appender
     pushes: PushFetcher | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
+    pipeline_commands: CommandSender = field(default_factory=CommandSender)
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)

@@ -90,6 +90,10 @@ class View:
     def is_later_version(self) -> bool:
         return self.version > 1
 
+    @property
+    def has_pipeline(self) -> bool:
+        return bool(self.pipeline)
+
     @cached_property
     def key_codec(self) -> Codec:
         return format_of(self.key).codec_with(self.key_schema, self.schemas)

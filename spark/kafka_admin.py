@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -95,6 +95,24 @@ class KafkaAdmin:
             TopicPartition(partition.topic(), partition.partition()): committed.offset()
             for partition, committed in self._wait(future).items()
             if committed is not None
+        }
+
+    def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
+        """The metadata of the groups' committed offsets; raises OSError, Py4JError."""
+        spec = self._clients.admin.ListConsumerGroupOffsetsSpec()
+        wanted = self._map_class()
+        for group in groups:
+            wanted.put(group, spec)
+        fetched = self._admin.listConsumerGroupOffsets(wanted)
+        return {
+            group: {
+                TopicPartition(partition.topic(), partition.partition()): committed.metadata()
+                for partition, committed in self._wait(
+                    fetched.partitionsToOffsetAndMetadata(group)
+                ).items()
+                if committed is not None
+            }
+            for group in groups
         }
 
     def commit(self, commits: Mapping[str, Commit]) -> None:

@@ -36,6 +36,7 @@ from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, 
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
+from backend.http.routes.pipelines import PipelineRoutes
 from backend.http.routes.view_versions import VersionRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
@@ -141,7 +142,8 @@ class Router:
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
         cluster, admin = Access.CLUSTER, Access.ADMIN
-        versions, changes = VersionRoutes(self._context), Gate("version changes", 16)
+        versions, changes = VersionRoutes(self._context), Gate("commands", 16)
+        pipelines = PipelineRoutes(self._context)
         return (
             # one key
             Route(_READ, key, read, keys.point, requests, counts_reads=True),
@@ -165,6 +167,7 @@ class Router:
             Route(_POST, "/views/{view}/switch", admin, versions.switch, changes, _SMALL),
             Route(_POST, "/views/{view}/rollback", admin, versions.rollback, changes, _SMALL),
             Route(_POST, "/views/{view}/drop", admin, versions.drop, changes, _SMALL),
+            Route(_POST, "/views/{view}/pipeline", admin, pipelines.command, changes, _SMALL),
             # writing
             Route(
                 _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY

@@ -12,7 +12,7 @@ from typing import Any
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from model.pipelines import CommittedOffset, SourcePartition
+from model.pipelines.status import CommittedOffset, SourcePartition
 
 
 class ConsumerGroups:
@@ -23,14 +23,7 @@ class ConsumerGroups:
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         """`timeout` (s): for a request, and for connecting."""
-        ms = round(timeout * 1000)
-        self._settings = {
-            **client_settings,
-            "client_id": "queryable-pipelines",
-            "request_timeout_ms": ms,
-            "bootstrap_timeout_ms": ms,
-            "reconnect_backoff_max_ms": 1_000,
-        }
+        self._settings = admin_settings(client_settings, timeout)
         self._client: KafkaAdminClient | None = None
 
     def committed(self, groups: list[str]) -> dict[str, dict[SourcePartition, CommittedOffset]]:
@@ -65,3 +58,15 @@ class ConsumerGroups:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def admin_settings(client_settings: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """Settings of an admin client. `timeout` (s): for a request, and for connecting."""
+    ms = round(timeout * 1000)
+    return {
+        **client_settings,
+        "client_id": "queryable-pipelines",
+        "request_timeout_ms": ms,
+        "bootstrap_timeout_ms": ms,
+        "reconnect_backoff_max_ms": 1_000,
+    }

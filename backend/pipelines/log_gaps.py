@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from model.pipelines import SourcePartition
+from model.pipelines.status import SourcePartition
 
 _GroupPartition = tuple[str, SourcePartition]  # of a consumer group
 _Offsets = tuple[int, int]  # the committed offset, and the end of the log

@@ -18,7 +18,13 @@ from backend.ingest.metadata_poller import MetadataPoller
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
 from backend.rate_limited_log import RateLimitedLog
-from model.pipelines import CommittedOffset, LogOffsets, Pipeline, SourcePartition, parse_heartbeat
+from model.pipelines.status import (
+    CommittedOffset,
+    LogOffsets,
+    Pipeline,
+    SourcePartition,
+    parse_heartbeat,
+)
 from model.views import View
 
 _Result = TypeVar("_Result")

@@ -22,6 +22,7 @@ COMMAND_MODULES = (
     "topology",
     "diff",
     "view_versions",
+    "pipeline",
     "adopt",
     "check",
     "token",

@@ -11,6 +11,7 @@ from queryable.client.protocol.calls import (
     changes,
     count,
     metadata,
+    pipelines,
     point,
     scan,
     time_ranges,
@@ -35,6 +36,8 @@ class ApiMethods:
     rollback = method(view_versions.rollback)
     drop = method(view_versions.drop)
     view_versions = method(view_versions.view_versions)
+    pipeline = method(pipelines.pipeline)
+    pipeline_command = method(pipelines.pipeline_command)
     scan = rows_method(scan.scan)
     windows = rows_method(time_ranges.windows)
     sessions = rows_method(time_ranges.sessions)

@@ -11,7 +11,7 @@ _NEW = ".new"
 
 
 class CheckpointFiles:
-    """Reads and replaces files. Paths are Hadoop's."""
+    """Reads, replaces and deletes files. Paths are Hadoop's."""
 
     def __init__(self, session: SparkSession) -> None:
         self._jvm: Any = session._jvm
@@ -56,6 +56,12 @@ class CheckpointFiles:
         """Whether the path is a folder that is not empty."""
         found, files = self._find(path)
         return bool(files.exists(found) and len(files.listStatus(found)))
+
+    def delete(self, path: str) -> None:
+        """Deletes a file, or a folder with all that it has; nothing if it does not exist."""
+        for each in (path, path + _NEW):
+            found, files = self._find(each)
+            files.delete(found, True)
 
     def _find(self, path: str) -> tuple[Any, Any]:
         """The path, and its file system."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from model.pipelines.commands import PipelineCommand
+
 # ``query`` is ``<view>`` or ``<view>/dead-letters``.
 
 
@@ -42,11 +44,26 @@ class ProgressNotWritten(NamedTuple):
     reason: str
 
 
+class CommandReceived(NamedTuple):
+    """Somebody wants a view to be paused, resumed, restarted or rebuilt."""
+
+    view: str
+    command: PipelineCommand
+
+
 class StopRequested(NamedTuple):
     """SIGTERM or SIGINT arrived."""
 
 
-Event = QueryEnded | QueryBegan | QueryCaughtUp | RowsDropped | ProgressNotWritten | StopRequested
+Event = (
+    QueryEnded
+    | QueryBegan
+    | QueryCaughtUp
+    | RowsDropped
+    | ProgressNotWritten
+    | CommandReceived
+    | StopRequested
+)
 Events = SimpleQueue[Event]
 
 

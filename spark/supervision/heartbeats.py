@@ -3,8 +3,8 @@ committed offsets of one consumer group per view, and as a file for ``spark.heal
 
 The offsets are the ends of the finished micro-batches, so every Kafka tool shows the view's lag.
 The metadata of the source's partition 0 is the heartbeat, which backends read
-(``model.pipelines``). A failure here neither ends nor delays the job: it is logged, and the next
-heartbeat follows a second later.
+(``model.pipelines.status``). A failure here neither ends nor delays the job: it is logged, and the
+next heartbeat follows a second later.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Protocol
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from spark.kafka_admin import Commit, TopicPartition
+from spark.supervision.commands import PipelineCommands
 from spark.supervision.status import RUNNING, STARTING, STOPPED, Offsets, ViewStatus
 from spark.view import View
 
@@ -50,8 +51,11 @@ class Heartbeats:
         statuses: Callable[[], Mapping[str, ViewStatus]],
         health: Path | None,
         log: Callable[[str], None],
+        commands: PipelineCommands | None = None,
     ) -> None:
-        """A view's consumer group is ``prefix`` + its name. ``health``: a file, or None."""
+        """A view's consumer group is ``prefix`` + its name. ``health``: a file, or None.
+        ``commands``: None if the job follows none."""
+        self._commands = commands
         self._groups = groups
         self._views = {view.name: view for view in views}
         self._prefix = prefix
@@ -93,10 +97,12 @@ class Heartbeats:
             is_last = self._stop.is_set()
             try:
                 self.beat()
+                if self._commands is not None:
+                    self._commands.poll()
             except Py4JNetworkError:
                 return  # the JVM and all queries have ended
             except (OSError, Py4JError) as error:
-                self._warn(f"warning: cannot commit the offsets of the views: {error}")
+                self._warn(f"warning: cannot commit the views' offsets, or get commands: {error}")
             if is_last:
                 return
             self._wake.wait(_INTERVAL)
@@ -144,6 +150,10 @@ class Heartbeats:
         heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}
         if status.caught_up_at is not None:
             heartbeat["caught_up_at"] = int(status.caught_up_at * 1000)
+        if status.stats:
+            heartbeat["stats"] = status.stats
+        if self._commands is not None:
+            heartbeat |= self._commands.heartbeat_fields(name)
         if status.error:
             heartbeat["error"] = status.error[:_MAX_ERROR_CHARACTERS]
         commit = {partition: (offset, "") for partition, offset in offsets.items()}

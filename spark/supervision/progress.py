@@ -35,8 +35,10 @@ from spark.supervision.events import (
     RowsDropped,
     view_of,
 )
+from spark.supervision.stats import counts_of, stats_of
 from spark.supervision.status import (
     FAILED,
+    PAUSED,
     RUNNING,
     STARTING,
     STOPPED,
@@ -76,6 +78,8 @@ class ProgressListener(StreamingQueryListener):
         self._running: set[str] = set()
         self._failures: dict[str, str] = {}  # query ► error
         self._final: set[str] = set()  # queries that are not started again
+        self._paused: set[str] = set()  # views
+        self._stats: dict[str, dict[str, float]] = {}  # by view, of the last micro-batch
         self._names: dict[str, str] = {}  # query id ► query
         self._lock = threading.Lock()
         self._reported_dropped: Counter[str] = Counter()  # by view
@@ -98,6 +102,30 @@ class ProgressListener(StreamingQueryListener):
         with self._lock:
             self._views[view_of(query)].restarts += 1
             self._update(query)
+
+    def paused(self, view: str) -> None:
+        """Call when the view's queries are being stopped on command."""
+        with self._lock:
+            self._paused.add(view)
+            self._update(view)
+
+    def started_again(self, view: str) -> None:
+        """Call when the view is started on command: its failures do not count any more."""
+        with self._lock:
+            self._paused.discard(view)
+            for query in (view, f"{view}/dead-letters"):
+                self._final.discard(query)
+                self._failures.pop(query, None)
+            self._reported_at[view] = time.monotonic()
+            self._update(view)
+
+    def rebuilding(self, view: str) -> None:
+        """Call when the view will read its sources from the start."""
+        with self._lock:
+            self._views[view].source_offsets = {}
+            self._views[view].dead_letter_offsets = {}
+            self._caught_up_at.pop(view, None)
+            self._update(view)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         query = event.name or ""
@@ -139,14 +167,24 @@ class ProgressListener(StreamingQueryListener):
     def _status(self, name: str, view: ViewProgress) -> ViewStatus:
         error = next((why for query, why in self._failures.items() if view_of(query) == name), None)
         reported_at = self._reported_at.get(name)
-        if error is not None:
+        if name in self._paused:
+            state, error = PAUSED, None
+        elif error is not None:
             state = FAILED
         elif view.state == "done":
             state = STOPPED
         else:
             state = RUNNING if view.source_offsets else STARTING
-        silent = None if reported_at is None or state == STOPPED else time.monotonic() - reported_at
-        return ViewStatus(state, view.source_offsets, error, silent, self._caught_up_at.get(name))
+        is_idle = reported_at is None or state in (STOPPED, PAUSED)
+        silent = None if is_idle or reported_at is None else time.monotonic() - reported_at
+        return ViewStatus(
+            state,
+            view.source_offsets,
+            error,
+            silent,
+            self._caught_up_at.get(name),
+            {**self._stats.get(name, {}), **counts_of(view)},
+        )
 
     def _add(self, progress: StreamingQueryProgress, *, is_batch: bool, at: str) -> None:
         """``at``: when the query looked for new records, in ISO 8601."""
@@ -171,6 +209,7 @@ class ProgressListener(StreamingQueryListener):
                     self._caught_up_at[name] = datetime.fromisoformat(at).timestamp()
                 view.source_offsets = offsets or view.source_offsets
                 if is_batch:
+                    self._stats[name] = stats_of(progress)
                     view.input_rows += progress.numInputRows
                     view.dropped_rows += sum(
                         operator.numRowsDroppedByWatermark for operator in progress.stateOperators
@@ -199,7 +238,9 @@ class ProgressListener(StreamingQueryListener):
         ``before``. The caller holds the lock."""
         name = view_of(query)
         view = self._views[name]
-        if any(view_of(failed) == name for failed in self._failures):
+        if name in self._paused:
+            view.state = "paused"
+        elif any(view_of(failed) == name for failed in self._failures):
             view.state = "failed"
         elif any(view_of(running) == name for running in self._running):
             view.state = "running"

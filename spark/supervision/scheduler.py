@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.checkpoints.check import check_view
-from spark.errors import JobError, Unavailable
+from spark.errors import JobError, Unavailable, summary
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
@@ -28,6 +28,7 @@ from spark.supervision.events import (
 from spark.supervision.queries import view_queries
 from spark.supervision.static_sources import StaticSources
 from spark.supervision.tasks import running_tasks
+from spark.view import View
 
 _MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
 _CATCH_UP_TIMEOUT = 60.0  # s after which the next view starts in any case
@@ -72,12 +73,16 @@ class QueryScheduler:
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
         self._dead_letters_due: set[str] = set()  # views
+        self._with_dead_letters: set[str] = set()  # views whose queries write them
         self._decoded: list[tuple[str, Decoder]] = []
         self._queries: list[StreamingQuery] = []
         self._runs: dict[str, str] = {}  # query ► id of its last run
         self._failures: Counter[str] = Counter()
         self._restart_at: dict[str, float] = {}  # query ► monotonic s
-        self._running = 0
+        self._running: set[str] = set()  # queries, until their end is reported
+        self._paused: set[str] = set()  # views
+        self._never_started: dict[str, View] = {}  # stopped before their first start
+        self._starting_again: dict[str, Callable[[], None] | None] = {}  # by view
 
     @property
     def spark_has_stopped(self) -> bool:
@@ -86,8 +91,8 @@ class QueryScheduler:
 
     @property
     def is_active(self) -> bool:
-        """Whether a query runs or is due to start again."""
-        return bool(self._running or self._restart_at)
+        """Whether a query runs, is due to start again, or is paused."""
+        return bool(self._running or self._restart_at or self._paused or self._starting_again)
 
     def start_due(self) -> Iterator[str]:
         """Starts the views that are due; yields their names."""
@@ -100,6 +105,7 @@ class QueryScheduler:
             if not all(each in self._decoded for each in decoded):
                 self._decoded += decoded
                 self._dead_letters_due.add(view.name)
+                self._with_dead_letters.add(view.name)
             self._catching_up.add(view.name)
             if self._try_start(view.name):
                 self._last_start = time.monotonic()
@@ -113,7 +119,66 @@ class QueryScheduler:
             self._failures.pop(event.query, None)
         else:
             self._catching_up.discard(event.query)
-        self._running -= isinstance(event, QueryEnded)
+        if isinstance(event, QueryEnded):
+            self._running.discard(event.query)
+
+    def is_paused(self, view: str) -> bool:
+        return view in self._paused
+
+    def is_stopped(self, view: str) -> bool:
+        """Whether the view was stopped on command, so that a failure means nothing."""
+        return view in self._paused or view in self._starting_again
+
+    def pause(self, view: str) -> None:
+        """Stops the view's queries, or does not start them. ``start_again`` ends the pause."""
+        self._starting_again.pop(view, None)
+        self._paused.add(view)
+        self._stop_view(view)
+
+    def start_again(self, view: str, before: Callable[[], None] | None = None) -> None:
+        """Stops the view's queries, and starts them again when they have ended and ``before`` has
+        returned: see ``start_stopped``."""
+        self._paused.discard(view)
+        self._starting_again[view] = before
+        self._stop_view(view)
+
+    def start_stopped(self) -> Iterator[str]:
+        """Starts the views of ``start_again`` whose queries have ended; yields their names."""
+        for view, before in list(self._starting_again.items()):
+            queries = (view, f"{view}/dead-letters")
+            if any(
+                query in self._running or running_tasks(self._session, self._runs.get(query, ""))
+                for query in queries
+            ):
+                continue
+            del self._starting_again[view]
+            if before is not None:
+                before()
+            yield view
+            if view in self._never_started:
+                self._waiting.appendleft(self._never_started.pop(view))
+                continue
+            if view in self._with_dead_letters:
+                self._dead_letters_due.add(view)
+            self._try_start(view)
+
+    def _stop_view(self, name: str) -> None:
+        for view in [view for view in self._waiting if view.name == name]:
+            self._waiting.remove(view)
+            self._never_started[name] = view
+        self._dead_letters_due.discard(name)
+        self._catching_up.discard(name)
+        for query in (name, f"{name}/dead-letters"):
+            self._restart_at.pop(query, None)
+            self._failures.pop(query, None)
+        for each in self._queries:
+            if view_of(each.name) == name and each.isActive:
+                try:
+                    each.stop()
+                except Py4JJavaError as error:
+                    # it ends later, or not at all
+                    self._log(f"warning: {each.name} is slow to stop: {summary(str(error))}")
+        self._queries = [each for each in self._queries if each.isActive]
 
     def schedule_restart(self, query: str) -> float:
         """Schedules a restart of the failed query; returns the delay in seconds."""
@@ -171,7 +236,7 @@ class QueryScheduler:
             )
             self._start(unstarted.result if query == view.name else unstarted.dead_letters)
         except (PySparkException, Py4JJavaError, Unavailable) as error:
-            self._running += 1
+            self._running.add(query)
             self._events.put(QueryEnded(query, str(error)))
         except JobError as error:
             # The next view with these records writes their dead letters.
@@ -179,7 +244,7 @@ class QueryScheduler:
                 self._dead_letters_due.remove(query)
                 for source in view.streams:
                     self._decoded.remove((source.topic, source.decoder))
-            self._running += 1
+            self._running.add(query)
             self._events.put(QueryEnded(query, str(error), refused=True))
             return False
         return True
@@ -188,4 +253,4 @@ class QueryScheduler:
         started = writer.start()
         self._queries.append(started)
         self._runs[started.name] = str(started.runId)
-        self._running += 1
+        self._running.add(started.name)

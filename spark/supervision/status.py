@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from model.pipelines.status import FAILED, PAUSED, RUNNING, STARTING, STOPPED
+
+__all__ = ["FAILED", "PAUSED", "RUNNING", "STARTING", "STOPPED", "Offsets"]
+
 Offsets = dict[str, dict[str, int]]
 """Topic ► partition (decimal text) ► next offset."""
-
-# States in heartbeats; backends read them, too (model.pipelines).
-STARTING, RUNNING, FAILED, STOPPED = "starting", "running", "failed", "stopped"
 
 
 class ViewStatus(NamedTuple):
@@ -25,15 +27,16 @@ class ViewStatus(NamedTuple):
     error: str | None
     silent: float | None
     caught_up_at: float | None = None
+    stats: Mapping[str, float] = {}
 
 
 @dataclass(slots=True)
 class ViewProgress:
     """A view in the progress file. Counts begin with this process.
 
-    ``state``: ``waiting`` (not started), ``running``, ``failed`` (a query failed and has made no
-    progress since) or ``done``. ``restarts``: how often failed queries were started again.
-    ``last_error``: of the last query that failed. ``source_offsets``: the view topic has all
+    ``state``: ``waiting`` (not started), ``running``, ``paused``, ``failed`` (a query failed and
+    has made no progress since) or ``done``. ``restarts``: how often failed queries were started
+    again. ``last_error``: of the last query that failed. ``source_offsets``: the view topic has all
     records before them. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped
     although they were not late, because timestamps were out of order by more than
     ``spark.event_time.watermarks.DISORDER``. ``dead_letters``: records written to the dead-letter

@@ -15,7 +15,10 @@ from spark.errors import JobError, query_failed, rows_dropped
 from spark.event_time.watermarks import Watermarks
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
+from spark.supervision.commands import PipelineCommands
+from spark.supervision.control import ViewControl
 from spark.supervision.events import (
+    CommandReceived,
     ProgressNotWritten,
     QueryEnded,
     RowsDropped,
@@ -24,6 +27,7 @@ from spark.supervision.events import (
 )
 from spark.supervision.heartbeats import Heartbeats
 from spark.supervision.progress import ProgressListener
+from spark.supervision.rebuilds import Rebuilds
 from spark.supervision.scheduler import QueryScheduler
 from spark.supervision.signals import StopSignal
 from spark.supervision.static_sources import StaticSources
@@ -55,12 +59,23 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         stop.started()
         static = StaticSources(session, admin, settings, topics)
         scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, static, log)
+        commands = PipelineCommands(admin, settings.views, settings.group_prefix, stop.events)
+        rebuilds = Rebuilds(session, admin, settings, topics, log)
+        control = ViewControl(scheduler, progress, commands, rebuilds, tombstones, log)
         heartbeats = Heartbeats(
-            admin, settings.views, settings.group_prefix, progress.statuses, settings.health, log
+            admin,
+            settings.views,
+            settings.group_prefix,
+            progress.statuses,
+            settings.health,
+            log,
+            None if settings.once else commands,
         )
+        if not settings.once:
+            _carry_out_earlier(commands, control)
         with heartbeats:
             try:
-                _watch(admin, settings, scheduler, stop, topics, progress, tombstones)
+                _watch(admin, settings, scheduler, stop, topics, progress, tombstones, control)
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
@@ -78,6 +93,7 @@ def _watch(
     topics: dict[str, Topic],
     progress: ProgressListener,
     tombstones: TombstoneGuard,
+    control: ViewControl,
 ) -> None:
     """Returns when all queries have ended or a signal arrives.
 
@@ -86,7 +102,7 @@ def _watch(
     """
     next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
     first_failure: JobError | None = None
-    _start_due(scheduler)
+    _start_due(scheduler, progress, control)
     while scheduler.is_active:
         try:
             event = stop.events.get(timeout=min(_MAX_WAIT, scheduler.seconds_to_restart()))
@@ -107,8 +123,15 @@ def _watch(
             if isinstance(event, RowsDropped):
                 log(rows_dropped(event.view, event.rows))
                 continue
+            if isinstance(event, CommandReceived):
+                control.carry_out(*event)
+                continue
             scheduler.on_event(event)
-            if isinstance(event, QueryEnded) and event.error is not None:
+            if (
+                isinstance(event, QueryEnded)
+                and event.error is not None
+                and not scheduler.is_stopped(view_of(event.query))
+            ):
                 failure = _failure(event, settings)
                 progress.failed(event.query, str(failure), is_final=event.refused)
                 if event.refused or settings.once:
@@ -124,12 +147,32 @@ def _watch(
                     log(f"error: {failure} It starts again in {delay:g} s.")
         for query in scheduler.restart_due():
             progress.restarted(query)
-        _start_due(scheduler)
+        control.finish_rebuilds(progress.statuses())
+        _start_due(scheduler, progress, control)
     if first_failure is not None:
         raise first_failure
 
 
-def _start_due(scheduler: QueryScheduler) -> None:
+def _carry_out_earlier(commands: PipelineCommands, control: ViewControl) -> None:
+    """Carries out commands of the time before this start."""
+    try:
+        for view, command in commands.at_start().items():
+            control.carry_out(view, command)
+    except (OSError, Py4JError) as error:
+        if "AuthorizationException" in str(error):
+            log(f"warning: the job follows no commands: {error}")
+            return
+        raise JobError(
+            f"cannot read the commands for the views: {error}. Check that the brokers run, and "
+            "that the job may read its consumer groups."
+        ) from error
+
+
+def _start_due(scheduler: QueryScheduler, progress: ProgressListener, control: ViewControl) -> None:
+    for view in scheduler.start_stopped():
+        progress.started_again(view)
+        control.started(view)
+        log(f"starting {view} again")
     for view in scheduler.start_due():
         log(f"running {view}")
 

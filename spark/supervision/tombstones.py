@@ -50,6 +50,11 @@ class TombstoneGuard:
             if current_at is not None and current_at > self._stored[name] + step:
                 self._store(name, current_at)
 
+    def begin(self, name: str) -> None:
+        """The view reads its sources from their start, from now on."""
+        if name in self._files:
+            self._store(name, time.time())
+
     def _check(self, view: View, tables: list[str], admin: KafkaAdmin, checkpoint: str) -> None:
         found = self._checkpoints.read_json(self._files[view.name])
         if found is None:

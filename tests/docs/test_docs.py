@@ -169,7 +169,7 @@ ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token"}
 
 
 def test_every_command_of_the_console_has_a_section_with_an_example() -> None:
-    names = ("console.md", "console-operations.md", "versions.md")
+    names = ("console.md", "console-operations.md", "versions.md", "spark/operations.md")
     pages = [ROOT / "docs" / name for name in names]
     asked = {example.command.split()[1] for page in pages for example in examples_of(page)}
     headings = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from model.pipelines import (
+from model.pipelines.status import (
     FAILED,
     RUNNING,
     STARTING,

@@ -16,7 +16,7 @@ from backend.security.certificates import Certificates
 from backend.security.configuration import open_to_others
 from backend.security.signatures import Signer
 from backend.settings import Settings
-from model.pipelines import FAILED, STOPPED
+from model.pipelines.status import FAILED, PAUSED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
 from model.versions import split_name
@@ -355,6 +355,12 @@ def _warnings(
     pipeline = context.pipelines.get(name)
     if pipeline is not None:
         status = pipeline.status(time.monotonic())
+        if status.state == PAUSED:
+            warn(
+                "pipeline-paused",
+                f"The pipeline of topic {topic} (consumer group {pipeline.group}) is paused. To "
+                f"continue: queryable pipeline {name} resume",
+            )
         if status.state in (FAILED, STOPPED):
             why = f": {status.error}" if status.error else ""
             behind = "" if status.lag is None else f", {status.lag:,} records behind its sources"

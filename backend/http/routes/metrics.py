@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 
 from backend.http.admin.topology import LOST, redundancy_of
 from backend.instance_context import InstanceContext
-from model.pipelines import RUNNING, STARTING, UNKNOWN
+from model.pipelines.stats import STATS
+from model.pipelines.status import RUNNING, STARTING, UNKNOWN
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -130,9 +131,15 @@ class _Instance(Collector):
         )
         running = GaugeMetricFamily(
             "queryable_pipeline_running",
-            "1 while the pipeline runs, 0 when it has failed or stopped.",
+            "1 while the pipeline runs, 0 when it has failed, stopped or is paused.",
             labels=labels,
         )
+        reported = {
+            name: (CounterMetricFamily if stat.is_count else GaugeMetricFamily)(
+                f"queryable_pipeline_{stat.metric}", stat.text, labels=labels
+            )
+            for name, stat in STATS.items()
+        }
         now = time.monotonic()
         for view, pipeline in self._context.pipelines.items():
             status, at = pipeline.status(now), [view, pipeline.group]
@@ -142,7 +149,9 @@ class _Instance(Collector):
                 staleness.add_metric(at, status.staleness)
             if status.state != UNKNOWN:
                 running.add_metric(at, float(status.state in (STARTING, RUNNING)))
-        yield from (lag, staleness, running)
+                for name, number in status.stats.items():
+                    reported[name].add_metric(at, number / STATS[name].divisor)
+        yield from (lag, staleness, running, *reported.values())
 
     def _pushes(self) -> Iterator[Metric]:
         pending = GaugeMetricFamily(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -14,14 +15,13 @@ from backend.http.admin.version_status import (
     why_no_rollback,
     why_not_ready,
 )
-from backend.http.limits.bodies import require_json
 from backend.http.parameters import PARAMETERS, parse_parameters
 from backend.http.request import Request
+from backend.http.routes.members import Allowed, members
 from backend.http.routes.meta import instance_document
 from backend.instance_context import InstanceContext
 from backend.wire.answer import JSON, Answer
-from model.limits import check_json
-from model.problems import BadRequest, Conflict, NotFound, Unavailable
+from model.problems import Conflict, NotFound, Unavailable
 from model.versions import MAX_VERSION, VersionState, public_name
 from model.views import View
 
@@ -45,12 +45,12 @@ class VersionRoutes:
 
     async def switch(self, request: Request) -> Answer:
         """Makes another version current. Conflict unless it has caught up everywhere."""
-        members = _members(request, ("version",), ("force", "max_lag"))
-        state, view = self._asked(request, members)
-        max_lag = members.get("max_lag", self._context.settings.acceptable_recovery_lag)
+        asked = _members(request, ("version",), ("force", "max_lag"))
+        state, view = self._asked(request, asked)
+        max_lag = asked.get("max_lag", self._context.settings.acceptable_recovery_lag)
         if view.version == state.current:
             raise Conflict("version-is-current", f"{_name(view)} is the current version already.")
-        if not members.get("force", False):
+        if not asked.get("force", False):
             statuses = await asyncio.to_thread(self._statuses, self._peers)
             if (why := why_not_ready(self._context, view, statuses, max_lag)) is not None:
                 raise Conflict("version-not-ready", f"{_name(view)} cannot become current: {why}.")
@@ -58,7 +58,7 @@ class VersionRoutes:
 
     async def rollback(self, request: Request) -> Answer:
         """Makes the previous version current again. Conflict if nobody could answer from it."""
-        members = _members(request, (), ("force",))
+        asked = _members(request, (), ("force",))
         base = request.of.base
         state = self._state(base)
         previous = None if state.previous is None else self._version(base, state.previous)
@@ -68,7 +68,7 @@ class VersionRoutes:
                 f"View {base} has no previous version to go back to. Name a version: switch.",
             )
         request.details["version"] = previous.version
-        if not members.get("force", False):
+        if not asked.get("force", False):
             statuses = await asyncio.to_thread(self._statuses, self._hasty_peers)
             if (why := why_no_rollback(self._context, previous, statuses)) is not None:
                 raise Conflict("version-not-ready", f"{_name(previous)} cannot be current: {why}.")
@@ -77,14 +77,14 @@ class VersionRoutes:
     async def drop(self, request: Request) -> Answer:
         """Removes a version that is not current: its stores on all instances and, if the request
         says so, its topic."""
-        members = _members(request, ("version",), ("delete_topic",))
-        state, view = self._asked(request, members)
+        asked = _members(request, ("version",), ("delete_topic",))
+        state, view = self._asked(request, asked)
         if view.version == state.current:
             raise Conflict(
                 "version-is-current",
                 f"{_name(view)} is the current version. Make another one current first: switch.",
             )
-        deletes = members.get("delete_topic", False)
+        deletes = asked.get("delete_topic", False)
         request.details["delete_topic"] = deletes
         others = [v.name for v in self._context.views.values() if v != view]
         users = [name for name in others if self._context.views[name].topic == view.topic]
@@ -98,9 +98,9 @@ class VersionRoutes:
             await asyncio.to_thread(self._context.version_log.delete_topic, view.topic)
         return answer
 
-    def _asked(self, request: Request, members: dict[str, Any]) -> tuple[VersionState, View]:
+    def _asked(self, request: Request, asked: dict[str, Any]) -> tuple[VersionState, View]:
         """The state of the view, and the version that the body names."""
-        base, version = request.of.base, members["version"]
+        base, version = request.of.base, asked["version"]
         request.details["version"] = version
         state, view = self._state(base), self._version(base, version)
         if view is None:
@@ -143,8 +143,7 @@ class VersionRoutes:
         )
 
 
-# members of the bodies, and their numbers; None: true or false
-_ALLOWED = {
+_ALLOWED: Mapping[str, Allowed] = {
     "version": range(1, MAX_VERSION + 1),
     "max_lag": range(1 << 62),
     "force": None,
@@ -155,29 +154,7 @@ _ALLOWED = {
 def _members(
     request: Request, required: tuple[str, ...], optional: tuple[str, ...]
 ) -> dict[str, Any]:
-    """The members of the body; BadRequest, UnsupportedMediaType."""
-    require_json(request.headers)
-    check_json(request.body)
-    try:
-        members: Any = orjson.loads(request.body)
-    except orjson.JSONDecodeError as e:
-        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
-    known = {*required, *optional}
-    if not isinstance(members, dict) or not set(required) <= set(members) <= known:
-        allowed_names = ", ".join([*required, *(f"optionally {name}" for name in optional)])
-        raise BadRequest("bad-request", f"The body must be a JSON object with: {allowed_names}.")
-    for name, value in members.items():
-        allowed = _ALLOWED[name]
-        if type(value) is not (int if allowed else bool) or (allowed and value not in allowed):
-            raise BadRequest("bad-request", f"{name} is {_shown(allowed)}.")
-    found: dict[str, Any] = members
-    return found
-
-
-def _shown(allowed: range | None) -> str:
-    if allowed is None:
-        return "true or false"
-    return f"a whole number from {allowed.start} to {allowed.stop - 1}"
+    return members(request, {name: _ALLOWED[name] for name in (*required, *optional)}, required)
 
 
 def _name(view: View) -> str:

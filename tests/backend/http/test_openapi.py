@@ -31,7 +31,7 @@ from backend.queries.whole_view.registry import VIEW_QUERIES
 from model.formats.registry import KEY_CODECS, VALUE_CODECS
 from model.kinds.registry import KINDS
 from model.limits import MAX_PATH_BYTES, parameter_bytes
-from model.pipelines import FAILED, RUNNING, STARTING, STOPPED, UNKNOWN
+from model.pipelines.status import FAILED, PAUSED, RUNNING, STARTING, STOPPED, UNKNOWN
 from model.problems import BadRequest
 from model.times import MAX_TIME, MIN_TIME
 from model.views import View
@@ -49,6 +49,7 @@ VIEWS = (
     replace(view("open"), append=True),
     view("own", store="some.module:Class"),
     view("built@2"),
+    view("derived", pipeline="spark-derived"),
 )
 # all paths below a view that does not exist are 404
 NOTHING_THERE = "/views/{}/{}"
@@ -258,7 +259,7 @@ def test_its_limits_are_those_of_the_code() -> None:
                     assert each.items() >= times.items(), (path, name)
     batch = made["paths"]["/views/{view}/batch"]["post"]["requestBody"]["content"]
     assert batch["application/json"]["schema"]["properties"]["keys"]["maxItems"] == MAX_KEYS
-    states = {STARTING, RUNNING, FAILED, STOPPED, UNKNOWN}
+    states = {STARTING, RUNNING, PAUSED, FAILED, STOPPED, UNKNOWN}
     assert set(made["components"]["headers"]["Pipeline-State"]["schema"]["enum"]) == states
     described = made["paths"]["/views/{view}"]["get"]["responses"]["200"]["content"]
     pipeline = described["application/json"]["schema"]["properties"]["pipeline"]

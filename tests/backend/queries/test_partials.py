@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from model.pipelines import Pipeline
+from model.pipelines.status import Pipeline
 from tests.backend.queries.any_partition import cluster, everywhere, put
 
 CHANGELOG = "shop-totals-changelog"

@@ -13,8 +13,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from backend.pipelines.consumer_groups import ConsumerGroups
 from local.kafka.broker import Broker
 from local.waiting import wait_until
+from model.pipelines.commands import GROUP_SUFFIX, PipelineCommand, parse_command
 from tests.support.backends import Backend
 from tests.support.client import Client, Response
 from tests.support.deployment import Deployment, views_toml
@@ -23,6 +25,7 @@ from tests.support.topics import Writer, commit_offsets
 
 pytestmark = pytest.mark.system
 
+_JSON = {"Content-Type": "application/json"}
 SOON = 5.0  # s within which a stopped pipeline must be reported
 PATHS = {
     "a point read": "/derived/k",
@@ -85,6 +88,61 @@ def metric(backend: Backend, name: str) -> float | None:
     lines = backend.get("/metrics").body.decode().splitlines()
     found = [line for line in lines if line.startswith(f"queryable_pipeline_{name}{{")]
     return float(found[0].split()[-1]) if found else None
+
+
+def test_a_command_reaches_a_job_that_follows_commands(
+    backend: Backend, pipeline: Pipeline, broker: Broker
+) -> None:
+    path, body = "/views/derived/pipeline", b'{"action":"pause"}'
+
+    def post(path: str, body: bytes) -> Response:
+        with Client(backend.port) as client:
+            return client.request("POST", path, body=body, headers=_JSON)
+
+    def code(path: str, body: bytes) -> tuple[int, str]:
+        answer = post(path, body)
+        return answer.status, answer.json()["code"]
+
+    assert code("/views/plain/pipeline", body) == (404, "no-pipeline")
+    assert code(path, body) == (503, "pipeline-unknown")
+    for wrong in (b"{}", b'{"action":"stop"}', b'{"action":"pause","force":true}', b"["):
+        assert code(path, wrong) == (400, "bad-request"), wrong
+
+    def reported(state: str, **more: Any) -> bool:
+        pipeline.commit(0, state, **more)
+        return pipeline_status(backend)["state"] == state
+
+    backend.wait(lambda: reported("running"), "the state", SOON)
+    assert code(path, body) == (409, "pipeline-without-commands")
+    stats = {"batch_ms": 250, "input_rate": 12.5, "late_rows": 3, "unknown": 1, "state_rows": "x"}
+    backend.wait(
+        lambda: (
+            reported("running", command=None, stats=stats)
+            and pipeline_status(backend)["follows_commands"]
+        ),
+        "the heartbeat with a command",
+        SOON,
+    )
+    assert pipeline_status(backend)["stats"] == {
+        "batch_ms": 250, "input_rate": 12.5, "late_rows": 3,
+    }  # fmt: skip
+    assert (metric(backend, "batch_seconds"), metric(backend, "input_rate")) == (0.25, 12.5)
+    assert (metric(backend, "late_rows_total"), metric(backend, "state_rows")) == (3, None)
+    sent = post(path, body)
+    assert sent.status == 200
+    groups = ConsumerGroups({"bootstrap_servers": broker.bootstrap_servers}, 10)
+    group = pipeline.group + GROUP_SUFFIX
+    [committed] = groups.committed([group])[group].values()
+    groups.close()
+    assert parse_command(committed.metadata) == PipelineCommand(sent.json()["id"], "pause")
+    backend.wait(
+        lambda: reported("paused", command=sent.json()["id"]), "the pause in the heartbeat", SOON
+    )
+    assert pipeline_status(backend)["command"] == sent.json()["id"]
+    assert header(backend.get("/derived/k"))[1] == "paused"
+    assert metric(backend, "running") == 0
+    backend.wait(lambda: reported("stopped", command=None), "the job's end", SOON)
+    assert code(path, body) == (409, "pipeline-stopped")
 
 
 def test_every_answer_has_the_pipeline_lag(

@@ -199,10 +199,28 @@ function belowOf(placement, replicas) {
   return placement.filter((p) => p.answered_by.length < replicas).length;
 }
 
+/** What a pipeline reports of its work; nothing if it reports none. */
+function describeStats(stats) {
+  const rate = (value) => `${count(Math.round(value))} records/s`;
+  const shown = [
+    ["input_rate", "Records that arrive", rate],
+    ["processed_rate", "Records processed at most", rate],
+    ["batch_ms", "Micro-batch", duration],
+    ["state_rows", "Rows of state", count],
+    ["state_bytes", "State in memory", bytes],
+    ["watermark", "Watermark", (value) => new Date(value).toISOString()],
+    ["late_rows", "Late records", count],
+    ["dropped_rows", "Dropped rows", count],
+    ["dead_letters", "Dead letters of the pipeline", count],
+    ["restarts", "Restarts after failures", count],
+  ];
+  return shown.filter(([name]) => name in stats).map(([name, text, show]) => [text, show(stats[name])]);
+}
+
 /** The numbers of the view, shown while no partition is selected. */
 function describeAll({ placement, pipeline, replicas }) {
   const derived = pipeline ? [["Pipeline", pipeline.state], ["Pipeline lag", count(pipeline.lag)],
-    ["Pipeline staleness", duration(pipeline.staleness)]] : [];
+    ["Pipeline staleness", duration(pipeline.staleness)], ...describeStats(pipeline.stats)] : [];
   if (!placement.length) return derived;
   const sum = (field) => placement.reduce((total, p) => total + (p[field] ?? 0), 0);
   const all = (field) => placement.every((p) => typeof p[field] === "number");

@@ -3,8 +3,11 @@
 A pipeline (Spark, Kafka Streams, any consumer) commits its position in its source topics to a
 consumer group. Source records after that position are not in the view topic yet. A pipeline may
 write a heartbeat into the metadata of one committed offset, as JSON: {"state": "starting",
-"running", "failed" or "stopped", "at": epoch ms, "error": text, "caught_up_at": epoch ms at which
-it had last read everything}. `at` is different in each heartbeat.
+"running", "paused", "failed" or "stopped", "at": epoch ms, "error": text, "caught_up_at": epoch ms
+at which it had last read everything, "command": id of the last command that it has carried out, or
+null (`model.pipelines.commands`), "paused": whether it is to stay paused after a restart, "stats":
+numbers (`model.pipelines.stats`)}. `at` is different in each heartbeat. Only pipelines that follow
+commands have `command`.
 
 Times are in seconds of one monotonic clock; the caller passes them in. One thread writes. Other
 threads read without a lock, because shared values are replaced, never modified.
@@ -14,19 +17,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from model.pipelines.stats import known_stats
 from model.progress import Progress
 
 STARTING: Final = "starting"
 RUNNING: Final = "running"
+PAUSED: Final = "paused"
 FAILED: Final = "failed"
 STOPPED: Final = "stopped"
 UNKNOWN: Final = "unknown"
-_REPORTED_STATES: Final = (STARTING, RUNNING, FAILED, STOPPED)
+_REPORTED_STATES: Final = (STARTING, RUNNING, PAUSED, FAILED, STOPPED)
 
 # Seconds after which a pipeline without a new heartbeat counts as stopped, if the broker answers.
 # Polls are 1 s apart, so the third one after the last new heartbeat reports "stopped", within 5 s.
@@ -44,12 +49,16 @@ SourcePartition = tuple[str, int]
 
 
 class Heartbeat(NamedTuple):
-    """A heartbeat; times in epoch ms."""
+    """A heartbeat; times in epoch ms. `command`: id of the last command that was carried out."""
 
     state: str
     at: int
     error: str | None = None
     caught_up_at: int | None = None
+    follows_commands: bool = False
+    command: str | None = None
+    paused: bool = False
+    stats: Mapping[str, float] = {}
 
 
 class CommittedOffset(NamedTuple):
@@ -73,7 +82,8 @@ class Status:
     """A pipeline's status at one time. None means unknown; times are in s.
 
     `heard_ago`: time since its last heartbeat. `lag`: source records that it has not read yet.
-    `staleness`: time since it had last read everything. `sources`: lag by topic.
+    `staleness`: time since it had last read everything. `sources`: lag by topic. `command`: the id
+    of the last command that it has carried out. `stats`: as in its last heartbeat.
     """
 
     state: str
@@ -82,6 +92,9 @@ class Status:
     lag: int | None
     staleness: float | None
     sources: Mapping[str, int | None]
+    follows_commands: bool = False
+    command: str | None = None
+    stats: Mapping[str, float] = field(default_factory=dict)
 
     def document(self, group: str) -> dict[str, Any]:
         """The JSON object in `GET /views/{view}`; times in ms."""
@@ -93,6 +106,9 @@ class Status:
             "lag": self.lag,
             "staleness": _ms(self.staleness),
             "sources": [{"topic": topic, "lag": lag} for topic, lag in self.sources.items()],
+            "follows_commands": self.follows_commands,
+            "command": self.command,
+            "stats": dict(self.stats),
         }
 
 
@@ -112,8 +128,17 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
         return None
     if state not in _REPORTED_STATES or type(at) is not int:
         return None
-    text = _CONTROL.sub(" ", error)[:_MAX_ERROR_LENGTH] if isinstance(error, str) else None
-    return Heartbeat(state, at, text, caught_up_at if type(caught_up_at) is int else None)
+    command = fields.get("command")
+    return Heartbeat(
+        state,
+        at,
+        _CONTROL.sub(" ", error)[:_MAX_ERROR_LENGTH] if isinstance(error, str) else None,
+        caught_up_at if type(caught_up_at) is int else None,
+        "command" in fields,
+        command if isinstance(command, str) else None,
+        fields.get("paused") is True,
+        known_stats(fields.get("stats")),
+    )
 
 
 class Pipeline:
@@ -239,6 +264,9 @@ class Pipeline:
             sum(known_lags) if lags and len(known_lags) == len(lags) else None,
             max(known_ages) if ages and len(known_ages) == len(ages) else None,
             lags,
+            heartbeat is not None and heartbeat.follows_commands,
+            None if heartbeat is None else heartbeat.command,
+            {} if heartbeat is None else heartbeat.stats,
         )
 
     def headers(self, now: float) -> tuple[Header, ...]:

@@ -1,0 +1,52 @@
+"""The members of a command's JSON body."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import orjson
+
+from backend.http.limits.bodies import require_json
+from backend.http.request import Request
+from model.limits import check_json
+from model.problems import BadRequest
+
+Allowed = range | tuple[str, ...] | None
+"""Whole numbers, texts, or (None) true and false."""
+
+
+def members(
+    request: Request, allowed: Mapping[str, Allowed], required: Collection[str] = ()
+) -> dict[str, Any]:
+    """The members of the body; BadRequest, UnsupportedMediaType."""
+    require_json(request.headers)
+    check_json(request.body)
+    try:
+        found: Any = orjson.loads(request.body)
+    except orjson.JSONDecodeError as e:
+        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+    if not isinstance(found, dict) or not set(required) <= found.keys() <= allowed.keys():
+        names = [name if name in required else f"optionally {name}" for name in allowed]
+        raise BadRequest("bad-request", f"The body must be a JSON object with: {', '.join(names)}.")
+    for name, value in found.items():
+        if type(value) is not _type_of(allowed[name]) or (
+            (values := allowed[name]) is not None and value not in values
+        ):
+            raise BadRequest("bad-request", f"{name} is {_shown(allowed[name])}.")
+    checked: dict[str, Any] = found
+    return checked
+
+
+def _type_of(allowed: Allowed) -> type:
+    if allowed is None:
+        return bool
+    return int if isinstance(allowed, range) else str
+
+
+def _shown(allowed: Allowed) -> str:
+    if allowed is None:
+        return "true or false"
+    if isinstance(allowed, range):
+        return f"a whole number from {allowed.start} to {allowed.stop - 1}"
+    return f"{', '.join(allowed[:-1])} or {allowed[-1]}"

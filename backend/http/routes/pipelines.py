@@ -1,0 +1,59 @@
+"""Commands for the pipeline of a view."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import orjson
+
+from backend.http.request import Request
+from backend.http.routes.members import members
+from backend.instance_context import InstanceContext
+from backend.wire.answer import JSON, Answer
+from model.pipelines.commands import ACTIONS
+from model.pipelines.status import STOPPED, UNKNOWN, Pipeline
+from model.problems import Conflict, NotFound, Unavailable
+from model.views import View
+
+_ALLOWED = {"action": ACTIONS}
+
+
+class PipelineRoutes:
+    """The handler of `POST /views/{view}/pipeline`."""
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+
+    async def command(self, request: Request) -> Answer:
+        """Sends a command. Conflict if no job of the view would carry it out."""
+        view: View = request.of
+        action: str = members(request, _ALLOWED, ("action",))["action"]
+        request.details["action"] = action
+        pipeline = self._context.pipelines.get(view.name)
+        if pipeline is None:
+            raise NotFound(
+                "no-pipeline", f"View {view.name} names no pipeline in views.toml: none derives it."
+            )
+        _check(pipeline)
+        send = self._context.pipeline_commands.send
+        command = await asyncio.to_thread(send, pipeline.group, view.topic, action)
+        document = {"view": view.name, "group": pipeline.group, **command._asdict()}
+        return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+
+
+def _check(pipeline: Pipeline) -> None:
+    status = pipeline.status(time.monotonic())
+    if status.state == UNKNOWN:
+        raise Unavailable(
+            "pipeline-unknown", f"It is not known whether pipeline {pipeline.group} runs."
+        )
+    if status.state == STOPPED:
+        raise Conflict(
+            "pipeline-stopped", f"The job of pipeline {pipeline.group} does not run. Start it."
+        )
+    if not status.follows_commands:
+        raise Conflict(
+            "pipeline-without-commands",
+            f"Pipeline {pipeline.group} follows no commands: its heartbeats have no command.",
+        )

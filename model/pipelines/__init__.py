@@ -1,0 +1,1 @@
+"""Pipelines that derive views: their state, their numbers, and commands for them."""

@@ -1,0 +1,146 @@
+"""`queryable pipeline`: the pipeline that derives a view."""
+
+from __future__ import annotations
+
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from queryable import Client
+from queryable.cli.config import Connection
+from queryable.cli.exit_codes import NOT_FOUND, UNAVAILABLE, print_stderr, reports_errors
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
+from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.client.protocol.errors import BadUse
+
+app = typer.Typer()
+
+_CARRIED_OUT_WITHIN = 60.0  # s
+_STEP = 0.25  # s
+
+
+class Action(StrEnum):
+    """What the pipeline is to do."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESTART = "restart"
+    REBUILD = "rebuild"
+
+
+_DONE = {
+    Action.PAUSE: "is paused",
+    Action.RESUME: "runs",
+    Action.RESTART: "was started again",
+    Action.REBUILD: "reads its sources from the start",
+}
+
+
+@app.command()
+@reports_errors
+def pipeline(
+    view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
+    action: Annotated[
+        Action | None,
+        typer.Argument(
+            metavar="[ACTION]",
+            help="pause, resume, restart or rebuild. [default: show the state]",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a rebuild.")] = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show or command the job that derives a view.
+
+    A pause lasts until resume, restart or rebuild, also if the job is started again meanwhile.
+    rebuild deletes the checkpoint, reads the sources from the start, and deletes keys that have no
+    value any more. Meanwhile, counts and sums begin again: use a new version of the view if
+    readers must not see that. rebuild asks first, unless --yes is given.
+
+    Waits until the job has carried out the action. Exits with 2 if the job does not run, 3 if it
+    has not carried out the action within a minute. An action needs the scope admin.
+
+    \b
+    Examples:
+      queryable pipeline word-count
+      queryable pipeline word-count pause
+      queryable pipeline orders@2 rebuild --yes
+    """
+    if action is Action.REBUILD and not yes and not _confirmed(view):
+        print_stderr("nothing was done")
+        raise SystemExit(NOT_FOUND)
+    with Connection(url, timeout, token_file).client() as client:
+        if action is None:
+            _show(_state(client, view), as_json)
+            return
+        id_ = client.pipeline_command(view, action.value)["id"]
+        state = _wait(client, view, id_)
+    is_done = state["command"] == id_
+    if not is_for_terminal(as_json):
+        write_line({"view": view, "action": action.value, "done": is_done, "pipeline": state})
+    elif is_done:
+        print(f"The pipeline of {view} {_DONE[action]}.")
+    if not is_done:
+        print_stderr(f"The job of {view} has not carried out the command yet: look at its log.")
+        raise SystemExit(UNAVAILABLE)
+
+
+def _state(client: Client, view: str) -> dict[str, Any]:
+    state = client.pipeline(view)
+    if state is None:
+        raise BadUse(f"View {view} names no pipeline in views.toml: none derives it.")
+    return state
+
+
+def _wait(client: Client, view: str, id_: str) -> dict[str, Any]:
+    """The state when the command is carried out, or after `_CARRIED_OUT_WITHIN`."""
+    deadline = time.monotonic() + _CARRIED_OUT_WITHIN
+    while (state := _state(client, view))["command"] != id_ and time.monotonic() < deadline:
+        time.sleep(_STEP)
+    return state
+
+
+def _show(state: dict[str, Any], as_json: bool) -> None:
+    if not is_for_terminal(as_json):
+        write_line(state)
+        return
+    stats = {name.replace("_", " "): number for name, number in state["stats"].items()}
+    if "watermark" in stats:
+        seconds = stats["watermark"] / 1000
+        stats["watermark"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+    shown: dict[str, Any] = {
+        "state": state["state"],
+        "error": state["error"],
+        "group": state["group"],
+        "lag": state["lag"],
+        **{f"lag in {each['topic']}": each["lag"] for each in state["sources"][1:]},
+        "staleness ms": state["staleness"],
+        **stats,
+    }
+    print_table(
+        [{"": name, " ": _text(value)} for name, value in shown.items() if value is not None]
+    )
+
+
+def _text(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+def _confirmed(view: str) -> bool:
+    if not _is_interactive():
+        raise BadUse("Give --yes: there is no terminal on which to ask.")
+    return typer.confirm(
+        f"Delete the checkpoint of {view} and read its sources from the start? Counts and sums "
+        "begin again meanwhile"
+    )
+
+
+def _is_interactive() -> bool:
+    return sys.stdin.isatty()

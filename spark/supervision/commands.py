@@ -1,0 +1,102 @@
+"""Receives commands for views: pause, resume, restart, rebuild (``model.pipelines.commands``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from model.pipelines.commands import (
+    GROUP_SUFFIX,
+    PAUSE,
+    REBUILD,
+    PipelineCommand,
+    parse_command,
+)
+from model.pipelines.status import Heartbeat, parse_heartbeat
+from spark.kafka_admin import TopicPartition
+from spark.supervision.events import CommandReceived, Events
+from spark.view import View
+
+
+class CommittedMetadata(Protocol):
+    """The metadata of committed offsets (``spark.kafka_admin``); raises OSError or Py4JError."""
+
+    def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]: ...
+
+
+class PipelineCommands:
+    """The commands for the views of a job, and which of them were carried out.
+
+    The last command of a view stays in its consumer group, so a paused view is also paused after a
+    restart of the job, and a rebuild that was not carried out is carried out then. If the group has
+    expired, the view's last heartbeat says whether it was paused.
+
+    ``poll`` is called in the heartbeat thread, the other methods in the supervisor's.
+    """
+
+    def __init__(
+        self, groups: CommittedMetadata, views: Collection[View], prefix: str, events: Events
+    ) -> None:
+        self._groups = groups
+        self._names = {prefix + view.name: view.name for view in views}
+        self._events = events
+        self._received: dict[str, str | None] = {}  # view ► id of the last command
+        self._carried_out: dict[str, str | None] = {}
+        self._paused: set[str] = set()
+
+    def at_start(self) -> dict[str, PipelineCommand]:
+        """The commands to begin with, by view: to be paused, or rebuilt."""
+        heartbeats = {
+            self._names[group]: _last_heartbeat(metadata)
+            for group, metadata in self._groups.metadata(self._names).items()
+        }
+        found: dict[str, PipelineCommand] = {}
+        for name, command in self._fetch().items():
+            heartbeat = heartbeats.get(name)
+            self._received[name] = None if command is None else command.id
+            self._carried_out[name] = None if heartbeat is None else heartbeat.command
+            if command is None:
+                if heartbeat is not None and heartbeat.paused:
+                    found[name] = PipelineCommand(heartbeat.command or "", PAUSE)
+            elif command.action == PAUSE or (
+                command.action == REBUILD
+                and heartbeat is not None
+                and heartbeat.command != command.id
+            ):
+                found[name] = command
+            else:
+                self._carried_out[name] = command.id
+        return found
+
+    def poll(self) -> None:
+        """Sends an event for each new command."""
+        for name, command in self._fetch().items():
+            if command is not None and command.id != self._received.get(name):
+                self._received[name] = command.id
+                self._events.put(CommandReceived(name, command))
+
+    def carried_out(self, view: str, command: PipelineCommand) -> None:
+        self._carried_out[view] = command.id or None
+        if command.action == PAUSE:
+            self._paused.add(view)
+        else:
+            self._paused.discard(view)
+
+    def heartbeat_fields(self, view: str) -> dict[str, object]:
+        """What the view's heartbeat says of commands; safe in any thread."""
+        paused = {"paused": True} if view in self._paused else {}
+        return {"command": self._carried_out.get(view), **paused}
+
+    def _fetch(self) -> dict[str, PipelineCommand | None]:
+        """The last command of each view."""
+        of_groups = {group + GROUP_SUFFIX: name for group, name in self._names.items()}
+        fetched = self._groups.metadata(of_groups)
+        return {
+            name: next(filter(None, map(parse_command, fetched.get(group, {}).values())), None)
+            for group, name in of_groups.items()
+        }
+
+
+def _last_heartbeat(metadata: Mapping[TopicPartition, str]) -> Heartbeat | None:
+    found = filter(None, map(parse_heartbeat, metadata.values()))
+    return max(found, key=lambda heartbeat: heartbeat.at, default=None)

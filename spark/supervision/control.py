@@ -1,0 +1,74 @@
+"""Carries out commands for views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from py4j.protocol import Py4JError
+
+from model.pipelines.commands import PAUSE, REBUILD, RESUME, PipelineCommand
+from spark.supervision.commands import PipelineCommands
+from spark.supervision.progress import ProgressListener
+from spark.supervision.rebuilds import Rebuilds
+from spark.supervision.scheduler import QueryScheduler
+from spark.supervision.status import ViewStatus
+from spark.supervision.tombstones import TombstoneGuard
+
+
+class ViewControl:
+    """Pauses, resumes, restarts and rebuilds views. Used by the supervisor's thread."""
+
+    def __init__(
+        self,
+        scheduler: QueryScheduler,
+        progress: ProgressListener,
+        commands: PipelineCommands,
+        rebuilds: Rebuilds,
+        tombstones: TombstoneGuard,
+        log: Callable[[str], None],
+    ) -> None:
+        self._scheduler = scheduler
+        self._progress = progress
+        self._commands = commands
+        self._rebuilds = rebuilds
+        self._tombstones = tombstones
+        self._log = log
+        self._open: dict[str, PipelineCommand] = {}  # by view: until it is started again
+
+    def carry_out(self, view: str, command: PipelineCommand) -> None:
+        """Begins with a command; ``started`` ends it, except for a pause."""
+        self._log(f"{view}: {command.action}")
+        if command.action == PAUSE:
+            self._open.pop(view, None)
+            self._scheduler.pause(view)
+            self._progress.paused(view)
+            self._commands.carried_out(view, command)
+        elif command.action == RESUME and not self._scheduler.is_paused(view):
+            self._commands.carried_out(view, command)
+        else:
+            self._open[view] = command
+            begin = partial(self._begin_rebuild, view) if command.action == REBUILD else None
+            self._scheduler.start_again(view, begin)
+
+    def started(self, view: str) -> None:
+        """The view was started again."""
+        command = self._open.pop(view, None)
+        if command is not None:
+            self._commands.carried_out(view, command)
+
+    def finish_rebuilds(self, statuses: Mapping[str, ViewStatus]) -> None:
+        """Deletes old keys of views that were rebuilt and have caught up."""
+        for view in self._rebuilds.due(statuses):
+            if self._scheduler.is_paused(view):
+                continue
+            self._scheduler.start_again(view, partial(self._rebuilds.delete_old_keys, view))
+
+    def _begin_rebuild(self, view: str) -> None:
+        try:
+            self._rebuilds.begin(view)
+        except (OSError, Py4JError) as error:
+            self._log(f"error: cannot rebuild {view}: {error}. It continues as before.")
+            return
+        self._tombstones.begin(view)
+        self._progress.rebuilding(view)

@@ -1,0 +1,122 @@
+"""Rebuilds of views: they read their sources from the start again, into the same view topic.
+
+The view topic keeps its entries meanwhile, so readers always find values. When the view has read
+its sources to the end, keys that it has not written since the start of the rebuild are deleted: the
+view has no value for them any more. Until then, ``rebuild.json`` in the checkpoint has the ends of
+the view topic at the start.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark.checkpoints.files import CheckpointFiles
+from spark.errors import summary
+from spark.kafka_admin import KafkaAdmin, Topic
+from spark.settings import Settings
+from spark.sources import static_records
+from spark.supervision.status import ViewStatus
+from spark.view import View
+
+_RETRY_AFTER = 60.0  # s
+
+
+class Rebuilds:
+    """The rebuilds of a job's views. Used by the supervisor's thread."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        admin: KafkaAdmin,
+        settings: Settings,
+        topics: Mapping[str, Topic],
+        log: Callable[[str], None],
+    ) -> None:
+        self._session = session
+        self._admin = admin
+        self._settings = settings
+        self._topics = topics
+        self._log = log
+        self._checkpoints = CheckpointFiles(session)
+        self._views = {view.name: view for view in settings.views}
+        self._deleting_after: dict[str, float] = {}  # view ► epoch s: if it has caught up since
+        for view in settings.views:
+            if self._checkpoints.read(self._file(view)) is not None:
+                self._deleting_after[view.name] = time.time()
+
+    def begin(self, name: str) -> None:
+        """Deletes the checkpoint of a view that does not run. Raises OSError, Py4JError."""
+        view = self._views[name]
+        partitions = self._topics[view.topic].partitions
+        ends = self._admin.end_offsets({view.topic: partitions})[view.topic]
+        checkpoint = self._settings.checkpoint(view)
+        self._checkpoints.delete(checkpoint)
+        self._checkpoints.replace_json(self._file(view), {"ends": ends})
+        self._deleting_after[name] = time.time()
+        self._log(f"rebuilding {name}: deleted {checkpoint}")
+
+    def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
+        """The views that have caught up, so that ``delete_old_keys`` is due. Each is yielded once,
+        unless ``delete_old_keys`` fails."""
+        for name, began in list(self._deleting_after.items()):
+            if (statuses[name].caught_up_at or 0.0) > began:
+                del self._deleting_after[name]
+                yield name
+
+    def delete_old_keys(self, name: str) -> None:
+        """Writes a tombstone for each key that was not written since ``begin``. The view must not
+        run: otherwise it may write a value at the same time."""
+        view = self._views[name]
+        try:
+            count = self._delete_old_keys(view)
+        except (PySparkException, Py4JError, OSError) as error:
+            self._deleting_after[name] = time.time() + _RETRY_AFTER
+            self._log(f"warning: cannot delete the old keys of {name} yet: {summary(str(error))}")
+        else:
+            self._checkpoints.delete(self._file(view))
+            self._log(f"rebuilt {name}: deleted {count} keys that it has no value for any more")
+
+    def _delete_old_keys(self, view: View) -> int:
+        began = self._checkpoints.read_json(self._file(view))["ends"]
+        partitions = self._topics[view.topic].partitions
+        ends = self._admin.end_offsets({view.topic: partitions})[view.topic]
+        until = json.dumps({view.topic: {str(partition): end for partition, end in ends.items()}})
+        records = static_records(self._session, view.topic, self._settings.kafka, until)
+        # partitions that were added since have no old keys
+        first_new = F.create_map(
+            *chain.from_iterable(
+                (F.lit(int(partition)), F.lit(int(end))) for partition, end in began.items()
+            )
+        )
+        newest = F.max(F.struct("offset", F.col("value").isNotNull().alias("has_value")))
+        old = (
+            records.where("key IS NOT NULL")
+            .groupBy("partition", "key")
+            .agg(newest.alias("newest"))
+            .where(F.col("newest.has_value"))
+            .where(
+                F.col("newest.offset")
+                < F.coalesce(F.try_element_at(first_new, F.col("partition")), F.lit(0))
+            )
+            .select("key", F.lit(None).cast("binary").alias("value"), "partition")
+            .persist()
+        )
+        try:
+            count = old.count()
+            if count:
+                options = self._settings.kafka.spark() | {"topic": view.topic}
+                old.write.format("kafka").options(**options).save()
+            return count
+        finally:
+            old.unpersist()
+
+    def _file(self, view: View) -> str:
+        return f"{self._settings.checkpoint(view)}/rebuild.json"

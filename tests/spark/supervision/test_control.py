@@ -1,0 +1,229 @@
+"""Commands for views: pause, resume, restart, rebuild. Sent as instances send them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backend.pipelines.commands import CommandSender
+from backend.pipelines.consumer_groups import ConsumerGroups
+from local.kafka.broker import Broker
+from local.waiting import wait_until
+from model.pipelines.commands import (
+    GROUP_SUFFIX,
+    PAUSE,
+    REBUILD,
+    RESTART,
+    RESUME,
+    PipelineCommand,
+    to_metadata,
+)
+from model.pipelines.status import Heartbeat, parse_heartbeat
+from spark.kafka_admin import TopicPartition
+from spark.supervision.commands import PipelineCommands
+from spark.supervision.events import CommandReceived, Event
+from spark.views import VIEWS
+from tests.spark.runner import Runner
+from tests.support.plugins.fixtures import MakeTopic
+
+VIEW = VIEWS["word-count"]
+FIRST = TopicPartition(VIEW.topic, 0)
+
+
+class FakeGroups:
+    def __init__(self) -> None:
+        self.groups: dict[str, str] = {}
+
+    def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
+        found = ((group, self.groups.get(group)) for group in groups)
+        return {group: {} if text is None else {FIRST: text} for group, text in found}
+
+
+def command(action: str) -> PipelineCommand:
+    return PipelineCommand(uuid.uuid4().hex, action)
+
+
+def heartbeat(**fields: object) -> str:
+    text = ",".join(f'"{name}":{value}' for name, value in fields.items())
+    return f'{{"state":"stopped","at":1,{text}}}'
+
+
+@pytest.fixture
+def of_job() -> Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]]:
+    def make(
+        last: PipelineCommand | None, own: str | None
+    ) -> tuple[PipelineCommands, SimpleQueue[Event]]:
+        groups, events = FakeGroups(), SimpleQueue[Event]()
+        if last is not None:
+            groups.groups[f"job-{VIEW.name}{GROUP_SUFFIX}"] = to_metadata(last)
+        if own is not None:
+            groups.groups[f"job-{VIEW.name}"] = own
+        return PipelineCommands(groups, [VIEW], "job-", events), events
+
+    return make
+
+
+def test_a_job_begins_with_what_was_not_carried_out(
+    of_job: Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]],
+) -> None:
+    pause, rebuild = command(PAUSE), command(REBUILD)
+    done = heartbeat(command=f'"{rebuild.id}"')
+    for last, own, expected in (
+        (None, None, {}),
+        (None, heartbeat(command="null"), {}),
+        # the group of the commands has expired
+        (None, heartbeat(command=f'"{pause.id}"', paused="true"), {VIEW.name: pause}),
+        (pause, None, {VIEW.name: pause}),
+        (pause, heartbeat(command=f'"{pause.id}"'), {VIEW.name: pause}),
+        (rebuild, heartbeat(command="null"), {VIEW.name: rebuild}),
+        (rebuild, done, {}),
+        # of another job, as far as one can know
+        (rebuild, None, {}),
+        (command(RESUME), heartbeat(command=f'"{pause.id}"', paused="true"), {}),
+        (command(RESTART), done, {}),
+    ):
+        commands, events = of_job(last, own)
+        assert commands.at_start() == expected, (last, own)
+        commands.poll()
+        assert events.empty(), "no command comes twice"
+
+
+def test_each_command_comes_once(
+    of_job: Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]],
+) -> None:
+    commands, events = of_job(None, None)
+    commands.at_start()
+    groups: FakeGroups = commands._groups  # type: ignore[assignment]
+    pause = command(PAUSE)
+    groups.groups[f"job-{VIEW.name}{GROUP_SUFFIX}"] = to_metadata(pause)
+    commands.poll()
+    commands.poll()
+    assert events.get_nowait() == CommandReceived(VIEW.name, pause)
+    assert events.empty()
+    assert commands.heartbeat_fields(VIEW.name) == {"command": None}
+    commands.carried_out(VIEW.name, pause)
+    assert commands.heartbeat_fields(VIEW.name) == {"command": pause.id, "paused": True}
+
+
+class ControlledRunner(Runner):
+    """A job whose view gets commands."""
+
+    def __init__(self, session: SparkSession, servers: str, make: MakeTopic, folder: Path) -> None:
+        super().__init__(session, servers, make, folder)
+        prefix = f"{uuid.uuid4().hex}-"
+        self.settings = replace(self.settings, group_prefix=prefix)
+        self._group = f"{prefix}{self.view.name}"
+        of_kafka_python = {"bootstrap_servers": servers}
+        self._sender = CommandSender(of_kafka_python, 10)
+        self._groups = ConsumerGroups(of_kafka_python, 10)
+
+    def heartbeat(self) -> Heartbeat | None:
+        committed = self._groups.committed([self._group])[self._group].values()
+        return next(filter(None, (parse_heartbeat(each.metadata) for each in committed)), None)
+
+    def send(self, action: str) -> None:
+        """Returns when the command is carried out."""
+        sent = self._sender.send(self._group, self.view.topic, action)
+
+        def is_done() -> bool:
+            heartbeat = self.heartbeat()
+            return heartbeat is not None and heartbeat.command == sent.id
+
+        wait_until(is_done, 60, f"{action} to be carried out")
+
+    def wait_state(self, state: str) -> None:
+        def has_state() -> bool:
+            heartbeat = self.heartbeat()
+            return heartbeat is not None and heartbeat.state == state
+
+        wait_until(has_state, 60, f"the state {state}")
+
+    def close(self) -> None:
+        self._groups.close()
+
+    def wait_counts(self, **counts: int) -> None:
+        wait_until(lambda: self.counts() == counts, 60, f"the counts {counts}")
+
+
+@pytest.fixture
+def runner(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> Iterator[ControlledRunner]:
+    runner = ControlledRunner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    yield runner
+    runner.close()
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_view_is_paused_until_it_is_resumed_also_after_a_restart_of_the_job(
+    runner: ControlledRunner,
+) -> None:
+    runner.write(b"one")
+    with runner.stream():
+        runner.wait_counts(one=1)
+        runner.send(PAUSE)
+        assert runner.session.streams.active == []
+        runner.write(b"one")
+        runner.wait_state("paused")
+        assert runner.progress()["state"] == "paused"
+    runner.wait_state("stopped")
+    with runner.stream():
+        runner.wait_state("paused")
+        assert runner.session.streams.active == []
+        assert runner.counts() == {"one": 1}
+        runner.send(RESUME)
+        runner.wait_counts(one=2)
+        runner.send(RESTART)
+        runner.write(b"one", b"\xff")
+        runner.wait_counts(one=3)
+        runner.wait_progress(lambda p: p["dead_letters"] == 1)
+        runner.wait_state("running")
+        heartbeat = runner.heartbeat()
+        assert heartbeat is not None
+        assert heartbeat.stats["input_rows"] >= 3
+        assert heartbeat.stats["state_rows"] == 1
+    assert runner.progress()["restarts"] == 0, "only restarts after failures count"
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_rebuilt_view_has_what_its_source_has_now(runner: ControlledRunner) -> None:
+    runner.write(b"one two", b"one")
+    with runner.stream():
+        runner.wait_counts(one=2, two=1)
+        runner.truncate(1)
+        runner.send(REBUILD)
+        # 0: a tombstone; the word is in no record any more
+        runner.wait_counts(one=1, two=0)
+        marker = Path(runner.settings.checkpoint(runner.view)) / "rebuild.json"
+        wait_until(lambda: not marker.exists(), 30, "the end of the rebuild")
+        runner.write(b"two")
+        runner.wait_counts(one=1, two=1)
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_rebuild_that_was_interrupted_deletes_old_keys_after_a_restart(
+    runner: ControlledRunner,
+) -> None:
+    runner.write(b"one two", b"one")
+    with runner.stream():
+        runner.wait_counts(one=2, two=1)
+        runner.send(PAUSE)
+    checkpoint = Path(runner.settings.checkpoint(runner.view))
+    # as a rebuild leaves it that ended before its first micro-batch
+    for file in sorted(checkpoint.rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    (checkpoint / "rebuild.json").write_text('{"ends": {"0": 100}}')
+    runner.truncate(1)
+    with runner.stream():
+        runner.send(RESUME)
+        runner.wait_counts(one=0, two=0)
+        wait_until(lambda: not (checkpoint / "rebuild.json").exists(), 30, "the rebuild's end")
