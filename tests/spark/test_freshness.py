@@ -136,7 +136,9 @@ def test_dropped_rows_are_reported_at_once_and_then_less_often() -> None:
     progress = ProgressListener(session, None, ["visits"], events)
     found = []
     for dropped in (0, 3, 1, 0, 2):
-        operator = SimpleNamespace(numRowsDroppedByWatermark=dropped)
+        operator = SimpleNamespace(
+            numRowsDroppedByWatermark=dropped, numRowsTotal=2, memoryUsedBytes=100
+        )
         batch: Any = SimpleNamespace(
             name="visits",
             sources=[],
@@ -144,11 +146,26 @@ def test_dropped_rows_are_reported_at_once_and_then_less_often() -> None:
             numInputRows=9,
             batchDuration=9_000,
             timestamp="2026-01-01T10:00:00Z",
+            inputRowsPerSecond=float("nan"),
+            processedRowsPerSecond=1 / 3,
+            eventTime={"watermark": "2026-01-01T09:00:00.000Z"},
         )
         event: Any = SimpleNamespace(progress=batch)
         progress.onQueryProgress(event)
     while not events.empty():
         found.append(events.get())
+    assert progress.statuses()["visits"].stats == {
+        "processed_rate": 0.333,
+        "batch_ms": 9_000,
+        "state_rows": 2,
+        "state_bytes": 100,
+        "watermark": 1_767_258_000_000,
+        "input_rows": 45,
+        "late_rows": 0,
+        "dropped_rows": 6,
+        "dead_letters": 0,
+        "restarts": 0,
+    }
     assert [each for each in found if isinstance(each, RowsDropped)] == [
         RowsDropped("visits", 3),
         RowsDropped("visits", 6),

@@ -42,7 +42,10 @@ def backends(
     assert producer.flush(20) == 0
     # the job has stopped before it read a record
     job = f"job-{things}"
-    ended = json.dumps({"state": "stopped", "at": 1_700_000_000_000, "error": "no memory"})
+    stats = {"batch_ms": 250, "state_rows": 1500, "watermark": 1_700_000_000_000}
+    ended = json.dumps(
+        {"state": "stopped", "at": 1_700_000_000_000, "error": "no memory", "stats": stats}
+    )
     commits = [TopicPartition(things, p, 0) for p in range(1, PARTITIONS)]
     commits.append(TopicPartition(things, 0, 0, metadata=ended))
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -135,6 +138,9 @@ def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> Non
     numbers = next(n for n in (1, 2) if page.text(f".view:nth-child({n}) h3") == "numbers")
     facts = page.facts(f".view:nth-child({numbers}) .pointed")
     assert (facts["Pipeline"], facts["Pipeline lag"], facts["Lag"]) == ("stopped", "42", "0")
+    shown = facts["Micro-batch"], facts["Rows of state"], facts["Watermark"]
+    assert shown == ("0.3 s", "1,500", "2023-11-14T22:13:20.000Z")
+    assert "Late records" not in facts, "it reports none"
     answer = page.look_up("numbers", "-7")
     assert (answer["Pipeline lag"], answer["Pipeline state"]) == ("42", "stopped")
 
