@@ -49,7 +49,7 @@ class ViewControl:
         else:
             self._open[view] = command
             begin = partial(self._begin_rebuild, view) if command.action == REBUILD else None
-            self._scheduler.start_again(view, begin)
+            self._start_again(view, begin)
 
     def started(self, view: str) -> None:
         """The view was started again."""
@@ -62,7 +62,11 @@ class ViewControl:
         for view in self._rebuilds.due(statuses):
             if self._scheduler.is_paused(view):
                 continue
-            self._scheduler.start_again(view, partial(self._rebuilds.delete_old_keys, view))
+            self._start_again(view, partial(self._rebuilds.delete_old_keys, view))
+
+    def _start_again(self, view: str, before: Callable[[], None] | None) -> None:
+        self._progress.starting_again(view)
+        self._scheduler.start_again(view, before)
 
     def _begin_rebuild(self, view: str) -> None:
         try:

@@ -79,6 +79,7 @@ class ProgressListener(StreamingQueryListener):
         self._failures: dict[str, str] = {}  # query ► error
         self._final: set[str] = set()  # queries that are not started again
         self._paused: set[str] = set()  # views
+        self._starting_again: set[str] = set()  # views
         self._stats: dict[str, dict[str, float]] = {}  # by view, of the last micro-batch
         self._names: dict[str, str] = {}  # query id ► query
         self._lock = threading.Lock()
@@ -94,6 +95,7 @@ class ProgressListener(StreamingQueryListener):
             if is_final:
                 self._final.add(query)
             self._failures.setdefault(query, error)
+            self._starting_again.discard(query)
             self._views[view_of(query)].last_error = error
             self._update(query)
 
@@ -107,12 +109,19 @@ class ProgressListener(StreamingQueryListener):
         """Call when the view's queries are being stopped on command."""
         with self._lock:
             self._paused.add(view)
+            self._starting_again.discard(view)
+            self._update(view)
+
+    def starting_again(self, view: str) -> None:
+        """Call when the view's queries are being stopped, to be started again."""
+        with self._lock:
+            self._paused.discard(view)
+            self._starting_again.add(view)
             self._update(view)
 
     def started_again(self, view: str) -> None:
         """Call when the view is started on command: its failures do not count any more."""
         with self._lock:
-            self._paused.discard(view)
             for query in (view, f"{view}/dead-letters"):
                 self._final.discard(query)
                 self._failures.pop(query, None)
@@ -132,6 +141,7 @@ class ProgressListener(StreamingQueryListener):
         self._names[str(event.id)] = query
         with self._lock:
             self._running.add(query)
+            self._starting_again.discard(query)
             self._reported_at.setdefault(view_of(query), time.monotonic())
             self._update(query)
 
@@ -169,6 +179,8 @@ class ProgressListener(StreamingQueryListener):
         reported_at = self._reported_at.get(name)
         if name in self._paused:
             state, error = PAUSED, None
+        elif name in self._starting_again:
+            state, error = STARTING, None
         elif error is not None:
             state = FAILED
         elif view.state == "done":
@@ -240,6 +252,8 @@ class ProgressListener(StreamingQueryListener):
         view = self._views[name]
         if name in self._paused:
             view.state = "paused"
+        elif name in self._starting_again:
+            view.state = "waiting"
         elif any(view_of(failed) == name for failed in self._failures):
             view.state = "failed"
         elif any(view_of(running) == name for running in self._running):

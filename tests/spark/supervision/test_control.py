@@ -137,9 +137,10 @@ class ControlledRunner(Runner):
 
         wait_until(is_done, 60, f"{action} to be carried out")
 
-    def wait_state(self, state: str) -> None:
+    def wait_state(self, state: str, never: str = "") -> None:
         def has_state() -> bool:
             heartbeat = self.heartbeat()
+            assert heartbeat is None or heartbeat.state != never
             return heartbeat is not None and heartbeat.state == state
 
         wait_until(has_state, 60, f"the state {state}")
@@ -181,6 +182,7 @@ def test_a_view_is_paused_until_it_is_resumed_also_after_a_restart_of_the_job(
         runner.send(RESUME)
         runner.wait_counts(one=2)
         runner.send(RESTART)
+        runner.wait_state("running", never="stopped")
         runner.write(b"one", b"\xff")
         runner.wait_counts(one=3)
         runner.wait_progress(lambda p: p["dead_letters"] == 1)
