@@ -9,6 +9,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from spark.errors import JVM_ENDED, JobError, summary
+from spark.java_process import java_ends
 from spark.options import parse
 from spark.session import start_session
 from spark.settings import Settings
@@ -26,7 +27,7 @@ def run(settings: Settings) -> None:
         supervise(session, settings, stop)
     finally:
         # If a signal has also ended the JVM, the session has already stopped.
-        with suppress(Py4JError, PySparkException, OSError):
+        with java_ends(), suppress(Py4JError, PySparkException, OSError):
             session.stop()
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from spark.java_process import close_state_at_exit
 from spark.jvm_names import keep_classes
 from spark.required import check_spark, spark_values
 
@@ -99,6 +100,7 @@ def start_session(
     conf.setAll(list(settings(given, jars, log_level=log_level).items()))
     session = SparkSession.Builder().config(conf=conf).getOrCreate()
     keep_classes(session._jvm)
+    close_state_at_exit(session._jvm)
     if submitted():
         session.sparkContext.setLogLevel(log_level.upper())
     return session

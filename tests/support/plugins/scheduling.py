@@ -38,6 +38,7 @@ SESSIONS = (
         "tests/spark/test_no_record_ends_a_query.py",
         "tests/spark/test_cluster.py",
         "tests/spark/test_dead_letter_topic.py",
+        "tests/spark/test_java_process.py",
         "tests/spark/test_jvm_names.py",
         "tests/spark/test_tables.py",
         "tests/spark/test_views.py",
