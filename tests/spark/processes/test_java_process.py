@@ -1,4 +1,4 @@
-"""How Spark's Java process ends. test_run.py and test_standalone.py have its end after a job."""
+"""How Spark's Java process ends. tests/spark/test_run.py has its end after a job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from local.waiting import wait_until
-from spark.java_process import close_state_at_exit, kill_later, killed_after
+from spark.processes.java_process import close_state_at_exit, kill_later, killed_after
 
 
 @pytest.fixture

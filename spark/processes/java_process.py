@@ -14,14 +14,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 MAX_SECONDS = 20.0
 """After a job; the JVM usually ends within a second."""
 
+_SUBMIT = b"org.apache.spark.deploy.SparkSubmit"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.StateStore"
 # Spark runs hooks with higher numbers first: it stops the context at 50, and deletes its temporary
 # folders, with the databases, at 25.
@@ -48,30 +51,29 @@ def close_state_at_exit(jvm: Any) -> Any:
     return hook
 
 
-@contextmanager
-def java_ends(seconds: float = MAX_SECONDS) -> Iterator[None]:
-    """Ends the JVM that this process has started, after the block. It is killed if block and end
-    take longer than ``seconds``. ``spark-submit`` ends its JVM after this process, with the same
-    exit status: that JVM is killed if this takes longer, except if YARN supervises it."""
+def end_spark(seconds: float = MAX_SECONDS) -> None:
+    """Stops the session of this process, if it has one, and ends the JVM that this process has
+    started. It is killed if this takes longer than ``seconds``.
+
+    ``spark-submit`` ends its JVM after this process, with the same exit status. That JVM is killed
+    if both take longer, except in YARN's cluster mode.
+    """
     gateway = SparkContext._gateway
     if gateway is None:
-        yield
-    elif (process := gateway.proc) is None:
-        if not _yarn_supervises():
-            with suppress(OSError):
-                kill_later(gateway.jvm.java.lang.ProcessHandle.current().pid(), seconds)
-        yield
-    else:
-        with killed_after(process.kill, seconds):
-            try:
-                yield
-            finally:
-                with suppress(Py4JError, OSError):
-                    gateway.shutdown()
-                # It ends at the end of its input.
-                with suppress(OSError):
-                    process.stdin.close()
-                process.wait()
+        return
+    if (process := gateway.proc) is None:
+        if _is_submit(os.getppid()):
+            kill_later(os.getppid(), seconds)
+        _stop_session()
+        return
+    with killed_after(process.kill, seconds):
+        _stop_session()
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+        # It ends at the end of its input.
+        with suppress(OSError):
+            process.stdin.close()
+        process.wait()
 
 
 @contextmanager
@@ -104,9 +106,17 @@ def kill_later(pid: int, seconds: float) -> subprocess.Popen[bytes]:
         os.close(pidfd)
 
 
-def _yarn_supervises() -> bool:
+def _stop_session() -> None:
     context = SparkContext._active_spark_context
-    if context is None:
+    if context is not None:
+        # If a signal has also ended the JVM, the session has already stopped.
+        with suppress(Py4JError, PySparkException, OSError):
+            context.stop()
+
+
+def _is_submit(pid: int) -> bool:
+    """Whether the process is spark-submit's JVM. In YARN's cluster mode it is YARN's."""
+    try:
+        return _SUBMIT in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
         return False
-    conf = context.getConf()
-    return context.master == "yarn" and conf.get("spark.submit.deployMode") == "cluster"
