@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from spark.errors import JVM_ENDED, JobError, summary
 from spark.options import parse
+from spark.processes.java_process import end_spark
 from spark.session import start_session
 from spark.settings import Settings
 from spark.supervision.signals import StopSignal
@@ -20,14 +20,18 @@ def run(settings: Settings) -> None:
     """Returns after a signal or, with ``once``, when done; ``JobError`` if the job failed."""
     stop = StopSignal()
     stop.install()
-    session = start_session(settings.conf, settings.jars, log_level=settings.log_level)
-    stop.install()
     try:
+        session = start_session(
+            settings.conf,
+            settings.jars,
+            log_level=settings.log_level,
+            views=len(settings.views),
+            log=log,
+        )
+        stop.install()
         supervise(session, settings, stop)
     finally:
-        # If a signal has also ended the JVM, the session has already stopped.
-        with suppress(Py4JError, PySparkException, OSError):
-            session.stop()
+        end_spark()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -5,13 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from model.machine.limits import memory, processors
 from spark.jvm_names import keep_classes
+from spark.processes.executors import settle_partitions
+from spark.processes.java_process import close_state_at_exit
+from spark.processes.sizing import (
+    DRIVER_MEMORY,
+    MASTER,
+    PARTITIONS,
+    Machine,
+    described,
+    is_local,
+    sizes,
+    warnings,
+)
 from spark.required import check_spark, spark_values
 
 # spark.archive writes it; it matches only the jars of this environment.
@@ -25,7 +38,6 @@ _DEFAULTS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "1g",
     # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",
@@ -44,7 +56,6 @@ _DEFAULTS = {
 _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "2",
     "spark.driver.extraJavaOptions": ON_FEW_CORES,
     # Without checksum files: for each file, also those, Hadoop starts a process that runs chmod.
     # The files of state have checksums of their own.
@@ -63,13 +74,18 @@ def submitted() -> bool:
 
 
 def settings(
-    given: Mapping[str, str], jars: list[Path], *, log_level: str = "off"
+    given: Mapping[str, str],
+    jars: list[Path],
+    *,
+    log_level: str = "off",
+    views: int = 1,
+    machine: Machine | None = None,
 ) -> dict[str, str]:
     """All Spark settings; ``given`` (spark-submit's or ``--conf``) override the defaults.
-    ``JobError`` if one of them contradicts a required setting."""
+    ``JobError`` if one of them contradicts a required setting. ``machine``: this one if None."""
     check_spark(given)
-    chosen = _DEFAULTS | dict(given)
-    if chosen["spark.master"].startswith("local"):
+    chosen = sizes(_DEFAULTS | dict(given), machine or this_machine(), views)
+    if is_local(chosen[MASTER]):
         chosen = _LOCAL_DEFAULTS | chosen
         if ARCHIVE.exists():
             # -Xlog: no message if the archive does not match
@@ -84,21 +100,44 @@ def settings(
     return chosen | spark_values()
 
 
+def this_machine() -> Machine:
+    return Machine(processors(), memory())
+
+
 def start_session(
-    given: Mapping[str, str], jars: list[Path], *, log_level: str = "off"
+    given: Mapping[str, str],
+    jars: list[Path],
+    *,
+    log_level: str = "off",
+    views: int = 1,
+    log: Callable[[str], None] | None = None,
 ) -> SparkSession:
-    """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. ``jars``: Spark's Kafka source."""
+    """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. ``JobError`` if the number of shuffle
+    partitions depends on the executors of a cluster, and it starts none.
+
+    ``jars``: Spark's Kafka source. ``views``: how many the session runs. ``log`` gets the sizes and
+    warnings.
+    """
     # Workers of a local master must use this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # pyspark logs every exception that it raises as JSON. The job logs its errors itself.
     logging.getLogger("SQLQueryContextLogger").disabled = True
+    fixed = {}
     if submitted():
         SparkContext._ensure_initialized()
         given = dict(SparkConf().getAll()) | dict(given)
+        fixed = {DRIVER_MEMORY: "1g"}  # Spark's default; the JVM runs already
     conf = SparkConf(loadDefaults=False)
-    conf.setAll(list(settings(given, jars, log_level=log_level).items()))
+    chosen = settings(fixed | dict(given), jars, log_level=log_level, views=views)
+    conf.setAll(list(chosen.items()))
     session = SparkSession.Builder().config(conf=conf).getOrCreate()
     keep_classes(session._jvm)
+    close_state_at_exit(session._jvm)
     if submitted():
         session.sparkContext.setLogLevel(log_level.upper())
+    found = settle_partitions(session, chosen, processors())
+    if log is not None:
+        chosen[PARTITIONS] = str(session.conf.get(PARTITIONS))
+        for line in (described(chosen, given, found), *warnings(chosen, this_machine(), views)):
+            log(line)
     return session

@@ -25,9 +25,11 @@ from local.waiting import wait_until
 from spark.errors import JobError
 from spark.options import parse
 from spark.run import main
+from spark.session import ON_FEW_CORES
 from spark.session import settings as session_settings
 from spark.settings import Settings
 from spark.views import VIEWS
+from tests.pipelines.processes import in_session
 from tests.spark.examples import flight
 from tests.support.topics import Writer, history
 
@@ -113,7 +115,9 @@ def test_a_failure_is_reported_with_status_1(
     assert capfd.readouterr().err == "error: no topic texts: create it.\n"
 
 
-def test_a_killed_job_continues_and_the_view_is_right(servers: str, job: Job) -> None:
+def test_a_killed_job_continues_and_the_view_is_right(
+    servers: str, job: Job, tmp_path: Path
+) -> None:
     few = ("latest-departure", "--max-offsets-per-trigger", "500", "--trigger", "0 seconds")
     job.start(*few)  # its topics are created while it starts, or waits for them
     create_topics(
@@ -134,12 +138,19 @@ def test_a_killed_job_continues_and_the_view_is_right(servers: str, job: Job) ->
     job.wait_rows(500, "flights", "latest-departure")
     job.kill()
     writer.send("flights", records[FLIGHTS // 2 :])
-    job.start("latest-departure")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    java_options = f"spark.driver.extraJavaOptions={ON_FEW_CORES} -Djava.io.tmpdir={temporary}"
+    job.start("latest-departure", "--conf", java_options)
     job.wait_rows(FLIGHTS, "flights", "latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure", "dead_letter_offsets")
     assert job.process is not None
+    assert list(temporary.glob("librocksdb*"))
     job.process.send_signal(signal.SIGTERM)
     assert job.wait_end() == 0
+    # The Java process has ended, too, and has deleted its temporary files.
+    assert [each for each in in_session(job.process.pid) if "java" in each.command] == []
+    assert list(temporary.iterdir()) == []
 
     logs = history(servers, "latest-departure", 3)
     table = {

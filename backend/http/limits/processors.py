@@ -1,27 +1,11 @@
-"""How many processors this instance may use."""
+"""How much of this instance's processors clients may use."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-_CGROUP = Path("/sys/fs/cgroup/cpu.max")
+from model.machine.limits import processors
 
 _MOST_REDUCTIONS = 8
 """Of one instance. Each keeps groups or rows of all owners: some 20 MB."""
-
-
-def processors(quota: Path = _CGROUP) -> int:
-    """Those that the process may run on, or as many as its container has (cgroup v2); at least 1.
-
-    `quota`: the file with the quota and the period (µs), or `max` and the period.
-    """
-    found = len(os.sched_getaffinity(0))
-    try:
-        allowed, period = quota.read_text().split()
-        return max(1, min(found, int(allowed) // int(period)))
-    except (OSError, ValueError):  # no quota
-        return found
 
 
 def most_reductions(count: int | None = None) -> int:

@@ -1,0 +1,41 @@
+"""The processors and the memory that a process may use, as its container limits them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+def processors(cgroups: Path = _CGROUPS) -> int:
+    """Those that the process may run on, or as many as its container has; at least 1.
+
+    `cgroups`: the folder of control groups (version 2 or 1). Their quota is a CPU time (µs) for
+    each period (µs).
+    """
+    found = len(os.sched_getaffinity(0))
+    quota = _text(cgroups / "cpu.max").split()
+    if not quota:
+        first = cgroups / "cpu"
+        quota = [_text(first / "cpu.cfs_quota_us"), _text(first / "cpu.cfs_period_us")]
+    try:
+        allowed, period = (int(text) for text in quota)
+        return max(1, min(found, allowed // period)) if allowed > 0 else found
+    except (ValueError, ZeroDivisionError):  # no quota
+        return found
+
+
+def memory(cgroups: Path = _CGROUPS) -> int:
+    """Bytes of memory that the machine has, or that its container may use."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (cgroups / "memory.max", cgroups / "memory" / "memory.limit_in_bytes")
+    return min([found, *(int(text) for text in map(_text, limits) if text.isdecimal())])
+
+
+def _text(file: Path) -> str:
+    """Empty if the file cannot be read."""
+    try:
+        return file.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,56 @@
+"""The executors of a running session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from spark.errors import JobError
+from spark.processes.sizing import MASTER, PARTITIONS, Cores, cores, partitions
+
+_TIMEOUT = 120.0  # s for the first executor
+# Executors of a cluster that has room for them register within a second or two of each other.
+_QUIET = 3.0  # s
+_INTERVAL = 0.1  # s
+
+
+def settle_partitions(
+    session: SparkSession, conf: Mapping[str, str], processors: int, timeout: float = _TIMEOUT
+) -> Cores:
+    """The cores of the session. If ``conf`` has no shuffle partitions, waits until no more
+    executors register, and sets as many as cores. ``JobError`` if none does in ``timeout`` s.
+    ``processors``: those of this machine."""
+    if PARTITIONS in conf:
+        return cores(conf, processors)
+    found = _registered(session, timeout)
+    if not found.total:
+        raise JobError(
+            f"{conf[MASTER]} has started no executor within {timeout:.0f} s. Check that it has "
+            f"free cores and enough memory for an executor. With --conf {PARTITIONS}=N the job "
+            "does not wait for executors."
+        )
+    session.conf.set(PARTITIONS, str(partitions(found.total)))
+    return found
+
+
+def _registered(session: SparkSession, timeout: float) -> Cores:
+    """The executors that are there when no more register, or at the end of the time."""
+    began = changed = time.monotonic()
+    found = _executors(session)
+    while not found.total or time.monotonic() < changed + _QUIET:
+        if time.monotonic() >= began + timeout:
+            break
+        time.sleep(_INTERVAL)
+        if (now := _executors(session)) != found:
+            found, changed = now, time.monotonic()
+    return found
+
+
+def _executors(session: SparkSession) -> Cores:
+    store = session.sparkContext._jsc.sc().statusStore()
+    summaries = store.executorList(True)
+    found = [summaries.apply(number) for number in range(summaries.size())]
+    sizes = [each.totalCores() for each in found if each.id() != "driver"]
+    return Cores(sum(sizes), len(sizes))

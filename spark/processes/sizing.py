@@ -1,0 +1,208 @@
+"""How large Spark's processes are: heap, memory outside the heap, and shuffle partitions.
+
+Sizes follow the master. A size that is given always wins. Spark keeps one part of a view's state
+for each shuffle partition, and computes each part in one task, so there are as many as cores.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+MASTER = "spark.master"
+PARTITIONS = "spark.sql.shuffle.partitions"
+DRIVER_MEMORY = "spark.driver.memory"
+EXECUTOR_MEMORY = "spark.executor.memory"
+OVERHEAD = "spark.executor.memoryOverhead"
+
+# Spark refuses to start with a heap below 450 MiB.
+_LEAST_HEAP = 512  # MiB
+_HEAP = 1024  # MiB, for two cores
+_HEAP_OF_MORE_CORES = 512  # MiB for each
+_MOST_PARTITIONS = 200
+# The code and threads of a JVM, and the Python processes that run a view's code.
+_OUTSIDE = 256  # MiB
+# Spark's own value for containers.
+_LEAST_OVERHEAD = 384  # MiB
+_DATABASES_OF_VIEW = 2  # for each state partition: deduplication and aggregation
+_ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
+_BOUNDED = 500  # MiB, Spark's default of maxMemoryUsageMB
+# Those of YARN and Kubernetes.
+_EXECUTORS = 2
+_CORES_OF_EXECUTOR = 1
+_LOCAL = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,[^\]]*)?\])?$")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
+_MEMORY = re.compile(r"(\d+)\s*([kmgtp]?)b?$")
+_UNITS = {"k": 1 / 1024, "m": 1, "": 1, "g": 1024, "t": 1024**2, "p": 1024**3}  # MiB
+
+
+class Machine(NamedTuple):
+    """What a process may use of this machine; ``memory`` is in bytes."""
+
+    processors: int
+    memory: int
+
+
+class Cores(NamedTuple):
+    """All cores that run tasks, and the processes that have them; None if the settings do not
+    tell. In ``local`` mode, the driver is the only such process."""
+
+    total: int | None
+    executors: int | None = None
+
+    @property
+    def of_executor(self) -> int | None:
+        if self.total is None or self.executors is None:
+            return None
+        return -(-self.total // max(1, self.executors))
+
+
+def is_local(master: str) -> bool:
+    """Whether all processes run on this machine."""
+    return master.startswith("local")
+
+
+def cores(conf: Mapping[str, str], processors: int) -> Cores:
+    """The cores of the master. ``processors``: those of this machine."""
+    master = conf[MASTER]
+    if found := _LOCAL.match(master):
+        named = found["cores"] or "1"
+        return Cores(processors if named == "*" else int(named))
+    if found := _LOCAL_CLUSTER.match(master):
+        return Cores(int(found[1]) * int(found[2]), int(found[1]))
+    of_executor = _number(conf, "spark.executor.cores")
+    if _has_containers(master):
+        of_executor = of_executor or _CORES_OF_EXECUTOR
+        if conf.get("spark.dynamicAllocation.enabled", "").lower() == "true":
+            executors = _number(conf, "spark.dynamicAllocation.maxExecutors")
+        else:
+            executors = _number(conf, "spark.executor.instances") or _EXECUTORS
+        return Cores(executors and executors * of_executor, executors)
+    # A standalone cluster gives all its cores, with one executor on each worker.
+    total = _number(conf, "spark.cores.max")
+    return Cores(total, total // of_executor if total and of_executor else None)
+
+
+def sizes(given: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str, str]:
+    """``given``, and the sizes that are not given. ``given`` has the master and the settings of
+    RocksDB. Without shuffle partitions if the settings of the cluster do not tell its cores."""
+    chosen = dict(given)
+    master = given[MASTER]
+    found = cores(given, machine.processors)
+    if PARTITIONS not in chosen and found.total is not None:
+        chosen[PARTITIONS] = str(partitions(found.total))
+    is_driver_alone = _LOCAL.match(master) is not None
+    wanted = _heap(found.total or 1) if is_driver_alone else _HEAP
+    half = machine.memory // 1024**2 // 2
+    chosen.setdefault(DRIVER_MEMORY, _text(max(_LEAST_HEAP, min(wanted, half))))
+    if is_driver_alone:
+        return chosen
+    if cluster := _LOCAL_CLUSTER.match(master):
+        chosen.setdefault(EXECUTOR_MEMORY, _text(int(cluster[3])))
+    else:
+        chosen.setdefault(EXECUTOR_MEMORY, _text(_heap(found.of_executor or 1)))
+    if _has_containers(master) and "spark.executor.memoryOverheadFactor" not in chosen:
+        chosen.setdefault(OVERHEAD, _text(_overhead(chosen, found, views)))
+    return chosen
+
+
+def partitions(total_cores: int) -> int:
+    """The shuffle partitions for this number of cores."""
+    return max(1, min(total_cores, _MOST_PARTITIONS))
+
+
+def warnings(conf: Mapping[str, str], machine: Machine, views: int) -> Iterator[str]:
+    """What is wrong with the sizes on this machine."""
+    heap = _mib(conf[DRIVER_MEMORY])
+    if heap is None:
+        return  # Spark refuses it
+    outside = _OUTSIDE
+    if _LOCAL.match(conf[MASTER]):
+        outside += _rocksdb(conf, views * (_number(conf, PARTITIONS) or 1))
+    if (has := machine.memory // 1024**2) < heap + outside:
+        yield (
+            f"warning: Spark may need {_shown(heap + outside)} of memory (a heap of {_shown(heap)} "
+            f"and up to {_shown(outside)} outside it), and this machine has {_shown(has)}: the "
+            f"system may kill the job. Give it more memory, or fewer views, or a smaller "
+            f"{DRIVER_MEMORY}."
+        )
+
+
+def described(conf: Mapping[str, str], given: Mapping[str, str], found: Cores) -> str:
+    """One line with all sizes. ``found``: the cores that there are."""
+
+    def size(text: str, name: str) -> str:
+        return f"{text} (given)" if name in given else text
+
+    def memory(name: str) -> str:
+        mib = _mib(conf[name])
+        return size(conf[name] if mib is None else _shown(mib), name)
+
+    parts = [size(conf[MASTER], MASTER)]
+    if found.executors is not None:
+        parts.append(_counted(found.executors, "executor"))
+    if found.total is not None:
+        parts.append(_counted(found.total, "core"))
+    if _LOCAL.match(conf[MASTER]):
+        parts.append(f"heap {memory(DRIVER_MEMORY)}")
+    else:
+        parts.append(f"heap of the driver {memory(DRIVER_MEMORY)}")
+        parts.append(f"heap of an executor {memory(EXECUTOR_MEMORY)}")
+    if OVERHEAD in conf:
+        parts.append(f"outside it {memory(OVERHEAD)}")
+    count = _counted(int(conf[PARTITIONS]), "shuffle partition")
+    parts.append(f"{size(count, PARTITIONS)} for the state of new checkpoints")
+    return f"Spark: {', '.join(parts)}"
+
+
+def _has_containers(master: str) -> bool:
+    """Whether executors run in containers that are killed if they use too much memory."""
+    return master == "yarn" or master.startswith("k8s://")
+
+
+def _heap(total_cores: int) -> int:
+    return _HEAP + _HEAP_OF_MORE_CORES * max(0, total_cores - 2)
+
+
+def _overhead(conf: Mapping[str, str], found: Cores, views: int) -> int:
+    """Memory of an executor outside its heap, MiB."""
+    heap = _mib(conf[EXECUTOR_MEMORY]) or _HEAP
+    count = found.of_executor or 1
+    if found.executors:
+        count = max(count, -(-(_number(conf, PARTITIONS) or 1) // found.executors))
+    return max(_LEAST_OVERHEAD, heap // 10) + _rocksdb(conf, views * count)
+
+
+def _rocksdb(conf: Mapping[str, str], state_partitions: int) -> int:
+    """The most memory that the databases of some state partitions use in a process, MiB."""
+    if conf.get(f"{_ROCKSDB}.boundedMemoryUsage", "").lower() == "true":
+        return _number(conf, f"{_ROCKSDB}.maxMemoryUsageMB") or _BOUNDED
+    buffers = _number(conf, f"{_ROCKSDB}.writeBufferSizeMB") or 0
+    count = _number(conf, f"{_ROCKSDB}.maxWriteBufferNumber") or 0
+    cache = _number(conf, f"{_ROCKSDB}.blockCacheSizeMB") or 0
+    return _DATABASES_OF_VIEW * state_partitions * (buffers * count + cache)
+
+
+def _number(conf: Mapping[str, str], name: str) -> int | None:
+    """None if it is not set, not a number or not positive."""
+    text = conf.get(name, "").strip()
+    return int(text) or None if text.isdecimal() else None
+
+
+def _mib(text: str) -> int | None:
+    """A size in Spark's format; without a unit it is in MiB. None if it is not valid."""
+    found = _MEMORY.match(text.strip().lower())
+    return int(int(found[1]) * _UNITS[found[2]]) if found else None
+
+
+def _text(mib: int) -> str:
+    return f"{mib // 1024}g" if mib % 1024 == 0 else f"{mib}m"
+
+
+def _shown(mib: int) -> str:
+    return f"{mib} MB" if mib < 1024 else f"{mib / 1024:.1f}".removesuffix(".0") + " GB"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
