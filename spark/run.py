@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 
 from spark.errors import JVM_ENDED, JobError, summary
 from spark.options import parse
+from spark.realtime.slots import local_master
 from spark.session import start_session
 from spark.settings import Settings
 from spark.supervision.signals import StopSignal
@@ -23,6 +24,13 @@ def run(settings: Settings) -> None:
     session = start_session(settings.conf, settings.jars, log_level=settings.log_level)
     stop.install()
     try:
+        master = local_master(session, settings)
+        if master is not None:
+            session.stop()
+            log(f"real-time views: --master {master}")
+            conf = {**settings.conf, "spark.master": master}
+            session = start_session(conf, settings.jars, log_level=settings.log_level)
+            stop.install()
         supervise(session, settings, stop)
     finally:
         # If a signal has also ended the JVM, the session has already stopped.

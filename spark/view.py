@@ -14,6 +14,7 @@ from spark.errors import JobError
 from spark.formats.decoders import Decoder
 
 OUTPUT_MODES = ("update", "append")
+REAL_TIME = "real-time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ class View:
     ``name`` and ``topic``: those of the view's entry in views.toml, if it has one. Otherwise the
     name of the file, and the name of the view. ``partitions`` and ``topic_config`` are for a topic
     that does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
+    ``trigger``: ``"real-time"`` for Spark's real-time mode (``spark.realtime``), or the least time
+    between two micro-batches, such as ``"5 seconds"``; by default the job's ``--trigger``.
     ``state_version``: raise it if the state of earlier checkpoints must not be used. Such a
     checkpoint is refused, as with an edited rule.
     """
@@ -59,6 +62,7 @@ class View:
     topic_config: Mapping[str, str] = field(default_factory=dict)
     output_mode: str = "update"
     state_version: int = 1
+    trigger: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.source and self.decoder):
