@@ -16,8 +16,6 @@ For a name that is there several times, the last value counts, in both. This nee
 
 from __future__ import annotations
 
-from functools import reduce
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -43,9 +41,8 @@ _ISO = (
     r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))\z"
 )
 # Numbers that may be too great for a double, in a text without strings.
-_LONG_NUMBER = r"-?(?:[0-9][0-9.]*[eE][+-]?[0-9]+|[0-9]{309}[0-9.]*)"
-_MAYBE_LONG = "[0-9][eE][+]?[0-9]{2}|[0-9]{309}"
-_NUMBERS = ("DECIMAL", "DOUBLE", "FLOAT")
+_DIGITS = 309  # of the first whole number that is too great for a double
+_LONG_NUMBER = rf"-?(?:[0-9][0-9.]*[eE][+-]?[0-9]+|[0-9]{{{_DIGITS}}}[0-9.]*)"
 
 
 def check_schema(schema: StructType) -> None:
@@ -63,28 +60,36 @@ def decoded(value: Column, schema: StructType) -> Column:
     text = value.cast("string")
     is_readable = (F.octet_length(value) <= MAX_JSON_BYTES) & F.is_valid_utf8(text)
     parsed = F.when(is_readable, F.try_parse_json(F.concat(F.lit("["), text, F.lit(",0]"))))
-    numbers = range(len(schema))
+    fields = list(enumerate(schema))
 
-    # Each step names what it uses more than once. Otherwise Spark would compute it each time.
+    # Each step names what the next one uses more than once. Otherwise it would be computed again.
     def find(document: Column) -> Column:
         problem = _problem(value, text, document)
-        found = (_member(document, field.name).alias(f"v{n}") for n, field in enumerate(schema))
+        found = (_member(document, field.name).alias(f"v{n}") for n, field in fields)
         return F.struct(problem.alias("problem"), *found)
 
-    def classify(found: Column) -> Column:
-        kinds = (_kind(found[f"v{n}"]).alias(f"k{n}") for n in numbers)
-        return F.struct(found.alias("found"), *kinds)
+    def take(found: Column) -> Column:
+        taken = (_taken(found[f"v{n}"], field.dataType).alias(f"v{n}") for n, field in fields)
+        return F.struct(found.alias("found"), *taken)
 
-    def read(step: Column) -> Column:
-        found = step["found"]
-        columns, reasons = [], [found["problem"]]
-        for n, field in enumerate(schema):
-            of, reason = _read_field(found[f"v{n}"], step[f"k{n}"], field)
-            columns.append(of.alias(field.name))
-            reasons.append(reason)
-        return F.struct(*columns, F.coalesce(*reasons).alias(REASON))
+    def convert(step: Column) -> Column:
+        values = (_converted(step[f"v{n}"], field.dataType).alias(f"c{n}") for n, field in fields)
+        return F.struct(step.alias("step"), F.struct(*values).alias("values"))
 
-    return F.transform(F.transform(F.transform(F.array(parsed), find), classify), read)
+    def judge(step: Column) -> Column:
+        values, before = step["values"], step["step"]
+        columns = [values[f"c{n}"].alias(field.name) for n, field in fields]
+        reasons = (
+            _reason(before["found"][f"v{n}"], before[f"v{n}"], values[f"c{n}"], field)
+            for n, field in fields
+        )
+        reason = F.coalesce(before["found"]["problem"], *reasons)
+        return F.struct(*columns, reason.alias(REASON))
+
+    found = F.array(parsed)
+    for step in (find, take, convert, judge):
+        found = F.transform(found, step)
+    return found
 
 
 def _problem(value: Column, text: Column, document: Column) -> Column:
@@ -103,7 +108,7 @@ def _is_one_value(document: Column, text: Column) -> Column:
     """``document``: an array of the text and 0. If the text itself closes the array, or has
     several values, both arrays have the same length or the shorter one is too long."""
     is_alone = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
-    follows = F.try_variant_get(document, "$[1]", "bigint") == 0
+    follows = F.try_variant_get(document, "$[1]", "variant").isNotNull()
     return F.coalesce(follows & is_alone, F.lit(False))
 
 
@@ -114,55 +119,58 @@ def _has_infinite(text: Column) -> Column:
     numbers = F.regexp_extract_all(without_strings, F.lit(_LONG_NUMBER), F.lit(0))
     greatest = F.lit(float("inf"))
     is_infinite = F.exists(numbers, lambda each: F.abs(each.try_cast("double")) == greatest)
-    return F.when(text.rlike(_MAYBE_LONG), is_infinite).otherwise(F.lit(False))
+    # Most texts have neither.
+    has_exponent = text.rlike("[eE][+]?[0-9]{2}")
+    is_long = (F.length(text) > _DIGITS) & text.rlike(f"[0-9]{{{_DIGITS}}}")
+    return F.when(has_exponent | is_long, is_infinite).otherwise(F.lit(False))
 
 
 def _member(document: Column, name: str) -> Column:
     return F.try_variant_get(document, f'$[0]["{name}"]', "variant")
 
 
-def _kind(found: Column) -> Column:
-    """The type of a value, as Spark writes it; VOID for null, and if there is none."""
+def _taken(found: Column, of: DataType) -> Column:
+    """The value, if the JSON value has the type; a time as text. Null if not."""
+    kinds, taken_as = _KINDS[type(of)]
     # The type of an array with many different elements is slow to find.
-    is_nested = F.substring(F.to_json(found), 1, 1).isin("{", "[")
-    kind = F.when(found.isNull(), "VOID").when(is_nested, "NESTED")
-    return kind.otherwise(F.schema_of_variant(found))
+    is_object = F.try_variant_get(found, "$", "map<string,variant>").isNotNull()
+    is_array = F.try_variant_get(found, "$", "array<variant>").isNotNull()
+    kind = F.when(is_object | is_array, "")
+    kind = kind.otherwise(F.schema_of_variant(found))
+    return F.when(kind.rlike(kinds), F.try_variant_get(found, "$", taken_as))
 
 
-def _read_field(found: Column, kind: Column, field: StructField) -> tuple[Column, Column]:
-    """The value, and why it is malformed."""
-    value, is_right = _value(found, kind, field.dataType)
-    is_right = F.coalesce(is_right, F.lit(False))
-    missing = F.lit(None).cast("string") if field.nullable else F.lit(f"{field.name}: missing")
-    reason = F.when(kind == "VOID", missing)
-    if isinstance(field.dataType, TimestampType):
-        reason = reason.when(kind != "STRING", f"{field.name}: {_WHAT[StringType]}")
-    reason = reason.when(~is_right, f"{field.name}: {_WHAT[type(field.dataType)]}")
-    return F.when(is_right, value), reason
-
-
-def _value(found: Column, kind: Column, of: DataType) -> tuple[Column, Column]:
-    """The value of a field, and whether it has the type."""
-    if isinstance(of, StringType):
-        return F.try_variant_get(found, "$", "string"), kind == "STRING"
-    if isinstance(of, BooleanType):
-        return F.try_variant_get(found, "$", "boolean"), kind == "BOOLEAN"
-    if isinstance(of, LongType):
-        return F.try_variant_get(found, "$", "bigint"), kind == "BIGINT"
+def _converted(taken: Column, of: DataType) -> Column:
+    """The value of the column; null if it is not in the range of the type."""
     if isinstance(of, IntegerType):
-        number = F.try_variant_get(found, "$", "bigint")
-        is_right = (kind == "BIGINT") & number.between(-(2**31), 2**31 - 1)
-        return number.try_cast("int"), is_right
+        return taken.try_cast("int")
     if isinstance(of, DoubleType):
-        numbers = reduce(Column.__or__, (F.startswith(kind, F.lit(each)) for each in _NUMBERS))
-        # -0.0 becomes 0.0, as in ``strict_json``
-        return F.try_variant_get(found, "$", "double") + F.lit(0.0), (kind == "BIGINT") | numbers
-    text = F.try_variant_get(found, "$", "string")
-    time = text.try_cast("timestamp")
-    # Python has no year 0.
-    is_time = text.rlike(_ISO) & (text >= "0001") & time.isNotNull()
-    return time, (kind == "STRING") & is_time
+        return taken + F.lit(0.0)  # -0.0 becomes 0.0, as in ``strict_json``
+    if isinstance(of, TimestampType):
+        # Python has no year 0.
+        return F.when(taken.rlike(_ISO) & (taken >= "0001"), taken.try_cast("timestamp"))
+    return taken
 
+
+def _reason(found: Column, taken: Column, value: Column, field: StructField) -> Column:
+    missing = F.lit(None).cast("string") if field.nullable else F.lit(f"{field.name}: missing")
+    what = F.when(value.isNotNull(), F.lit(None).cast("string"))
+    what = what.when(found.isNull() | F.is_variant_null(found), missing)
+    if isinstance(field.dataType, TimestampType):
+        what = what.when(taken.isNull(), f"{field.name}: {_WHAT[StringType]}")
+    return what.otherwise(f"{field.name}: {_WHAT[type(field.dataType)]}")
+
+
+_KINDS: dict[type[DataType], tuple[str, str]] = {
+    StringType: (r"\ASTRING\z", "string"),
+    BooleanType: (r"\ABOOLEAN\z", "boolean"),
+    DoubleType: (r"\A(BIGINT|DECIMAL|DOUBLE|FLOAT)", "double"),
+    IntegerType: (r"\ABIGINT\z", "bigint"),
+    LongType: (r"\ABIGINT\z", "bigint"),
+    TimestampType: (r"\ASTRING\z", "string"),
+}
+"""By Spark type: a pattern of the types of JSON values, as Spark writes them, and as what they are
+read."""
 
 _WHAT: dict[type[DataType], str] = {
     StringType: "not a string",
