@@ -157,7 +157,7 @@ def documents(draw: st.DrawFn) -> bytes:
 
 @settings(
     deadline=None,
-    max_examples=6,
+    max_examples=4,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.large_base_example],
 )
 @example([b"{}"])
