@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -15,6 +16,7 @@ from spark.formats.decoders import Decoder
 
 OUTPUT_MODES = ("update", "append")
 REAL_TIME = "real-time"
+_TRIGGER = re.compile(rf"(?:{REAL_TIME}|[0-9]+ (?:millisecond|second|minute|hour)s?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,8 @@ class View:
             raise ValueError("a view needs either source and decoder, or sources")
         if self.output_mode not in OUTPUT_MODES:
             raise ValueError(f"output_mode {self.output_mode!r}: use {' or '.join(OUTPUT_MODES)}")
+        if not _TRIGGER.fullmatch(self.trigger):
+            raise ValueError(f'trigger {self.trigger!r}: use "real-time" or "5 seconds"')
         topics = [source.topic for source in self.inputs]
         if len({*topics}) < len(topics):
             raise ValueError("two sources have the same topic; derive may use one source twice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -74,6 +76,22 @@ class RealTime(Runner):
 
     def wait_for(self, text: str, *wanted: int) -> None:
         wait_until(lambda: self.offsets_of(text) == list(wanted), 30, f"the view of {text}", 0.05)
+
+    def wait_heartbeat(self, offset: int) -> None:
+        """Waits until the view's group says that it runs and has read all up to ``offset``."""
+        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "queryable-spark-live"})
+
+        def says_so() -> bool:
+            [found] = consumer.committed([TopicPartition(self.source, 0)], 10)
+            if found.offset != offset:
+                return False
+            # The client does not end the text where the metadata end.
+            heartbeat, _ = json.JSONDecoder().raw_decode(found.metadata)
+            read_at: int = heartbeat.get("caught_up_at", 0)
+            return heartbeat["state"] == "running" and time.time() - read_at / 1000 < 30
+
+        wait_until(says_so, 30, "the heartbeat", 0.1)
+        consumer.close()
 
     def position(self) -> int:
         found: dict[str, Any] = self.progress("live")["source_offsets"]
@@ -145,6 +163,7 @@ def test_departures_as_in_micro_batches(
         live.use(SHORT)
         with live.stream():
             live.wait_progress(lambda p: p.get("dead_letters") == 4, "live")
+            live.wait_heartbeat(offset=24)
     found = live.records()
     assert all((murmur2(key[:-12]) & 0x7FFFFFFF) % 3 == partition for partition, key, _ in found)
     reasons = [
