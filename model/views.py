@@ -60,6 +60,7 @@ class View:
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
     partitions: int | None = dataclasses.field(default=None, compare=False)  # of a new topic
+    trigger: str = dataclasses.field(default="", compare=False)  # of Spark's query
     quota: Quota | None = dataclasses.field(default=None, compare=False)
     derivation: Derivation | None = dataclasses.field(default=None, compare=False, repr=False)
     push: str | None = dataclasses.field(default=None, compare=False)  # folder of its pushes

@@ -83,6 +83,7 @@ _FIELDS = {
         "", None, 'the Python view that derives the topic: "my_view.py" or "package.module:VIEW"'
     ),
     "partitions": _Field("", None, "the number of partitions, if Spark's job creates the topic"),
+    "trigger": _Field("", None, 'when Spark writes results: "real-time", or a time such as "5s"'),
     "push": _Field("", None, "the folder or URL of the pushes of batch jobs"),
     "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
@@ -169,6 +170,11 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     _check_format("key", [n for n, of in FORMATS.items() if of.for_keys], values, table, reader)
     _check_format("value", FORMATS, values, table, reader)
     _check_store(values, table, reader)
+    for field in ("partitions", "trigger"):
+        if values[field] and not values["spark_view"] and derivation is None:
+            raise reader.error(
+                table, field, "only with spark_view or derive, whose job creates the topic"
+            )
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
             raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
@@ -191,7 +197,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         pipeline=_parse_pipeline(values["pipeline"], table, reader)
         or (SPARK_GROUP_PREFIX + stored if values["spark_view"] or derivation else None),
         spark_view=_parse_spark_view(values["spark_view"], table, reader),
-        partitions=_parse_partitions(values, table, reader, derivation is not None),
+        partitions=_parse_partitions(values["partitions"], table, reader),
+        trigger=_parse_trigger(values, table, reader),
         key_schema=_parse_schema("key", values, table, reader, read, by_id),
         value_schema=_parse_schema("value", values, table, reader, read, by_id),
         derivation=derivation,
@@ -344,19 +351,17 @@ def _parse_spark_view(text: str, table: tuple[str, ...], reader: _Reader) -> str
     return text or None
 
 
-def _parse_partitions(
-    values: dict[str, str], table: tuple[str, ...], reader: _Reader, is_derived: bool
-) -> int | None:
-    text = values["partitions"]
-    if not text:
-        return None
-    if not values["spark_view"] and not is_derived:
-        raise reader.error(
-            table, "partitions", "only with spark_view or derive, whose job creates the topic"
-        )
-    if not re.fullmatch("[1-9][0-9]{0,4}", text):
+def _parse_partitions(text: str, table: tuple[str, ...], reader: _Reader) -> int | None:
+    if text and not re.fullmatch("[1-9][0-9]{0,4}", text):
         raise reader.error(table, "partitions", f"{text} is not a number from 1 to 99999")
-    return int(text)
+    return int(text) if text else None
+
+
+def _parse_trigger(values: dict[str, str], table: tuple[str, ...], reader: _Reader) -> str:
+    """A trigger of Spark; empty if it is not set."""
+    if values["trigger"] in ("", "real-time"):
+        return values["trigger"]
+    return f"{_parse_duration('trigger', values, table, reader) or 0} milliseconds"
 
 
 def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | None:

@@ -127,7 +127,12 @@ def _completed(view: View, entry: entries.View) -> View:
             "retention.ms": f"{entry.retention + _DAY}",
         }
         config = {**retention, **config}
-    return replace(view, partitions=entry.partitions or view.partitions, topic_config=config)
+    return replace(
+        view,
+        partitions=entry.partitions or view.partitions,
+        topic_config=config,
+        trigger=entry.trigger or view.trigger,
+    )
 
 
 def _load(file: Path) -> ModuleType:

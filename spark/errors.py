@@ -35,6 +35,14 @@ def repartitioned(topic: str, before: int, now: int) -> JobError:
     )
 
 
+def needs_slots(topic: str, before: int, now: int) -> JobError:
+    """A source of a real-time view got more partitions while the job ran."""
+    return JobError(
+        f"topic {topic} had {before} partitions and now has {now}. Start again: a real-time view "
+        "needs a task slot for each of them."
+    )
+
+
 def query_failed(query: str, *, source: str, target: str, checkpoint: str, error: str) -> JobError:
     """A query failed; ``error`` is Spark's message, stack traces included."""
     if "DATA_LOSS" in error or "data may have been lost" in error:

@@ -16,7 +16,7 @@ from spark.errors import JobError
 from spark.formats import registry
 from spark.required import check_kafka, check_spark
 from spark.session import jars_in, submitted
-from spark.settings import GROUP_PREFIX, Settings
+from spark.settings import DEFAULT_TRIGGER, GROUP_PREFIX, REAL_TIME_BATCH, Settings
 from spark.sources import Kafka
 from spark.views import VIEWS
 
@@ -94,6 +94,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
         health=given.health,
         once=given.once,
         trigger=given.trigger,
+        real_time_batch=given.real_time_batch,
         max_offsets_per_trigger=given.max_offsets_per_trigger,
         topics_deadline=given.topics_deadline,
         create_topics=given.create_topics,
@@ -179,9 +180,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(
         "--trigger",
-        default="1 second",
+        default=DEFAULT_TRIGGER,
         metavar="TIME",
-        help="minimum time between two micro-batches (default: %(default)s)",
+        help="minimum time between two micro-batches of views without a trigger of their own, or "
+        "real-time (default: %(default)s)",
+    )
+    add(
+        "--real-time-batch",
+        default=REAL_TIME_BATCH,
+        metavar="TIME",
+        help="time between two commits of a real-time view (default: %(default)s)",
     )
     add(
         "--max-offsets-per-trigger",

@@ -30,6 +30,8 @@ SPARK = {
     "spark.sql.legacy.timeParserPolicy": Required("CORRECTED", _RESULTS),
     # Java converts case like ICU, whose tables take 1.6 s of CPU time to load.
     "spark.sql.icu.caseMappings.enabled": Required("false", _RESULTS),
+    # Of several fields with one name, the last counts, as in Python's decoder (spark.realtime).
+    "spark.sql.variant.allowDuplicateKeys": Required("true", _RESULTS),
     f"{_STREAMING}.kafka.useDeprecatedOffsetFetching": Required("false", _RESULTS),
     f"{_STREAMING}.multipleWatermarkPolicy": Required("min", _RESULTS),
     # Visits end, and state is freed, in micro-batches without records.

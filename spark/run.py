@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from spark.errors import JVM_ENDED, JobError, summary
 from spark.options import parse
 from spark.processes.java_process import end_spark
+from spark.processes.sizing import DRIVER_MEMORY, PARTITIONS
+from spark.realtime.slots import local_master
 from spark.session import start_session
 from spark.settings import Settings
 from spark.supervision.signals import StopSignal
@@ -21,17 +25,31 @@ def run(settings: Settings) -> None:
     stop = StopSignal()
     stop.install()
     try:
-        session = start_session(
-            settings.conf,
-            settings.jars,
-            log_level=settings.log_level,
-            views=len(settings.views),
-            log=log,
-        )
+        session = _start(settings, settings.conf, log)
         stop.install()
+        master = local_master(session, settings)
+        if master is not None:
+            # more slots, but sizes for the same processors
+            conf = {**_sizes_of(session), **settings.conf, "spark.master": master}
+            session.stop()
+            log(f"real-time views: --master {master}")
+            session = _start(settings, conf, None)
+            stop.install()
         supervise(session, settings, stop)
     finally:
         end_spark()
+
+
+def _start(
+    settings: Settings, conf: Mapping[str, str], log: Callable[[str], None] | None
+) -> SparkSession:
+    return start_session(
+        conf, settings.jars, log_level=settings.log_level, views=len(settings.views), log=log
+    )
+
+
+def _sizes_of(session: SparkSession) -> dict[str, str]:
+    return {name: str(session.conf.get(name)) for name in (DRIVER_MEMORY, PARTITIONS)}
 
 
 def main(arguments: list[str] | None = None) -> int:

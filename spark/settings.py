@@ -8,15 +8,18 @@ from pathlib import Path
 
 from model.views import SPARK_GROUP_PREFIX
 from spark.sources import Kafka
-from spark.view import View
+from spark.view import REAL_TIME, View
 
 GROUP_PREFIX = SPARK_GROUP_PREFIX
+DEFAULT_TRIGGER = "1 second"
+REAL_TIME_BATCH = "10 seconds"
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The parsed command line (``spark.options``). ``topics_deadline`` is in seconds.
 
+    ``trigger``: of views without one. ``real_time_batch``: how often real-time views commit.
     ``same_rules``: view ► digest of an edited rule that gives the same results as the rule of its
     checkpoint.
     """
@@ -27,7 +30,8 @@ class Settings:
     progress: Path | None = None
     health: Path | None = None
     once: bool = False
-    trigger: str = "1 second"
+    trigger: str = DEFAULT_TRIGGER
+    real_time_batch: str = REAL_TIME_BATCH
     max_offsets_per_trigger: int = 1_000_000
     topics_deadline: float = 60
     create_topics: bool = True
@@ -40,3 +44,12 @@ class Settings:
     def checkpoint(self, view: View) -> str:
         """The folder of a view's checkpoints: a path of any file system that Hadoop supports."""
         return f"{self.checkpoint_dir.rstrip('/')}/{view.name}"
+
+    def is_real_time(self, view: View) -> bool:
+        """Whether the view runs in Spark's real-time mode."""
+        return not self.once and (view.trigger or self.trigger) == REAL_TIME
+
+    def micro_batch_trigger(self, view: View) -> str:
+        """The least time between two micro-batches of the view, or of its dead letters."""
+        given = (each for each in (view.trigger, self.trigger) if each and each != REAL_TIME)
+        return next(given, DEFAULT_TRIGGER)

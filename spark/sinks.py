@@ -24,6 +24,7 @@ from model.dead_letters import (
     SUFFIX,
 )
 from model.partitioner_numpy import partitions_of_batch
+from spark.formats.placement import partition_of
 from spark.formats.records import HEADERS
 from spark.sources import Kafka
 
@@ -71,6 +72,7 @@ def topic_writer(
     checkpoint: str,
     output_mode: str = "update",
     on_written: Callable[[], None] | None = None,
+    is_real_time: bool = False,
 ) -> DataStreamWriter:
     """An unstarted query that writes rows to a topic whenever they change. ``topic``: None if the
     rows have a column ``topic``.
@@ -82,7 +84,7 @@ def topic_writer(
     options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5")
     if topic is not None:
         options["topic"] = topic
-    writer = _partitioned(rows, partitions).writeStream
+    writer = _partitioned(rows, partitions, is_real_time).writeStream
     if on_written is None:
         writer = writer.format("kafka").options(**options)
     else:
@@ -97,11 +99,14 @@ def _write(
     on_written()
 
 
-def _partitioned(rows: DataFrame, partitions: int) -> DataFrame:
+def _partitioned(rows: DataFrame, partitions: int, is_real_time: bool) -> DataFrame:
     """Replaces ``bare_key``, if that column exists, by ``partition``."""
     if "bare_key" not in rows.columns:
         return rows
     binary = [F.col(name).cast("binary") for name in ("key", "value", "bare_key")]
+    if is_real_time:  # 40 µs a key, 100 times as slow as NumPy
+        partition = partition_of(binary[2], partitions).alias("partition")
+        return rows.select(*binary[:2], partition)
     compute = partial(_with_partitions, partitions=partitions)
     return rows.select(*binary).mapInArrow(compute, "key binary, value binary, partition int")
 

@@ -32,20 +32,18 @@ class Kafka:
 
 
 def raw_records(
-    session: SparkSession, topic: str, kafka: Kafka, max_offsets_per_trigger: int
+    session: SparkSession, topic: str, kafka: Kafka, max_offsets_per_trigger: int | None
 ) -> DataFrame:
     """The records of a topic, from its start, as RAW_RECORD rows.
 
     Records of aborted transactions are skipped. If unread records were deleted (the topic was
     truncated or recreated), the query fails: a view without them would be silently wrong.
+    ``max_offsets_per_trigger``: None in real-time mode, which has no limit.
     """
-    return (
-        session.readStream.format("kafka")
-        .options(**_options(topic, kafka))
-        .option("maxOffsetsPerTrigger", max_offsets_per_trigger)
-        .load()
-        .select(*RAW_RECORD.names)
-    )
+    reader = session.readStream.format("kafka").options(**_options(topic, kafka))
+    if max_offsets_per_trigger is not None:
+        reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)
+    return reader.load().select(*RAW_RECORD.names)
 
 
 def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -> DataFrame:

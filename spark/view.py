@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -14,6 +15,8 @@ from spark.errors import JobError
 from spark.formats.decoders import Decoder
 
 OUTPUT_MODES = ("update", "append")
+REAL_TIME = "real-time"
+_TRIGGER = re.compile(rf"(?:{REAL_TIME}|[0-9]+ (?:millisecond|second|minute|hour)s?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ class View:
     ``name`` and ``topic``: those of the view's entry in views.toml, if it has one. Otherwise the
     name of the file, and the name of the view. ``partitions`` and ``topic_config`` are for a topic
     that does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
+    ``trigger``: ``"real-time"`` for Spark's real-time mode (``spark.realtime``), or the least time
+    between two micro-batches, such as ``"5 seconds"``; by default the job's ``--trigger``.
     ``state_version``: raise it if the state of earlier checkpoints must not be used. Such a
     checkpoint is refused, as with an edited rule.
     """
@@ -59,12 +64,15 @@ class View:
     topic_config: Mapping[str, str] = field(default_factory=dict)
     output_mode: str = "update"
     state_version: int = 1
+    trigger: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.source and self.decoder):
             raise ValueError("a view needs either source and decoder, or sources")
         if self.output_mode not in OUTPUT_MODES:
             raise ValueError(f"output_mode {self.output_mode!r}: use {' or '.join(OUTPUT_MODES)}")
+        if not _TRIGGER.fullmatch(self.trigger):
+            raise ValueError(f'trigger {self.trigger!r}: use "real-time" or "5 seconds"')
         topics = [source.topic for source in self.inputs]
         if len({*topics}) < len(topics):
             raise ValueError("two sources have the same topic; derive may use one source twice")

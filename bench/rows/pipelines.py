@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median, quantiles
 
@@ -15,7 +15,7 @@ from bench.plan import Plan
 from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
 from bench.report import Comparison, Row, Target
 from bench.rows.ingest import Replay
-from bench.spark.jobs import VIEWS_TOML, Job, Lag, Writer, fill, spark_job, streams_job
+from bench.spark.jobs import Job, Lag, Writer, fill, spark_job, streams_job, views_toml
 from bench.stack import Server, Stack
 from local.errors import LocalError
 
@@ -36,7 +36,7 @@ class Kind:
     record: Callable[[str], tuple[str | None, str]]
     ours: str
     reference: str
-    target: Target
+    target: Target | None
 
 
 def _flight(key: str) -> tuple[str | None, str]:
@@ -50,7 +50,7 @@ def _flight(key: str) -> tuple[str | None, str]:
 KINDS = (
     Kind(
         "pipeline-map", "flights", _flight,
-        "/departures/{}/windows?limit=1", "/departures/{}", Target(50.0),
+        "/departures/{}/windows?limit=1", "/departures/{}", None,
     ),
     Kind(
         "pipeline-aggregate", "texts", lambda key: (None, key),
@@ -59,8 +59,11 @@ KINDS = (
 )  # fmt: skip
 
 
+_REAL_TIME = Target(50.0)  # ms, of pipeline-map as a real-time view
+
+
 def steps(plan: Plan) -> int:
-    return plan.rounds * 2 * len(_CATCH_UP) + 2 * len(KINDS)
+    return plan.rounds * 2 * len(_CATCH_UP) + 2 * len(KINDS) + 1
 
 
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
@@ -76,9 +79,12 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
             reference.append(_catch_up(stack, job, view, topic, counts[topic]))
             step()
         rows += _catch_up_rows(view, ours, reference)
-    latencies = _our_latencies(stack, plan, step)
+    latencies = _our_latencies(stack, plan, step, KINDS)
+    real_time = _our_latencies(stack, plan, step, KINDS[:1], real_time=True)
     for kind, beside in _reference_latencies(stack, plan, step).items():
         rows += _latency_rows(kind, latencies[kind], beside)
+        if kind in real_time:
+            rows.append(_real_time_row(kind, real_time[kind], latencies[kind]))
     return rows
 
 
@@ -127,18 +133,25 @@ def _catch_up_rows(view: str, ours: list[Replay], reference: list[Replay]) -> li
     ]
 
 
-def _our_latencies(stack: Stack, plan: Plan, step: Callable[[], None]) -> dict[Kind, list[float]]:
+def _our_latencies(
+    stack: Stack,
+    plan: Plan,
+    step: Callable[[], None],
+    kinds: Iterable[Kind],
+    *,
+    real_time: bool = False,
+) -> dict[Kind, list[float]]:
     """ms through the proxy, while all views of the demo are live."""
     name = stack.new_name("demo")
-    backend = stack.launch_backend(name, name, views=VIEWS_TOML.read_text())
+    backend = stack.launch_backend(name, name, views=views_toml())
     stack.wait_ready(backend)
     proxy = stack.launch_proxy(backend)
-    job = spark_job(stack)
+    job = spark_job(stack, real_time=real_time)
     stack.wait(job.is_running, "all views to start", 300)
     for view, topic in {**_CATCH_UP, "departures": "flights"}.items():
         _wait_caught_up(stack, job, view, topic)
     found: dict[Kind, list[float]] = {}
-    for kind in KINDS:
+    for kind in kinds:
         found[kind] = _latencies(stack, kind, proxy, kind.ours, plan.freshness)
         step()
     stack.stop(job.server, proxy, backend)
@@ -194,6 +207,16 @@ def _latency_rows(kind: Kind, ours: list[float], reference: list[float]) -> list
         Row(kind.name, p50_ms=p50, p99_ms=p99, beside=beside),
         Row(f"streams-{kind.name}", p50_ms=other_p50, p99_ms=other_p99),
     ]
+
+
+def _real_time_row(kind: Kind, found: list[float], micro_batches: list[float]) -> Row:
+    p50, p99 = _p50_p99(found)
+    other_p50, other_p99 = _p50_p99(micro_batches)
+    beside = [
+        Comparison.of("p50", "ms", [p50], "micro-batches", [other_p50], _REAL_TIME),
+        Comparison.of("p99", "ms", [p99], "micro-batches", [other_p99]),
+    ]
+    return Row(f"{kind.name}-real-time", p50_ms=p50, p99_ms=p99, beside=beside)
 
 
 def _p50_p99(values: list[float]) -> tuple[float, float]:

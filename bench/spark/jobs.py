@@ -25,6 +25,7 @@ from local.settings import REPOSITORY
 from local.spark_views import declared_views
 
 VIEWS_TOML = REPOSITORY / "views.toml"
+_DEPARTURES = 'spark_view = "spark.views.departures:VIEW"\n'
 _STREAMS = Path(__file__).parents[1] / "references" / "streams" / "DemoViews.java"
 _START_TIMEOUT = 120.0  # s
 
@@ -55,14 +56,29 @@ def _texts(count: int) -> Iterator[Record]:
     )
 
 
-def spark_job(stack: Stack, views: Iterable[str] = (), options: Iterable[str] = ()) -> Job:
-    """The Spark job, from the start of the raw topics; by default with all views of the demo."""
+def views_toml(*, real_time: bool = False) -> str:
+    """The demo's views.toml; with `real_time`, `departures` is a real-time view."""
+    text = VIEWS_TOML.read_text()
+    return text.replace(_DEPARTURES, f'{_DEPARTURES}trigger = "real-time"\n') if real_time else text
+
+
+def spark_job(
+    stack: Stack,
+    views: Iterable[str] = (),
+    options: Iterable[str] = (),
+    *,
+    real_time: bool = False,
+) -> Job:
+    """The Spark job, from the start of the raw topics; by default with all views of the demo.
+    `real_time`: as in `views_toml`."""
     name = stack.new_name("spark")
     folder = stack.folder_of(name)
     folder.mkdir()
+    declared = folder / "views.toml"
+    declared.write_text(views_toml(real_time=real_time))
     progress = folder / "progress.json"
     command = [sys.executable, "-m", "spark.run", *views]
-    command += ["--bootstrap-servers", stack.servers, "--views-toml", str(VIEWS_TOML)]
+    command += ["--bootstrap-servers", stack.servers, "--views-toml", str(declared)]
     command += ["--checkpoint-dir", str(folder / "checkpoints"), "--progress", str(progress)]
     command += ["--jars", str(spark_jars()[0].parent), "--group-prefix", f"{name}-", *options]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 LATENESS = 3600
 """Default bound in seconds for an event before its record's timestamp: shipping takes time."""
@@ -35,16 +36,30 @@ class EventTimeBounds:
     before: int
     after: int
 
+    @property
+    def reasons(self) -> tuple[str, str, str]:
+        """Why a record is rejected: it is late, or early, or its time is not in ``range``."""
+        return (
+            f"{self.field}: {LATE}more than {self.before} s before the record's timestamp",
+            f"{self.field}: more than {self.after} s after the record's timestamp",
+            f"{self.field}: not within {_FIRST.year} to {_LAST.year - 1}",
+        )
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The first time, and the one after the last, in microseconds since 1970."""
+        return _microseconds(_FIRST), _microseconds(_LAST)
+
     def violation(self, time: int, timestamp: int) -> str | None:
         """Why the record is rejected, or None. Both times are microseconds since 1970."""
         if timestamp - time > self.before * _SECOND:
-            return f"{self.field}: {LATE}more than {self.before} s before the record's timestamp"
+            return self.reasons[0]
         if time - timestamp > self.after * _SECOND:
-            return f"{self.field}: more than {self.after} s after the record's timestamp"
-        if not _microseconds(_FIRST) <= time < _microseconds(_LAST):
-            return f"{self.field}: not within {_FIRST.year} to {_LAST.year - 1}"
-        return None
+            return self.reasons[1]
+        first, end = self.range
+        return None if first <= time < end else self.reasons[2]
 
 
+@lru_cache
 def _microseconds(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
+from spark.formats.checks import Checks, Needs, NotEmpty, Within
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import POSITION
-from spark.formats.strict_json import Fields
 
 FLIGHT = StructType(
     [
@@ -27,17 +27,9 @@ FLIGHT = StructType(
 ``dep_delay`` are minutes."""
 
 
-def _validate(flight: Fields) -> str | None:
-    if not flight["tailnum"]:
-        return "tailnum: missing"
-    if not 0 <= flight["minute"] <= 59:
-        return "minute: not within 0 to 59"
-    if flight["dep_time"] is not None and flight["dep_delay"] is None:
-        return "dep_delay: missing"
-    return None
+_RULES = Checks(NotEmpty("tailnum"), Within("minute", 0, 59), Needs("dep_time", "dep_delay"))
 
-
-FLIGHTS = JsonDecoder(FLIGHT, _validate, record=tuple(POSITION.names))
+FLIGHTS = JsonDecoder(FLIGHT, _RULES, record=tuple(POSITION.names))
 
 
 def departed(flights: DataFrame) -> DataFrame:

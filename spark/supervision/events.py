@@ -26,7 +26,8 @@ class QueryBegan(NamedTuple):
 
 
 class QueryCaughtUp(NamedTuple):
-    """The source has no new records, or the last micro-batch took less than a second."""
+    """The source has no new records, or the last micro-batch took less than a second or had all
+    records."""
 
     query: str
 

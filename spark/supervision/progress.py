@@ -234,7 +234,9 @@ class ProgressListener(StreamingQueryListener):
             self._begun.add(query)
             self._events.put(QueryBegan(query))
         if query not in self._caught_up and (
-            not is_batch or progress.batchDuration < _CAUGHT_UP_MS
+            not is_batch
+            or progress.batchDuration < _CAUGHT_UP_MS
+            or _read_to_the_end(progress)  # a batch in real-time mode always takes long
         ):
             self._caught_up.add(query)
             self._events.put(QueryCaughtUp(query))
@@ -281,11 +283,18 @@ def _read_to_the_end(progress: StreamingQueryProgress) -> bool:
     """Whether a micro-batch read all records that its sources had when it began."""
     ends = ((source.endOffset, source.latestOffset) for source in progress.sources)
     # A source that does not report its end has no JSON there.
-    return all(one == other or _same_json(one, other) for one, other in ends)
+    return all(one == other or _reaches(one, other) for one, other in ends)
 
 
-def _same_json(one: str | None, other: str | None) -> bool:
+def _reaches(end: str | None, latest: str | None) -> bool:
+    """Whether the end is at least the latest offset. In real-time mode it is later: a batch also
+    reads what arrives while it runs."""
     try:
-        return bool(json.loads(one or "") == json.loads(other or ""))
+        ends: Offsets = json.loads(end or "")
+        return all(
+            ends.get(topic, {}).get(partition, -1) >= offset
+            for topic, offsets in json.loads(latest or "").items()
+            for partition, offset in offsets.items()
+        )
     except ValueError:
         return False

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.event_time.watermarks import Watermarks, observed
+from spark.realtime.views import check_plan, real_time_view
 from spark.settings import Settings
 from spark.sinks import dead_letters, topic_writer
 from spark.sources import raw_records, static_records
@@ -38,17 +39,25 @@ def view_queries(
     the greatest if there are several. If partitions are added to a source, the watermark does not
     advance until the next start. ``static_ends``: the offsets up to which static sources are read
     (``StaticSources``)."""
-    records = [_records(session, source, settings, static_ends or {}) for source in view.inputs]
+    is_real_time = settings.is_real_time(view)
+    if is_real_time:
+        view = real_time_view(view)
+    ends, most = static_ends or {}, settings.max_offsets_per_trigger
+    records = [_records(session, source, settings, ends, most) for source in view.inputs]
+    live = records
+    if is_real_time:
+        live = [_records(session, source, settings, ends, None) for source in view.inputs]
     checkpoint = settings.checkpoint(view)
-    watermarked = [source.decoder.event_time for source in view.streams]
-    rows = derived_rows(
-        view,
-        [
-            _observed(source, of_source, source_partitions)
-            for source, of_source in zip(view.inputs, records, strict=True)
-        ],
-    )
+    # Without state there is nothing that a watermark could free.
+    watermarked = [] if is_real_time else [each.decoder.event_time for each in view.streams]
+    given = [
+        _observed(source, of_source, source_partitions) if any(watermarked) else of_source
+        for source, of_source in zip(view.inputs, live, strict=True)
+    ]
+    rows = derived_rows(view, given)
     check_joins(rows, view)
+    if is_real_time:
+        check_plan(rows, view)
     result = topic_writer(
         rows,
         view.topic,
@@ -58,6 +67,7 @@ def view_queries(
         checkpoint=f"{checkpoint}/view",
         output_mode=view.output_mode,
         on_written=watermarks.advance if any(watermarked) else None,
+        is_real_time=is_real_time,
     )
     letters = topic_writer(
         _rejected(view, records),
@@ -69,18 +79,24 @@ def view_queries(
     )
     if settings.once:
         return ViewQueries(result.trigger(availableNow=True), letters.trigger(availableNow=True))
-    return ViewQueries(
-        result.trigger(processingTime=settings.trigger),
-        letters.trigger(processingTime=settings.trigger),
-    )
+    every = settings.micro_batch_trigger(view)
+    if is_real_time:
+        result = result.trigger(realTime=settings.real_time_batch)  # type: ignore[call-overload]
+    else:
+        result = result.trigger(processingTime=every)
+    return ViewQueries(result, letters.trigger(processingTime=every))
 
 
 def _records(
-    session: SparkSession, source: Source, settings: Settings, ends: Mapping[str, str]
+    session: SparkSession,
+    source: Source,
+    settings: Settings,
+    ends: Mapping[str, str],
+    most: int | None,
 ) -> DataFrame:
     if source.static:
         return static_records(session, source.topic, settings.kafka, ends[source.topic])
-    return raw_records(session, source.topic, settings.kafka, settings.max_offsets_per_trigger)
+    return raw_records(session, source.topic, settings.kafka, most)
 
 
 def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:

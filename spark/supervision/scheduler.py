@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,6 +18,8 @@ from spark.errors import JobError, Unavailable, summary
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
 from spark.kafka_admin import Topic
+from spark.realtime.slots import check_slots
+from spark.realtime.views import real_time_view
 from spark.settings import Settings
 from spark.supervision.events import (
     Events,
@@ -101,7 +104,7 @@ class QueryScheduler:
             or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
         ):
             view = self._waiting.popleft()
-            decoded = [(source.topic, source.decoder) for source in view.streams]
+            decoded = self._decoders(view)
             if not all(each in self._decoded for each in decoded):
                 self._decoded += decoded
                 self._dead_letters_due.add(view.name)
@@ -225,6 +228,8 @@ class QueryScheduler:
         try:
             if query == view.name:
                 check_view(self._session, view, self._settings, self._log)
+                if self._settings.is_real_time(view):
+                    check_slots(self._session, self._settings, self._topics)
             unstarted = view_queries(
                 self._session,
                 view,
@@ -242,12 +247,19 @@ class QueryScheduler:
             # The next view with these records writes their dead letters.
             if query in self._dead_letters_due:
                 self._dead_letters_due.remove(query)
-                for source in view.streams:
-                    self._decoded.remove((source.topic, source.decoder))
+                for each in self._decoders(view):
+                    self._decoded.remove(each)
             self._running.add(query)
             self._events.put(QueryEnded(query, str(error), refused=True))
             return False
         return True
+
+    def _decoders(self, view: View) -> list[tuple[str, Decoder]]:
+        """The decoder of each stream, as the queries of the view use it."""
+        if self._settings.is_real_time(view):
+            with suppress(JobError):
+                view = real_time_view(view)
+        return [(source.topic, source.decoder) for source in view.streams]
 
     def _start(self, writer: DataStreamWriter) -> None:
         started = writer.start()

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import JVM_ENDED, JobError, recreated, repartitioned
+from spark.errors import JVM_ENDED, JobError, needs_slots, recreated, repartitioned
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
@@ -111,6 +111,11 @@ def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: Mapping[str, 
         before, after = topics[view.topic].partitions, now[view.topic].partitions
         if after != before:
             raise repartitioned(view.topic, before, after)
+        if settings.is_real_time(view):
+            for topic in view.source_topics:
+                before, after = topics[topic].partitions, now[topic].partitions
+                if after != before:
+                    raise needs_slots(topic, before, after)
 
 
 def topics_of(views: Iterable[View]) -> set[str]:

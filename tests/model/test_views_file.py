@@ -294,6 +294,8 @@ def test_views_that_spark_derives() -> None:
         ('spark_view = "my_view"', 'neither a Python file, such as "my_view.py", nor'),
         ("partitions = 3", "only with spark_view"),
         ('spark_view = "a.py"\npartitions = 0', "0 is not a number from 1 to 99999"),
+        ('trigger = "real-time"', "only with spark_view"),
+        ('spark_view = "a.py"\ntrigger = "realtime"', "realtime"),
         ('spark_view = "a.py"\npartitions = 1.5', "1.5 is not a string"),
     ):
         with pytest.raises(ConfigurationError, match=rf"views.toml, line \d.*{remedy}"):

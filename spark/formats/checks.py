@@ -1,0 +1,107 @@
+"""Checks of decoded fields, as data: Python and Spark's Java process evaluate the same rule.
+
+``Checks`` is a ``Validate``. A decoder whose rule is a Python function cannot run in real-time
+mode; one with ``Checks`` can. Null fields pass: the schema says which fields may be null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark.formats.batches import Fields
+
+
+class Check(Protocol):
+    """One rule: whether it is violated, in Python and as a column, and the reason."""
+
+    @property
+    def reason(self) -> str: ...
+
+    def is_violated(self, fields: Fields) -> bool: ...
+
+    def violated(self) -> Column:
+        """True, false or null, which is like false."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmpty:
+    """A text that must not be empty."""
+
+    field: str
+
+    @property
+    def reason(self) -> str:
+        return f"{self.field}: missing"
+
+    def is_violated(self, fields: Fields) -> bool:
+        return bool(fields[self.field] == "")
+
+    def violated(self) -> Column:
+        return _column(self.field) == ""
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """A whole number from ``low`` to ``high``."""
+
+    field: str
+    low: int
+    high: int
+
+    @property
+    def reason(self) -> str:
+        return f"{self.field}: not within {self.low} to {self.high}"
+
+    def is_violated(self, fields: Fields) -> bool:
+        number = fields[self.field]
+        return number is not None and not self.low <= number <= self.high
+
+    def violated(self) -> Column:
+        return ~_column(self.field).between(self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """If there is ``field``, there must be ``other``."""
+
+    field: str
+    other: str
+
+    @property
+    def reason(self) -> str:
+        return f"{self.other}: missing"
+
+    def is_violated(self, fields: Fields) -> bool:
+        return fields[self.field] is not None and fields[self.other] is None
+
+    def violated(self) -> Column:
+        return _column(self.field).isNotNull() & _column(self.other).isNull()
+
+
+class Checks:
+    """A ``Validate``: the reason of the first check that is violated, or None."""
+
+    def __init__(self, *checks: Check) -> None:
+        self.checks = checks
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checks) and self.checks == other.checks
+
+    def __hash__(self) -> int:
+        return hash(self.checks)
+
+    def __call__(self, fields: Fields) -> str | None:
+        return next((each.reason for each in self.checks if each.is_violated(fields)), None)
+
+    def column(self) -> Column:
+        """The same, as a column of rows with the fields."""
+        reasons = (F.when(each.violated(), F.lit(each.reason)) for each in self.checks)
+        return F.coalesce(F.lit(None).cast("string"), *reasons)
+
+
+def _column(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")

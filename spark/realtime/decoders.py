@@ -1,0 +1,96 @@
+"""Decoders that need no Python workers, with the results of those of ``spark.formats.decoders``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark.errors import JobError
+from spark.event_time.bounds import EventTimeBounds
+from spark.formats.checks import Checks
+from spark.formats.decoders import Decoder, JsonDecoder, TextDecoder
+from spark.formats.records import MALFORMED
+from spark.realtime.json_values import REASON, check_schema, decoded
+from spark.view import View
+
+_SECOND = 1_000_000
+_RAW = "#raw"
+
+
+def without_python(view: View) -> View:
+    """The view with decoders that need no Python workers. Raises ``JobError`` if there are none."""
+    sources = []
+    for source in view.inputs:
+        if source.static:
+            raise JobError(f"the source {source.topic} is static")
+        try:
+            sources.append(replace(source, decoder=_in_jvm(source.decoder)))
+        except JobError as error:
+            raise JobError(f"the decoder of {source.topic}: {error}") from None
+    return replace(view, source="", decoder=None, sources=tuple(sources))
+
+
+def _in_jvm(decoder: Decoder) -> Decoder:
+    if isinstance(decoder, TextDecoder):
+        return decoder
+    if not isinstance(decoder, JsonDecoder):
+        raise JobError(f"{type(decoder).__name__} needs Python")
+    if decoder.is_table:
+        raise JobError("is_table needs Python")
+    if decoder.validate is not None and not isinstance(decoder.validate, Checks):
+        raise JobError("validate is a Python function; use Checks of spark.formats.checks")
+    check_schema(decoder.schema)
+    return ColumnJsonDecoder(decoder.schema, decoder.validate, decoder.event_time, decoder.record)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnJsonDecoder:
+    """A ``JsonDecoder`` made of columns. It rejects what ``JsonDecoder`` rejects, and what
+    ``spark.realtime.json_values`` names."""
+
+    schema: StructType
+    checks: Checks | None
+    event_time: EventTimeBounds | None
+    record: tuple[str, ...]
+
+    def well_formed(self, records: DataFrame) -> DataFrame:
+        needed = dict.fromkeys([*self.record, "timestamp", "value"])
+        rows = records.select(*(F.col(name).alias(_RAW + name) for name in needed))
+        copied = (F.col(_RAW + name).alias(name) for name in self.record)
+        accepted = self._checked(rows).where(F.isnull(REASON))
+        return accepted.select(*copied, *(F.col(f"`{name}`") for name in self.schema.names))
+
+    def malformed(self, records: DataFrame) -> DataFrame:
+        rows = records.select(*(F.col(name).alias(_RAW + name) for name in records.columns))
+        rejected = self._checked(rows).where(F.isnotnull(REASON))
+        copied = (F.col(_RAW + name).alias(name) for name in records.columns)
+        return rejected.select(*copied, F.col(REASON).alias("reason")).select(*MALFORMED.names)
+
+    def _checked(self, rows: DataFrame) -> DataFrame:
+        """Adds the fields and ``REASON``."""
+        # Spark pushes no filter through `inline`, which would decode each record twice.
+        found = rows.select("*", F.inline(decoded(F.col(_RAW + "value"), self.schema)))
+        reasons = [F.col(REASON)]
+        if self.checks is not None:
+            reasons.append(self.checks.column())
+        if self.event_time is not None:
+            reasons.append(_violation(self.event_time))
+        return found.withColumn(REASON, F.coalesce(*reasons))
+
+
+def _violation(bounds: EventTimeBounds) -> Column:
+    """As ``EventTimeBounds.violation``."""
+    time, timestamp = F.unix_micros(f"`{bounds.field}`"), F.unix_micros(_RAW + "timestamp")
+    # A difference of more than 64 bits is null, and the timestamp is then the greater one.
+    behind = F.coalesce(F.try_subtract(timestamp, time), F.lit(2**63 - 1))
+    late, early, range_ = bounds.reasons
+    first, end = bounds.range
+    return (
+        F.when(time.isNull(), F.lit(None).cast("string"))
+        .when(behind > bounds.before * _SECOND, late)
+        .when(behind < -bounds.after * _SECOND, early)
+        .when((time < first) | (time >= end), range_)
+    )

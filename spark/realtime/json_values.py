@@ -1,0 +1,183 @@
+"""Strict JSON as expressions of Spark: the rule of ``spark.formats.strict_json`` without Python.
+
+Spark's ``try_parse_json`` is strict where ``from_json`` is lenient: quotes, numbers, escapes,
+surrogates. Four differences to Python's parser remain, and are handled here:
+
+- It reads the first value of a text, and ignores what follows. So the text becomes part of two
+  arrays, which have one and two elements only if the text is one value.
+- Like ``from_json``, it reads bytes that are not UTF-8 as U+FFFD. They are checked before.
+- It reads numbers above the range of a double as infinite. They are looked for in the text.
+- It refuses a number of more than 1,000 characters, a name of more than 50,000, and values that are
+  nested more deeply than 998 levels. This is stricter than Python, and stays so.
+
+For a name that is there several times, the last value counts, in both. This needs the setting
+``spark.sql.variant.allowDuplicateKeys`` (``spark.required``).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark.errors import JobError
+from spark.formats.strict_json import MAX_JSON_BYTES
+
+REASON = "#reason"
+"""The column that says why a value is malformed, or is null."""
+
+_ISO = (
+    r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
+    r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))\z"
+)
+# Numbers that may be too great for a double, in a text without strings.
+_DIGITS = 309  # of the first whole number that is too great for a double
+_LONG_NUMBER = rf"-?(?:[0-9][0-9.]*[eE][+-]?[0-9]+|[0-9]{{{_DIGITS}}}[0-9.]*)"
+
+
+def check_schema(schema: StructType) -> None:
+    """``JobError`` if a field cannot be read without Python."""
+    for field in schema:
+        if type(field.dataType) not in _WHAT:
+            raise JobError(f"field {field.name}: the type {field.dataType.simpleString()}")
+        if not field.name or set(field.name) & {'"', "\\"}:
+            raise JobError(f'field {field.name!r}: an empty name, or one with " or \\')
+
+
+def decoded(value: Column, schema: StructType) -> Column:
+    """The JSON of a binary column ► an array of one struct, for ``inline``: the fields, which may
+    be null, and ``REASON``. Only the reason counts if it is not null."""
+    text = value.cast("string")
+    is_readable = (F.octet_length(value) <= MAX_JSON_BYTES) & F.is_valid_utf8(text)
+    parsed = F.when(is_readable, F.try_parse_json(F.concat(F.lit("["), text, F.lit(",0]"))))
+    fields = list(enumerate(schema))
+
+    # Each step names what the next one uses more than once. Otherwise it would be computed again.
+    def find(document: Column) -> Column:
+        problem = _problem(value, text, document)
+        found = (_member(document, field.name).alias(f"v{n}") for n, field in fields)
+        return F.struct(problem.alias("problem"), *found)
+
+    def take(found: Column) -> Column:
+        taken = (_taken(found[f"v{n}"], field.dataType).alias(f"v{n}") for n, field in fields)
+        return F.struct(found.alias("found"), *taken)
+
+    def convert(step: Column) -> Column:
+        values = (_converted(step[f"v{n}"], field.dataType).alias(f"c{n}") for n, field in fields)
+        return F.struct(step.alias("step"), F.struct(*values).alias("values"))
+
+    def judge(step: Column) -> Column:
+        values, before = step["values"], step["step"]
+        columns = [values[f"c{n}"].alias(field.name) for n, field in fields]
+        reasons = (
+            _reason(before["found"][f"v{n}"], before[f"v{n}"], values[f"c{n}"], field)
+            for n, field in fields
+        )
+        reason = F.coalesce(before["found"]["problem"], *reasons)
+        return F.struct(*columns, reason.alias(REASON))
+
+    found = F.array(parsed)
+    for step in (find, take, convert, judge):
+        found = F.transform(found, step)
+    return found
+
+
+def _problem(value: Column, text: Column, document: Column) -> Column:
+    """Why the value is not a JSON object; null if it is one."""
+    return (
+        F.when(value.isNull(), "value: null")
+        .when(F.octet_length(value) > MAX_JSON_BYTES, f"value: more than {MAX_JSON_BYTES} bytes")
+        .when(~F.is_valid_utf8(text), "value: not UTF-8")
+        .when(~_is_one_value(document, text), "value: not JSON")
+        .when(_has_infinite(text), "value: not JSON: a number is too great")
+        .when(~text.rlike(r"\A[ \t\n\r]*\{"), "value: not a JSON object")
+    )
+
+
+def _is_one_value(document: Column, text: Column) -> Column:
+    """``document``: an array of the text and 0. If the text itself closes the array, or has
+    several values, both arrays have the same length or the shorter one is too long."""
+    is_alone = F.json_array_length(F.concat(F.lit("["), text, F.lit("]"))) == 1
+    follows = F.try_variant_get(document, "$[1]", "variant").isNotNull()
+    return F.coalesce(follows & is_alone, F.lit(False))
+
+
+def _has_infinite(text: Column) -> Column:
+    """Whether a number is too great for a double, also one in a field that is not read."""
+    unescaped = F.replace(F.replace(text, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
+    without_strings = F.regexp_replace(unescaped, '"[^"]*"', '""')
+    numbers = F.regexp_extract_all(without_strings, F.lit(_LONG_NUMBER), F.lit(0))
+    greatest = F.lit(float("inf"))
+    is_infinite = F.exists(numbers, lambda each: F.abs(each.try_cast("double")) == greatest)
+    # Most texts have neither.
+    has_exponent = text.rlike("[eE][+]?[0-9]{2}")
+    is_long = (F.length(text) > _DIGITS) & text.rlike(f"[0-9]{{{_DIGITS}}}")
+    return F.when(has_exponent | is_long, is_infinite).otherwise(F.lit(False))
+
+
+def _member(document: Column, name: str) -> Column:
+    return F.try_variant_get(document, f'$[0]["{name}"]', "variant")
+
+
+def _taken(found: Column, of: DataType) -> Column:
+    """The value, if the JSON value has the type; a time as text. Null if not."""
+    kinds, taken_as = _KINDS[type(of)]
+    # The type of an array with many different elements is slow to find.
+    is_object = F.try_variant_get(found, "$", "map<string,variant>").isNotNull()
+    is_array = F.try_variant_get(found, "$", "array<variant>").isNotNull()
+    kind = F.when(is_object | is_array, "")
+    kind = kind.otherwise(F.schema_of_variant(found))
+    return F.when(kind.rlike(kinds), F.try_variant_get(found, "$", taken_as))
+
+
+def _converted(taken: Column, of: DataType) -> Column:
+    """The value of the column; null if it is not in the range of the type."""
+    if isinstance(of, IntegerType):
+        return taken.try_cast("int")
+    if isinstance(of, DoubleType):
+        return taken + F.lit(0.0)  # -0.0 becomes 0.0, as in ``strict_json``
+    if isinstance(of, TimestampType):
+        # Python has no year 0.
+        return F.when(taken.rlike(_ISO) & (taken >= "0001"), taken.try_cast("timestamp"))
+    return taken
+
+
+def _reason(found: Column, taken: Column, value: Column, field: StructField) -> Column:
+    missing = F.lit(None).cast("string") if field.nullable else F.lit(f"{field.name}: missing")
+    what = F.when(value.isNotNull(), F.lit(None).cast("string"))
+    what = what.when(found.isNull() | F.is_variant_null(found), missing)
+    if isinstance(field.dataType, TimestampType):
+        what = what.when(taken.isNull(), f"{field.name}: {_WHAT[StringType]}")
+    return what.otherwise(f"{field.name}: {_WHAT[type(field.dataType)]}")
+
+
+_KINDS: dict[type[DataType], tuple[str, str]] = {
+    StringType: (r"\ASTRING\z", "string"),
+    BooleanType: (r"\ABOOLEAN\z", "boolean"),
+    DoubleType: (r"\A(BIGINT|DECIMAL|DOUBLE|FLOAT)", "double"),
+    IntegerType: (r"\ABIGINT\z", "bigint"),
+    LongType: (r"\ABIGINT\z", "bigint"),
+    TimestampType: (r"\ASTRING\z", "string"),
+}
+"""By Spark type: a pattern of the types of JSON values, as Spark writes them, and as what they are
+read."""
+
+_WHAT: dict[type[DataType], str] = {
+    StringType: "not a string",
+    BooleanType: "not true or false",
+    DoubleType: "not a number",
+    IntegerType: "not a whole number of 32 bits",
+    LongType: "not a whole number of 64 bits",
+    TimestampType: "not a time like 2013-01-01T10:00:00Z",
+}
+"""By Spark type: what a JSON value of another type is."""
