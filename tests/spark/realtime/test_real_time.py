@@ -151,6 +151,22 @@ def test_a_view_changes_between_triggers(texts: RealTime, session: SparkSession)
     assert [texts.offsets_of(text) for text in "abc"] == [[0], [1], [2]]
 
 
+def test_records_that_were_deleted_unread_are_an_error(
+    texts: RealTime, session: SparkSession
+) -> None:
+    """A view without them would be silently wrong."""
+    with shorter_batches(session):
+        texts.use(SHORT)
+        texts.write(b"read")
+        with texts.stream():
+            wait_until(lambda: texts.position() == 1, 60, "the first batch", 0.02)
+        texts.write(b"deleted", b"kept")
+        texts.truncate(2)
+        with texts.stream():
+            texts.wait_progress(lambda p: "lost records" in (p.get("last_error") or ""), "live")
+    assert texts.offsets_of("kept") == []
+
+
 def test_departures_as_in_micro_batches(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
