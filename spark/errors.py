@@ -8,6 +8,9 @@ _FRAME = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _MAX_CHARACTERS = 400
 _PYTHON = "Traceback (most recent call last):\n"
 
+# The last one is Kafka's, in real-time mode.
+_LOST = ("DATA_LOSS", "data may have been lost", "OffsetOutOfRangeException")
+
 JVM_ENDED = "Spark's Java process has ended. Start again; --log-level error shows Spark's own log."
 
 
@@ -45,7 +48,7 @@ def needs_slots(topic: str, before: int, now: int) -> JobError:
 
 def query_failed(query: str, *, source: str, target: str, checkpoint: str, error: str) -> JobError:
     """A query failed; ``error`` is Spark's message, stack traces included."""
-    if "DATA_LOSS" in error or "data may have been lost" in error:
+    if any(sign in error for sign in _LOST):
         return JobError(
             f"{query}: topic {source} lost records before they were read (it was truncated or "
             f"recreated, or they expired): {summary(error)}. {rebuild(checkpoint)}"

@@ -81,7 +81,9 @@ def topic_writer(
     the topic's number of partitions. Delivery is at least once, per micro-batch; ``View`` explains
     why that is enough. The query's thread calls ``on_written`` after it has written a micro-batch.
     """
-    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms="5")
+    # In real-time mode each record is sent at once.
+    linger = "0" if is_real_time else "5"
+    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms=linger)
     if topic is not None:
         options["topic"] = topic
     writer = _partitioned(rows, partitions, is_real_time).writeStream

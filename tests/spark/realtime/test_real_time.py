@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from backend.pipelines.consumer_groups import ConsumerGroups
 from local.demo.verify import dead_letters
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import murmur2
+from model.pipelines import parse_heartbeat
 from spark.errors import JobError
 from spark.formats.decoders import TextDecoder
 from spark.formats.keys import int64
@@ -79,19 +79,21 @@ class RealTime(Runner):
 
     def wait_heartbeat(self, offset: int) -> None:
         """Waits until the view's group says that it runs and has read all up to ``offset``."""
-        consumer = Consumer({"bootstrap.servers": self.servers, "group.id": "queryable-spark-live"})
+        group = "queryable-spark-live"
+        groups = ConsumerGroups({"bootstrap_servers": self.servers}, 10)
 
         def says_so() -> bool:
-            [found] = consumer.committed([TopicPartition(self.source, 0)], 10)
-            if found.offset != offset:
+            found = groups.committed([group])[group].get((self.source, 0))
+            heartbeat = parse_heartbeat(found.metadata) if found is not None else None
+            if found is None or found.offset != offset or heartbeat is None:
                 return False
-            # The client does not end the text where the metadata end.
-            heartbeat, _ = json.JSONDecoder().raw_decode(found.metadata)
-            read_at: int = heartbeat.get("caught_up_at", 0)
-            return heartbeat["state"] == "running" and time.time() - read_at / 1000 < 30
+            read_at = (heartbeat.caught_up_at or 0) / 1000
+            return heartbeat.state == "running" and time.time() - read_at < 30
 
-        wait_until(says_so, 30, "the heartbeat", 0.1)
-        consumer.close()
+        try:
+            wait_until(says_so, 30, "the heartbeat", 0.1)
+        finally:
+            groups.close()
 
     def position(self) -> int:
         found: dict[str, Any] = self.progress("live")["source_offsets"]
@@ -149,6 +151,22 @@ def test_a_view_changes_between_triggers(texts: RealTime, session: SparkSession)
         commit("c", REAL_TIME)
     # Each was committed, so none was written again.
     assert [texts.offsets_of(text) for text in "abc"] == [[0], [1], [2]]
+
+
+def test_records_that_were_deleted_unread_are_an_error(
+    texts: RealTime, session: SparkSession
+) -> None:
+    """A view without them would be silently wrong."""
+    with shorter_batches(session):
+        texts.use(SHORT)
+        texts.write(b"read")
+        with texts.stream():
+            wait_until(lambda: texts.position() == 1, 60, "the first batch", 0.02)
+        texts.write(b"deleted", b"kept")
+        texts.truncate(2)
+        with texts.stream():
+            texts.wait_progress(lambda p: "lost records" in (p.get("last_error") or ""), "live")
+    assert texts.offsets_of("kept") == []
 
 
 def test_departures_as_in_micro_batches(
