@@ -60,9 +60,8 @@ class ViewControl:
     def finish_rebuilds(self, statuses: Mapping[str, ViewStatus]) -> None:
         """Deletes old keys of views that were rebuilt and have caught up."""
         for view in self._rebuilds.due(statuses):
-            if self._scheduler.is_paused(view):
-                continue
-            self._start_again(view, partial(self._rebuilds.delete_old_keys, view))
+            if not self._scheduler.is_stopped(view):
+                self._start_again(view, partial(self._rebuilds.delete_old_keys, view))
 
     def _start_again(self, view: str, before: Callable[[], None] | None) -> None:
         self._progress.starting_again(view)

@@ -64,11 +64,9 @@ class Rebuilds:
         self._log(f"rebuilding {name}: deleted {checkpoint}")
 
     def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
-        """The views that have caught up, so that ``delete_old_keys`` is due. Each is yielded once,
-        unless ``delete_old_keys`` fails."""
+        """The views that have caught up, so that ``delete_old_keys`` is due."""
         for name, began in list(self._deleting_after.items()):
             if (statuses[name].caught_up_at or 0.0) > began:
-                del self._deleting_after[name]
                 yield name
 
     def delete_old_keys(self, name: str) -> None:
@@ -82,6 +80,7 @@ class Rebuilds:
             self._log(f"warning: cannot delete the old keys of {name} yet: {summary(str(error))}")
         else:
             self._checkpoints.delete(self._file(view))
+            del self._deleting_after[name]
             self._log(f"rebuilt {name}: deleted {count} keys that it has no value for any more")
 
     def _delete_old_keys(self, view: View) -> int:

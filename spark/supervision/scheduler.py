@@ -104,11 +104,7 @@ class QueryScheduler:
             or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
         ):
             view = self._waiting.popleft()
-            decoded = self._decoders(view)
-            if not all(each in self._decoded for each in decoded):
-                self._decoded += decoded
-                self._dead_letters_due.add(view.name)
-                self._with_dead_letters.add(view.name)
+            self._plan_dead_letters(view)
             self._catching_up.add(view.name)
             if self._try_start(view.name):
                 self._last_start = time.monotonic()
@@ -160,10 +156,19 @@ class QueryScheduler:
             yield view
             if view in self._never_started:
                 self._waiting.appendleft(self._never_started.pop(view))
-                continue
-            if view in self._with_dead_letters:
-                self._dead_letters_due.add(view)
-            self._try_start(view)
+            else:
+                self._plan_dead_letters(self._view(view))
+                self._try_start(view)
+
+    def _plan_dead_letters(self, view: View) -> None:
+        """The view writes the dead letters of its streams, unless another view does."""
+        decoded = self._decoders(view)
+        if view.name not in self._with_dead_letters:
+            if all(each in self._decoded for each in decoded):
+                return
+            self._decoded += decoded
+            self._with_dead_letters.add(view.name)
+        self._dead_letters_due.add(view.name)
 
     def _stop_view(self, name: str) -> None:
         for view in [view for view in self._waiting if view.name == name]:
@@ -224,7 +229,7 @@ class QueryScheduler:
     def _try_start(self, query: str) -> bool:
         """Starts a query. If Spark cannot start it, it counts as started and ended. Returns False
         if it is refused."""
-        view = next(view for view in self._settings.views if view.name == view_of(query))
+        view = self._view(view_of(query))
         try:
             if query == view.name:
                 check_view(self._session, view, self._settings, self._log)
@@ -247,12 +252,16 @@ class QueryScheduler:
             # The next view with these records writes their dead letters.
             if query in self._dead_letters_due:
                 self._dead_letters_due.remove(query)
+                self._with_dead_letters.remove(query)
                 for each in self._decoders(view):
                     self._decoded.remove(each)
             self._running.add(query)
             self._events.put(QueryEnded(query, str(error), refused=True))
             return False
         return True
+
+    def _view(self, name: str) -> View:
+        return next(view for view in self._settings.views if view.name == name)
 
     def _decoders(self, view: View) -> list[tuple[str, Decoder]]:
         """The decoder of each stream, as the queries of the view use it."""

@@ -165,7 +165,7 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
 
 # Commands that start the stack, inspect brokers or write keys. Other tests run them
 # (tests/queryable/cli, tests/streams).
-ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token"}
+ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token", "pipeline"}
 
 
 def test_every_command_of_the_console_has_a_section_with_an_example() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -182,6 +183,39 @@ def test_an_appended_text_changes_the_counts_of_its_words(demo: Demo) -> None:
 
     assert json.loads(run(append.command)).keys() == json.loads(append.shown).keys()
     wait_until(lambda: run(read.command).strip() == read.shown, 60, "the count", 0.2)
+
+
+def test_the_job_follows_the_commands_of_the_console(demo: Demo) -> None:
+    """Those of docs/spark/operations.md."""
+
+    def pipeline(*arguments: str) -> Any:
+        command = [sys.executable, "-m", "queryable", "pipeline", "word-count", *arguments]
+        environment = {**os.environ, "QUERYABLE_URL": demo.url, "QUERYABLE_CONFIG": "/nowhere"}
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr.decode()
+        return json.loads(done.stdout)
+
+    def count() -> int:
+        answer = http.get(f"{demo.url}/words/zyzzyva")
+        return 0 if answer.status == 404 else int(json.loads(answer.body)["value"])
+
+    assert count() == 0
+    state = pipeline()
+    assert (state["state"], state["error"]) == ("running", None)
+    assert state["stats"]["input_rows"] > 0
+    assert state["stats"]["state_rows"] > 0
+    assert pipeline("pause")["done"] is True
+    producer = Producer({"bootstrap.servers": demo.servers, "partitioner": "murmur2_random"})
+    producer.produce("texts", key=b"another", value=b"zyzzyva")
+    assert producer.flush(20) == 0
+    wait_until(lambda: pipeline()["lag"] == 1, 30, "the lag of the paused view")
+    assert pipeline()["state"] == "paused"
+    assert count() == 0
+    assert pipeline("resume")["done"] is True
+    wait_until(lambda: count() == 1, 60, "the word to be counted")
+    assert pipeline("rebuild", "--yes")["done"] is True
+    wait_until(lambda: pipeline()["lag"] == 0, 60, "the end of the rebuild")
+    wait_until(lambda: count() == 1, 60, "the same count as before")
 
 
 def test_the_proxy_follows_a_backend_that_comes_and_one_that_goes(

@@ -7,6 +7,7 @@ import os
 import signal
 import ssl
 import subprocess
+import time
 from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
@@ -17,6 +18,9 @@ from local.processes import end, spawn
 from local.stack.nginx import lay_out as nginx_in
 from local.waiting import wait_until
 from tests.support.client import Client
+
+_BURSTS = 4
+_BETWEEN_BURSTS = 0.1  # s; TICK_S of proxy/discovery.lua
 
 
 def lay_out(
@@ -95,13 +99,19 @@ class Nginx:
             return json.loads(client.get("/proxy/health").body)
 
     def wait_for_map(self, epoch: str) -> None:
-        """Waits until all connections of three bursts see the epoch, so that all workers have it.
+        """Waits until all connections of some bursts see the epoch, so that all workers have it.
 
-        On an idle machine one worker may accept all connections that are opened in sequence.
+        On an idle machine one worker may accept all connections that are opened in sequence, or
+        even those of a burst. The bursts last longer than the time in which a worker notices a
+        topology that another one has stored.
         """
 
         def all_have_it() -> bool:
-            return all(seen == epoch for _ in range(3) for seen in self._epochs(24))
+            for _ in range(_BURSTS):
+                if any(seen != epoch for seen in self._epochs(24)):
+                    return False
+                time.sleep(_BETWEEN_BURSTS)
+            return True
 
         wait_until(all_have_it, 10, f"the topology {epoch}")
 

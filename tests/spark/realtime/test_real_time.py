@@ -18,7 +18,7 @@ from local.demo.verify import dead_letters
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import murmur2
-from model.pipelines import parse_heartbeat
+from model.pipelines.status import parse_heartbeat
 from spark.errors import JobError
 from spark.formats.decoders import TextDecoder
 from spark.formats.keys import int64

@@ -212,6 +212,30 @@ def test_a_rebuilt_view_has_what_its_source_has_now(runner: ControlledRunner) ->
 
 @pytest.mark.spark
 @pytest.mark.broker
+def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
+    runner: ControlledRunner, make_topic: MakeTopic
+) -> None:
+    """Another view runs meanwhile, and writes the dead letters."""
+    checkpoint = Path(runner.settings.checkpoint(runner.view))
+    (checkpoint / "view" / "offsets").mkdir(parents=True)
+    (checkpoint / "view" / "offsets" / "0").touch()
+    other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
+    runner.settings = replace(runner.settings, views=[runner.view, other])
+    runner.write(b"one", b"\xff")
+    with runner.stream():
+        runner.wait_state("failed")
+        for _ in range(2):
+            runner.send(RESTART)
+            runner.wait_state("failed")
+        assert runner.counts() == {}
+        runner.send(REBUILD)
+        runner.wait_counts(one=1)
+        runner.wait_state("running")
+        runner.wait_progress(lambda p: p["dead_letters"] == 1, "other")
+
+
+@pytest.mark.spark
+@pytest.mark.broker
 def test_a_rebuild_that_was_interrupted_deletes_old_keys_after_a_restart(
     runner: ControlledRunner,
 ) -> None:
