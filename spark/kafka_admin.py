@@ -90,15 +90,18 @@ class KafkaAdmin:
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """A consumer group's committed offsets; raises OSError, Py4JError."""
-        future = self._admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
-        return {
-            TopicPartition(partition.topic(), partition.partition()): committed.offset()
-            for partition, committed in self._wait(future).items()
-            if committed is not None
-        }
+        found = self._committed([group])[group]
+        return {partition: committed.offset() for partition, committed in found.items()}
 
     def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
         """The metadata of the groups' committed offsets; raises OSError, Py4JError."""
+        return {
+            group: {partition: committed.metadata() for partition, committed in found.items()}
+            for group, found in self._committed(groups).items()
+        }
+
+    def _committed(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, Any]]:
+        """Java's ``OffsetAndMetadata`` by group and partition, in one request per coordinator."""
         spec = self._clients.admin.ListConsumerGroupOffsetsSpec()
         wanted = self._map_class()
         for group in groups:
@@ -106,7 +109,7 @@ class KafkaAdmin:
         fetched = self._admin.listConsumerGroupOffsets(wanted)
         return {
             group: {
-                TopicPartition(partition.topic(), partition.partition()): committed.metadata()
+                TopicPartition(partition.topic(), partition.partition()): committed
                 for partition, committed in self._wait(
                     fetched.partitionsToOffsetAndMetadata(group)
                 ).items()

@@ -59,6 +59,7 @@ def _texts(count: int) -> Iterator[Record]:
 def views_toml(*, real_time: bool = False) -> str:
     """The demo's views.toml; with `real_time`, `departures` is a real-time view."""
     text = VIEWS_TOML.read_text()
+    assert _DEPARTURES in text, "without it, the row would measure micro-batches"
     return text.replace(_DEPARTURES, f'{_DEPARTURES}trigger = "real-time"\n') if real_time else text
 
 

@@ -68,6 +68,16 @@ Event = (
 Events = SimpleQueue[Event]
 
 
+def dead_letters_of(view: str) -> str:
+    """The name of the query that writes the view's dead letters."""
+    return f"{view}/dead-letters"
+
+
+def queries_of(view: str) -> tuple[str, str]:
+    """The names of the view's queries."""
+    return view, dead_letters_of(view)
+
+
 def view_of(query: str) -> str:
     """The view's name in a query's name."""
     return query.partition("/")[0]

@@ -33,6 +33,7 @@ from spark.supervision.events import (
     QueryCaughtUp,
     QueryEnded,
     RowsDropped,
+    queries_of,
     view_of,
 )
 from spark.supervision.stats import counts_of, stats_of
@@ -122,7 +123,7 @@ class ProgressListener(StreamingQueryListener):
     def started_again(self, view: str) -> None:
         """Call when the view is started on command: its failures do not count any more."""
         with self._lock:
-            for query in (view, f"{view}/dead-letters"):
+            for query in queries_of(view):
                 self._final.discard(query)
                 self._failures.pop(query, None)
             self._reported_at[view] = time.monotonic()

@@ -14,6 +14,7 @@ from spark.realtime.views import check_plan, real_time_view
 from spark.settings import Settings
 from spark.sinks import dead_letters, topic_writer
 from spark.sources import raw_records, static_records
+from spark.supervision.events import dead_letters_of
 from spark.supervision.plan_rules import check_joins
 from spark.supervision.progress import with_late_count
 from spark.view import Source, View, derived_rows
@@ -74,7 +75,7 @@ def view_queries(
         None,
         settings.kafka,
         partitions=1,
-        query=f"{view.name}/dead-letters",
+        query=dead_letters_of(view.name),
         checkpoint=f"{checkpoint}/dead-letters",
     )
     if settings.once:

@@ -55,11 +55,10 @@ class Rebuilds:
     def begin(self, name: str) -> None:
         """Deletes the checkpoint of a view that does not run. Raises OSError, Py4JError."""
         view = self._views[name]
-        partitions = self._topics[view.topic].partitions
-        ends = self._admin.end_offsets({view.topic: partitions})[view.topic]
+        ends = self._ends(view)
         checkpoint = self._settings.checkpoint(view)
         self._checkpoints.delete(checkpoint)
-        self._checkpoints.replace_json(self._file(view), {"ends": ends})
+        self._checkpoints.replace_json(self._file(view), {"ends": ends[view.topic]})
         self._deleting_after[name] = time.time()
         self._log(f"rebuilding {name}: deleted {checkpoint}")
 
@@ -85,9 +84,7 @@ class Rebuilds:
 
     def _delete_old_keys(self, view: View) -> int:
         began = self._checkpoints.read_json(self._file(view))["ends"]
-        partitions = self._topics[view.topic].partitions
-        ends = self._admin.end_offsets({view.topic: partitions})[view.topic]
-        until = json.dumps({view.topic: {str(partition): end for partition, end in ends.items()}})
+        until = json.dumps(self._ends(view))
         records = static_records(self._session, view.topic, self._settings.kafka, until)
         # partitions that were added since have no old keys
         first_new = F.create_map(
@@ -116,6 +113,10 @@ class Rebuilds:
             return count
         finally:
             old.unpersist()
+
+    def _ends(self, view: View) -> dict[str, dict[int, int]]:
+        """The end offsets of the view topic, by topic and partition."""
+        return self._admin.end_offsets({view.topic: self._topics[view.topic].partitions})
 
     def _file(self, view: View) -> str:
         return f"{self._settings.checkpoint(view)}/rebuild.json"

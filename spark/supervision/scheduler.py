@@ -26,6 +26,8 @@ from spark.supervision.events import (
     QueryBegan,
     QueryCaughtUp,
     QueryEnded,
+    dead_letters_of,
+    queries_of,
     view_of,
 )
 from spark.supervision.queries import view_queries
@@ -113,7 +115,7 @@ class QueryScheduler:
     def on_event(self, event: QueryBegan | QueryCaughtUp | QueryEnded) -> None:
         if event.query in self._dead_letters_due:
             self._dead_letters_due.remove(event.query)
-            self._try_start(f"{event.query}/dead-letters")
+            self._try_start(dead_letters_of(event.query))
         if isinstance(event, QueryBegan):
             self._failures.pop(event.query, None)
         else:
@@ -144,10 +146,9 @@ class QueryScheduler:
     def start_stopped(self) -> Iterator[str]:
         """Starts the views of ``start_again`` whose queries have ended; yields their names."""
         for view, before in list(self._starting_again.items()):
-            queries = (view, f"{view}/dead-letters")
             if any(
                 query in self._running or running_tasks(self._session, self._runs.get(query, ""))
-                for query in queries
+                for query in queries_of(view)
             ):
                 continue
             del self._starting_again[view]
@@ -176,7 +177,7 @@ class QueryScheduler:
             self._never_started[name] = view
         self._dead_letters_due.discard(name)
         self._catching_up.discard(name)
-        for query in (name, f"{name}/dead-letters"):
+        for query in queries_of(name):
             self._restart_at.pop(query, None)
             self._failures.pop(query, None)
         for each in self._queries:
@@ -218,7 +219,7 @@ class QueryScheduler:
         views = [view for view in self._settings.views if view.name in running]
         for name, why in self._static.changed(views).items():
             yield name, why
-            for query in (name, f"{name}/dead-letters"):
+            for query in queries_of(name):
                 if query in running:
                     running[query].stop()
 

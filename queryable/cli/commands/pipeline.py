@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
+from queryable.cli.confirmation import is_confirmed
 from queryable.cli.exit_codes import NOT_FOUND, UNAVAILABLE, print_stderr, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
 from queryable.cli.output import is_for_terminal, print_table, write_line
@@ -134,13 +134,7 @@ def _text(value: object) -> str:
 
 
 def _confirmed(view: str) -> bool:
-    if not _is_interactive():
-        raise BadUse("Give --yes: there is no terminal on which to ask.")
-    return typer.confirm(
+    return is_confirmed(
         f"Delete the checkpoint of {view} and read its sources from the start? Counts and sums "
         "begin again meanwhile"
     )
-
-
-def _is_interactive() -> bool:
-    return sys.stdin.isatty()

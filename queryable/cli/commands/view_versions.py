@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Annotated, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
+from queryable.cli.confirmation import is_confirmed
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
@@ -219,14 +219,8 @@ def _parse(text: str) -> tuple[str, int]:
 
 
 def _confirmed(version: str, delete_topic: bool) -> bool:
-    if not _is_interactive():
-        raise BadUse("Give --yes: there is no terminal on which to ask.")
     topic = " and its topic" if delete_topic else ""
-    return typer.confirm(f"Delete the stores of {version}{topic} in the whole deployment?")
-
-
-def _is_interactive() -> bool:
-    return sys.stdin.isatty()
+    return is_confirmed(f"Delete the stores of {version}{topic} in the whole deployment?")
 
 
 def _report(client: Client, done: dict[str, Any], as_json: bool) -> None:

@@ -5,13 +5,10 @@ The calls that change something need the scope `admin`.
 
 from __future__ import annotations
 
-import json
 from typing import Any
-from urllib.parse import quote
 
+from queryable.client.protocol.commands import path_of, send_command
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.requests import json_post
-from queryable.client.protocol.responses import json_of
 from queryable.client.protocol.transport import Call
 
 
@@ -67,13 +64,10 @@ def drop(
 def _command(
     context: ClientContext, path: str, body: dict[str, Any], timeout: float | None
 ) -> Call[dict[str, Any]]:
-    # a command that was sent twice would be refused, or undo a rollback
-    request = json_post(path, json.dumps(body).encode(), is_idempotent=False)
-    response = yield from context.send(request, context.deadline(timeout))
+    document = yield from send_command(context, path, body, timeout)
     context.forget_versions()
-    document: dict[str, Any] = json_of(response)
     return document
 
 
 def _path(view: str, command: str) -> str:
-    return f"/views/{quote(view, safe='@')}/{command}"
+    return f"{path_of(view)}/{command}"

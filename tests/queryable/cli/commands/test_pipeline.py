@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from queryable.cli import confirmation
 from queryable.cli.app import app
 from queryable.cli.commands import pipeline
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, UNAVAILABLE, USAGE_ERROR
@@ -51,7 +52,7 @@ def test_a_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         done = run(server.url, "words", "rebuild")
         assert done.exit_code == USAGE_ERROR
         assert "--yes" in done.stderr
-        monkeypatch.setattr(pipeline, "_is_interactive", lambda: True)
+        monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
         done = run(server.url, "words", "rebuild", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
         assert run(server.url, "words", "rebuild", input="y\n").exit_code == SUCCESS

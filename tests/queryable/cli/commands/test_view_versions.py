@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from queryable.cli import confirmation
 from queryable.cli.app import app
 from queryable.cli.commands import view_versions
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
@@ -79,7 +80,7 @@ def test_drop_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         done = run(server.url, "drop", "orders@1")
         assert done.exit_code == USAGE_ERROR
         assert "--yes" in done.stderr
-        monkeypatch.setattr(view_versions, "_is_interactive", lambda: True)
+        monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
         done = run(server.url, "drop", "orders@1", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
         assert "Delete the stores of orders@1 in the whole deployment?" in done.stdout
