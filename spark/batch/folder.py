@@ -10,8 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from fsspec.core import url_to_fs
-
+from model.pushes.file_systems import open_folder
 from model.pushes.manifest import (
     CURRENT,
     MANIFEST,
@@ -45,10 +44,9 @@ class PushFolder:
     def _open(self) -> tuple[Any, str]:
         """The file system, and the folder's path in it. Raises JobError."""
         try:
-            fs, path = url_to_fs(self.url, use_listings_cache=False)
+            return open_folder(self.url)
         except (ImportError, OSError, ValueError) as e:
             raise JobError(f"push: cannot use {self.url}: {e}") from None
-        return fs, path.rstrip("/")
 
     def upload(self, file: Path) -> None:
         """Copy a file into the push, under its own name."""

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fsspec.core import url_to_fs
-
+from model.pushes.file_systems import open_folder
 from model.pushes.manifest import (
     CURRENT,
     MANIFEST,
@@ -37,10 +36,9 @@ class RemoteFolder:
         """The file system, and the folder's path in it. Raises ManifestError."""
         if self._opened is None:
             try:
-                fs, path = url_to_fs(self.url, use_listings_cache=False)
+                self._opened = open_folder(self.url)
             except (ImportError, ValueError) as e:
                 raise ManifestError(f"cannot use {self.url}: {e}") from None
-            self._opened = fs, path.rstrip("/")
         return self._opened
 
     def current(self) -> str | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local.kafka.jars import KAFKA, SPARK, STREAMS
+from local.kafka.jars import HDFS, KAFKA, SPARK, STREAMS
 from local.sbom import SUMS, jar_components, with_components
 from local.settings import REPOSITORY
 
@@ -39,7 +39,8 @@ def test_two_hashes_of_one_jar_are_an_error(tmp_path: Path) -> None:
 def test_all_jars_are_listed() -> None:
     components = jar_components(SUMS)
     listed = {f"{each['name']}-{each['version']}.jar" for each in components}
-    assert listed == {*KAFKA.pinned(), *SPARK.pinned(), *STREAMS.pinned()}
+    pinned = (each.pinned() for each in (HDFS, KAFKA, SPARK, STREAMS))
+    assert listed == set().union(*pinned)
 
 
 def test_the_project_depends_on_what_is_added() -> None:

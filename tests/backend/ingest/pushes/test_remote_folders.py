@@ -1,18 +1,23 @@
-"""Pushes in a store with S3's protocol, and in file systems whose library is not installed."""
+"""Pushes in a store with S3's protocol, in HDFS, and in file systems that cannot be used."""
 
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from getpass import getuser
 from pathlib import Path
 
 import pytest
 
+from backend.ingest.pushes.remote_folder import RemoteFolder
+from model.pushes import file_systems
 from model.pushes.manifest import CURRENT
 from spark.batch.folder import PushFolder
 from spark.errors import JobError
+from tests.backend.ingest.pushes.hdfs import hdfs
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.pushes import push
@@ -21,7 +26,7 @@ ROWS = {f"k{n}": f'{{"n": {n}}}' for n in range(50)}
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The URL of an empty bucket of a server on a free port."""
     pytest.importorskip("s3fs")
     server_module = pytest.importorskip("moto.server")
@@ -41,13 +46,25 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         server.stop()
 
 
-def test_pushes_in_s3(tmp_path: Path, bucket: str) -> None:
-    view = replace(ORDERS, push=bucket)
+@pytest.fixture
+def webhdfs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """The URL of a folder of an HDFS that does not exist."""
+    import fsspec.config
+
+    monkeypatch.setitem(fsspec.config.conf, "webhdfs", {"user": getuser()})
+    with hdfs(tmp_path / "hdfs") as url:
+        yield f"{url}/pushes/orders"
+
+
+@pytest.mark.parametrize("store", ["s3", "webhdfs"])
+def test_pushes(tmp_path: Path, store: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue(store)
+    view = replace(ORDERS, push=url)
     cluster = Cluster(tmp_path, view, instances=1, partitions=2)
     cluster.place([0, 0])
     cluster.settle()
     assert cluster.ask("b1", "GET", "/orders/k1").status == 404, "there is no push yet"
-    pushes = [push(bucket, view, [0, 0], {**ROWS, "n": str(n)}, keep=2) for n in range(3)]
+    pushes = [push(url, view, [0, 0], {**ROWS, "n": str(n)}, keep=2) for n in range(3)]
     for _ in range(3):
         cluster.settle()
     for key, value in {**ROWS, "n": "2"}.items():
@@ -57,9 +74,20 @@ def test_pushes_in_s3(tmp_path: Path, bucket: str) -> None:
     assert (document["push"], document["error"]) == (pushes[-1], None)
     cluster.close()
 
-    fs, root = PushFolder(bucket, "x")._open()
+    fs, root = PushFolder(url, "x")._open()
     kept = {path.rpartition("/")[2] for path in fs.ls(root, detail=False)}
     assert kept == {CURRENT, *pushes[1:]}
+
+
+def test_a_name_node_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All views' pushes are fetched by one thread, which must not wait for ever."""
+    import requests
+
+    monkeypatch.setattr(file_systems, "READ_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        folder = RemoteFolder(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/pushes/orders")
+        with pytest.raises(requests.exceptions.ReadTimeout):
+            folder.current()
 
 
 def test_a_file_system_without_its_library_is_a_clear_error(tmp_path: Path) -> None:
