@@ -80,12 +80,11 @@ def view_queries(
     )
     if settings.once:
         return ViewQueries(result.trigger(availableNow=True), letters.trigger(availableNow=True))
-    every = settings.micro_batch_trigger(view)
     if is_real_time:
         result = result.trigger(realTime=settings.real_time_batch)  # type: ignore[call-overload]
     else:
-        result = result.trigger(processingTime=every)
-    return ViewQueries(result, letters.trigger(processingTime=every))
+        result = result.trigger(processingTime=settings.micro_batch_trigger(view))
+    return ViewQueries(result, letters.trigger(processingTime=settings.dead_letters_trigger(view)))
 
 
 def _records(

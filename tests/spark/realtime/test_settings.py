@@ -1,4 +1,4 @@
-"""The trigger of a view: its own, else the job's. Needs no session."""
+"""The triggers of a view: its own, else the job's. Needs no session."""
 
 from __future__ import annotations
 
@@ -17,18 +17,24 @@ JOB = Settings(views=[VIEW], kafka=Kafka("127.0.0.1:9092"), checkpoint_dir="x")
 
 
 @pytest.mark.parametrize(
-    ("own", "job", "is_real_time", "micro_batches"),
+    ("own", "job", "is_real_time", "micro_batches", "dead_letters"),
     [
-        ("", "1 second", False, "1 second"),
-        ("", "real-time", True, "1 second"),
-        ("real-time", "2 seconds", True, "2 seconds"),
-        ("3 seconds", "real-time", False, "3 seconds"),
+        ("", "1 second", False, "1 second", "5 seconds"),
+        ("", "real-time", True, "200 milliseconds", "5 seconds"),
+        ("real-time", "2 seconds", True, "2 seconds", "5 seconds"),
+        ("3 seconds", "real-time", False, "3 seconds", "5 seconds"),
+        ("6000 milliseconds", "1 second", False, "6000 milliseconds", "6000 milliseconds"),
+        ("1 minute", "1 second", False, "1 minute", "1 minute"),
+        ("", "1 hour 2 minutes", False, "1 hour 2 minutes", "1 hour 2 minutes"),
     ],
 )
-def test_the_trigger_of_a_view(own: str, job: str, is_real_time: bool, micro_batches: str) -> None:
+def test_the_triggers_of_a_view(
+    own: str, job: str, is_real_time: bool, micro_batches: str, dead_letters: str
+) -> None:
     view, settings = replace(VIEW, trigger=own), replace(JOB, trigger=job)
     assert settings.is_real_time(view) is is_real_time
     assert settings.micro_batch_trigger(view) == micro_batches
+    assert settings.dead_letters_trigger(view) == dead_letters
     assert not replace(settings, once=True).is_real_time(view)
 
 
@@ -41,4 +47,4 @@ def test_options() -> None:
     given = parse(["--checkpoint-dir", "x", "--trigger", "real-time"])
     assert (given.trigger, given.real_time_batch) == ("real-time", "10 seconds")
     given = parse(["--checkpoint-dir", "x", "--real-time-batch", "30 seconds"])
-    assert (given.trigger, given.real_time_batch) == ("1 second", "30 seconds")
+    assert (given.trigger, given.real_time_batch) == ("200 milliseconds", "30 seconds")

@@ -127,6 +127,14 @@ class ControlledRunner(Runner):
         committed = self._groups.committed([self._group])[self._group].values()
         return next(filter(None, (parse_heartbeat(each.metadata) for each in committed)), None)
 
+    def reports(self, **least: float) -> Callable[[], bool]:
+        def reported() -> bool:
+            heartbeat = self.heartbeat()
+            stats = {} if heartbeat is None else heartbeat.stats
+            return all(stats.get(name, -1) >= number for name, number in least.items())
+
+        return reported
+
     def send(self, action: str) -> None:
         """Returns when the command is carried out."""
         sent = self._sender.send(self._group, self.view.topic, action)
@@ -187,10 +195,7 @@ def test_a_view_is_paused_until_it_is_resumed_also_after_a_restart_of_the_job(
         runner.wait_counts(one=3)
         runner.wait_progress(lambda p: p["dead_letters"] == 1)
         runner.wait_state("running")
-        heartbeat = runner.heartbeat()
-        assert heartbeat is not None
-        assert heartbeat.stats["input_rows"] >= 3
-        assert heartbeat.stats["state_rows"] == 1
+        wait_until(runner.reports(input_rows=3, state_rows=1), 60, "the stats in a heartbeat")
     assert runner.progress()["restarts"] == 0, "only restarts after failures count"
 
 
