@@ -132,6 +132,32 @@ def test_clients_above_their_limits_get_429(
     assert [answer.status for answer in answers][-3:] == [429] * 3
 
 
+def test_a_client_may_send_fewer_queries_than_reads_of_keys(
+    cluster: Cluster, start_nginx: StartNginx
+) -> None:
+    nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    limits = nginx.prefix / "limits.conf"
+    text = limits.read_text()
+    limits.unlink()  # a link to the repository's
+    limits.write_text(
+        text.replace('127.0.0.0/8 "";', "127.0.0.0/8 yes;")
+        .replace("rate=200r/s", "rate=1r/m")
+        .replace("burst=100", "burst=8")
+    )
+    nginx.reload()
+    of_keys = ["/words/a", "/words/a?stale=allow", "/words/a/windows", "/views/words/keys/a"]
+    assert {get(nginx, path).status for path in of_keys * 5} <= {200, 404}
+    queries = [
+        *("/views/words/keys", "/views/words/keys?limit=1", "/views/words/count", "/views/words"),
+        *("/api/v1/kv/words/count", "/processors", "/openapi.json", "/views//keys/a", "/"),
+    ]
+    assert 429 not in {get(nginx, path).status for path in queries}
+    assert [get(nginx, path).status for path in queries] == [429] * len(queries)
+    post = b"POST /views/words/batch HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"
+    assert raw(nginx.port, post).status == 429
+    assert 429 not in {get(nginx, path).status for path in of_keys}
+
+
 def test_an_ipv6_network_has_the_limits_of_one_client(
     cluster: Cluster, start_nginx: StartNginx
 ) -> None:
