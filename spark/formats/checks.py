@@ -13,6 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark.formats.batches import Fields
+from spark.formats.columns import column
 
 
 class Check(Protocol):
@@ -41,7 +42,7 @@ class NotEmpty:
         return bool(fields[self.field] == "")
 
     def violated(self) -> Column:
-        return _column(self.field) == ""
+        return column(self.field) == ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Within:
         return number is not None and not self.low <= number <= self.high
 
     def violated(self) -> Column:
-        return ~_column(self.field).between(self.low, self.high)
+        return ~column(self.field).between(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Needs:
         return fields[self.field] is not None and fields[self.other] is None
 
     def violated(self) -> Column:
-        return _column(self.field).isNotNull() & _column(self.other).isNull()
+        return column(self.field).isNotNull() & column(self.other).isNull()
 
 
 class Checks:
@@ -101,7 +102,3 @@ class Checks:
         """The same, as a column of rows with the fields."""
         reasons = (F.when(each.violated(), F.lit(each.reason)) for each in self.checks)
         return F.coalesce(F.lit(None).cast("string"), *reasons)
-
-
-def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
