@@ -13,11 +13,11 @@ from backend.http.access import AccessControl
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.http.routes.point_batch import PointBatchRoute
-from backend.http.sending import complete, internal_error, role_of
+from backend.http.sending import complete, internal_error
 from backend.instance_context import InstanceContext
 from backend.queries.routing import NotOwner
 from backend.security.signatures import Purpose
-from backend.telemetry.latencies import INTERNAL_READS, KEY, TurnReads
+from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainReads
 from model.problems import Forbidden, Problem
@@ -89,7 +89,9 @@ class FastPath:
         except Exception:
             log.exception("POST %s", READS)
             answer = problem_answer(internal_error())
-        self._turn.note((INTERNAL_READS, "", "", answer.status))
+        self._turn.note(
+            self._context.latencies.series(Labels(INTERNAL_READS, status=answer.status))
+        )
         complete(answer, "POST", self._context.epoch_header)
         return answer
 
@@ -114,6 +116,6 @@ class FastPath:
         except Exception:
             log.exception("GET %r", raw_path)
             return None
-        self._turn.note((KEY, found.view.name, role_of(answer.headers), answer.status))
+        self._turn.note(responses.series(answer.role, answer.status))
         complete(answer, "GET", self._context.epoch_header)
         return answer

@@ -45,7 +45,5 @@ class Measured:
         ended = request.started_at or perf_counter()
         began = request.scope.get("extensions", {}).get(RECEIVED_EXTENSION, ended)
         view = self._match.view
-        self._latencies.observe(
-            Labels(self._match.route.label, "" if view is None else view.name, role, status),
-            ended - began,
-        )
+        labels = Labels(self._match.route.label, "" if view is None else view.name, role, status)
+        self._latencies.observe(self._latencies.series(labels), ended - began, ended)

@@ -69,7 +69,7 @@ def durations(latencies: Latencies) -> str:
     """The histograms in the text format. The client library takes ten times as long for this many
     lines, and holds the interpreter lock meanwhile."""
     lines = [f"# HELP {DURATION} {DURATION_TEXT}\n# TYPE {DURATION} histogram\n"]
-    for labels, counts, seconds in latencies.series():
+    for labels, counts, seconds in latencies.all():
         at = (
             f'{{route="{labels.route}",view="{labels.view}",role="{labels.role}"'
             f',status="{labels.status}"'

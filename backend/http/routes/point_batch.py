@@ -22,7 +22,7 @@ from backend.http.responses import KeyResponses
 from backend.instance_context import InstanceContext
 from backend.queries.point import Resolved, Unresolved
 from backend.queries.turns import STEP_S, next_turn
-from backend.telemetry.latencies import KEY, TurnReads
+from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain, is_token
 from backend.wire.point_batch import (
@@ -141,9 +141,11 @@ class PointBatchRoute:
             for found in responses.reads.resolve(keys):
                 if not isinstance(found, Unresolved):
                     hits, misses = _write(responses, found, numbers, keys, heads, items)
-                    name, role = responses.view.name, found.state.store_partition.role
-                    self._turn.note((KEY, name, role, 200), hits)
-                    self._turn.note((KEY, name, role, 404), misses)
+                    role = found.state.store_partition.role
+                    if hits:
+                        self._turn.note(responses.series(role, 200), hits)
+                    if misses:
+                        self._turn.note(responses.series(role, 404), misses)
         for count, number in enumerate(one_by_one, 1):
             if count % _PIECE == 0:
                 yield

@@ -31,8 +31,9 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     instance.context.rocksdb = directory.rocksdb
     instance.place(0, 0)
     instance.hold(0, {b"a": b"1", b"b": b"2"})
-    instance.context.latencies.observe(POINT, 0.0015)
-    instance.context.latencies.observe(POINT._replace(status=404), 0.5)
+    latencies = instance.context.latencies
+    latencies.observe(latencies.series(POINT), 0.0015, 0)
+    latencies.observe(latencies.series(POINT._replace(status=404)), 0.5, 0)
     instance.context.peer_counts.ended(b"/internal/scan", 200)
     yield instance
     instance.close()
@@ -134,3 +135,14 @@ def test_requests_to_other_instances_are_counted_by_few_routes() -> None:
         ("forward", "refused"): 1,
         ("forward", "failed"): 1,
     }
+
+
+def test_targets_are_all_instances_of_the_topology(instance: Instance) -> None:
+    answer = create_flask_app(instance.context).test_client().get("/metrics/targets")
+    assert [(each["targets"], each["labels"]) for each in answer.json] == [
+        (
+            [address],
+            {"__scheme__": "http", "__metrics_path__": "/metrics", "queryable_instance": id_},
+        )
+        for address, id_ in (("127.0.0.1:8081", "b1"), ("127.0.0.1:8082", "b2"))
+    ]
