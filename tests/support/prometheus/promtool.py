@@ -10,15 +10,19 @@ from pathlib import Path
 import pytest
 
 
+def program() -> str:
+    """Its path. Skips the test without it."""
+    beside_python = str(Path(sys.executable).parent)
+    found = shutil.which("promtool", path=beside_python) or shutil.which("promtool")
+    if found is None:
+        pytest.skip("promtool is not there: make setup")
+    return found
+
+
 def promtool(*arguments: str | Path, stdin: bytes = b"") -> str:
     """Runs promtool; fails with its output if it finds a mistake. Skips the test without it."""
-    program = shutil.which("promtool", path=str(Path(sys.executable).parent)) or shutil.which(
-        "promtool"
-    )
-    if program is None:
-        pytest.skip("promtool is not there: make setup")
     done = subprocess.run(
-        [program, *map(str, arguments)],
+        [program(), *map(str, arguments)],
         input=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
