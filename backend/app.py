@@ -167,6 +167,7 @@ class Instance:
             versions=self._versions.initial,
             version_log=self._versions.log,
             pushes=self._push_fetcher,
+            rocksdb=self._directory.rocksdb,
         )
         self._membership_reporter = MembershipReporter(
             self.context,

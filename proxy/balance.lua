@@ -5,6 +5,7 @@
 local balancer = require "ngx.balancer"
 local coalescer = require "proxy.coalescer"
 local discovery = require "proxy.discovery"
+local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
 local retry_budget = require "proxy.retry_budget"
 local settings = require "proxy.settings"
@@ -60,8 +61,9 @@ local function alike(candidates, healthy)
 end
 
 --- Sets the backends to try, in order. A point read has the short read time-out for all of the
--- first `healthy` but the last. earlier_attempts: those made before @fallback.
-function _M.set_candidates(candidates, healthy, is_point, earlier_attempts)
+-- first `healthy` but the last. earlier_attempts: those made before @fallback. began: when the
+-- request did (s, of `clock`); label: its route, if it has a key.
+function _M.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
     local ctx = ngx.ctx
     if settings.has_tls then
         candidates, healthy = alike(candidates, healthy)
@@ -76,6 +78,16 @@ function _M.set_candidates(candidates, healthy, is_point, earlier_attempts)
     ctx.attempt = 0
     ctx.earlier_attempts = earlier_attempts
     ctx.is_point = is_point
+    ctx.began, ctx.label = began, label
+end
+
+--- Whether the retry budget allows another attempt. Takes it from the budget.
+function _M.may_retry()
+    if retry_budget.spend(budget) then
+        return true
+    end
+    metrics.count_denied_retry()
+    return false
 end
 
 --- Records how the previous attempt failed. Returns whether another one is allowed.
@@ -91,7 +103,7 @@ local function after_failure(ctx, now)
             ctx.slow = ctx.slow or backend
         end
     end
-    return retry_budget.spend(budget)
+    return _M.may_retry()
 end
 
 --- Chooses the backend of one attempt.

@@ -3,6 +3,12 @@
 
 local balance = require "proxy.balance"
 local coalescer = require "proxy.coalescer"
+local discovery = require "proxy.discovery"
+local labels = require "proxy.telemetry.labels"
+local latencies = require "proxy.telemetry.latencies"
+local metrics = require "proxy.metrics"
+local now = require("proxy.telemetry.clock").now
+local query = require "proxy.query"
 
 local _M = {}
 
@@ -17,6 +23,38 @@ function _M.header_filter()
         ngx.status = UNAVAILABLE
     end
     coalescer.finish_leader(ngx.var, false)
+end
+
+local function count_retries(attempts)
+    if attempts > 1 then
+        metrics.count_retries(attempts - 1)
+    end
+end
+
+--- Counts a request that no backend has answered, or that has no key.
+local function observe_other(var, seconds)
+    local uri, view = var.request_uri or "", var.queryable_view or ""
+    local route
+    if view ~= "" then
+        route = labels.KEY
+    else
+        route = labels.route(uri)
+        local current = discovery.topology()
+        local of = current and query.view_of(uri, current.views)
+        view = of and of.name or ""
+    end
+    local role = labels.role(var.upstream_http_served_by)
+    latencies.observe(latencies.series(route, view, role, ngx.status), seconds)
+end
+
+--- Counts a request that a backend has answered.
+local function observe(var, ctx)
+    local seconds = now() - ctx.began
+    if not ctx.label then
+        return observe_other(var, seconds)
+    end
+    local role = labels.role(var.upstream_http_served_by)
+    latencies.observe(latencies.series(ctx.label, var.queryable_view, role, ngx.status), seconds)
 end
 
 --- Log phase of every request.
@@ -35,9 +73,14 @@ function _M.log()
             balance.record_last_failure(var)
             var.queryable_attempts = balance.count_attempts(var)
         end
+        count_retries(tonumber(var.queryable_attempts) or 0)
+        observe_other(var, tonumber(var.request_time) or 0)
         return
     end
-    var.queryable_attempts = ctx.earlier_attempts + ctx.attempt
+    local attempts = ctx.earlier_attempts + ctx.attempt
+    var.queryable_attempts = attempts
+    count_retries(attempts)
+    observe(var, ctx)
     local epoch = var.upstream_http_topology_epoch
     if epoch then
         balance.answered(backend, epoch)

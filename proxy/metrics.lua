@@ -1,7 +1,8 @@
 --- GET /proxy/metrics, for Prometheus: counters of all workers since nginx started. They are
--- updated once per batch, so a read costs nothing.
+-- updated once per batch, or when something goes wrong, so a read costs nothing.
 
 local discovery = require "proxy.discovery"
+local latencies = require "proxy.telemetry.latencies"
 
 local shared = ngx.shared.queryable_topics
 
@@ -9,6 +10,7 @@ local _M = {}
 
 local SIZES = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512 }
 local PREFIX = "metric:"
+local FLUSH_S = 1
 
 local function add(name, value)
     local _, err = shared:incr(PREFIX .. name, value, 0)
@@ -58,6 +60,21 @@ function _M.count_limited()
     add("limited", 1)
 end
 
+--- A request was sent to further backends because the ones before did not answer.
+function _M.count_retries(count)
+    add("retries", count)
+end
+
+--- The retry budget refused a retry.
+function _M.count_denied_retry()
+    add("denied_retries", 1)
+end
+
+--- No replica could be reached, so other backends were asked.
+function _M.count_fallback()
+    add("fallbacks", 1)
+end
+
 --- A request of the view was above its quota.
 function _M.count_over_quota(view)
     add("over_quota:" .. view, 1)
@@ -91,7 +108,56 @@ local function over_quota()
     return lines
 end
 
+local TOPOLOGY = "topology:"
+
+--- Stores what this worker knows of its topology, for `render` of all workers.
+local function share_topology()
+    local age = discovery.status()
+    local topology = discovery.topology()
+    if age and topology then
+        local prefix = TOPOLOGY .. ngx.worker.id()
+        shared:set(prefix .. ":confirmed", ngx.now() - age)
+        shared:set(prefix .. ":epoch", (tonumber(topology.epoch:match("^%d+")) or 0) / 1000)
+    end
+end
+
+local function flush()
+    latencies.flush()
+    share_topology()
+end
+
+--- Timers of this module that may run at the same time in a worker.
+_M.MAX_TIMERS = 1
+
+--- Call when a worker starts.
+function _M.init_worker()
+    local ok, err = ngx.timer.every(FLUSH_S, flush)
+    if not ok then
+        ngx.log(ngx.ERR, "cannot start the timer that counts requests: ", err)
+    end
+end
+
+--- A gauge of each worker's topology.
+local function of_workers(name, help, field)
+    local lines = {}
+    for worker = 0, ngx.worker.count() - 1 do
+        local value = shared:get(TOPOLOGY .. worker .. ":" .. field)
+        if value then
+            lines[#lines + 1] = ("queryable_proxy_%s{worker=\"%d\"} %.3f")
+                :format(name, worker, value)
+        end
+    end
+    return metric(name, "gauge", help, lines)
+end
+
+local function build_info()
+    local line = ('queryable_proxy_build_info{nginx="%d",lua_module="%d"} 1')
+        :format(ngx.config.nginx_version, ngx.config.ngx_lua_version)
+    return metric("build_info", "gauge", "Always 1; the labels are versions.", { line })
+end
+
 function _M.render()
+    share_topology()
     local sizes, cumulative = {}, 0
     for i, size in ipairs(SIZES) do
         cumulative = cumulative + get(BUCKETS[i])
@@ -119,6 +185,18 @@ function _M.render()
                    get("limited"))
         .. metric("over_quota_total", "counter", "Requests above the quota of their view.",
                   over_quota())
+        .. counter("retries_total", "Attempts at further backends after one that did not answer.",
+                   get("retries"))
+        .. counter("denied_retries_total", "Retries that the retry budget refused.",
+                   get("denied_retries"))
+        .. counter("fallbacks_total", "Requests sent to other backends: no replica was reached.",
+                   get("fallbacks"))
+        .. of_workers("topology_confirmed_timestamp_seconds",
+                      "When a backend last confirmed the topology of this worker.", "confirmed")
+        .. of_workers("topology_epoch_timestamp_seconds",
+                      "Time of the topology epoch of this worker (leader's clock).", "epoch")
+        .. build_info()
+        .. latencies.render()
 end
 
 --- Ends the request with all metrics.

@@ -50,6 +50,7 @@ end
 
 local function parse_head(status, lines)
     local names, values = {}, {}
+    local served_by
     local from = 1
     while true do
         -- `find` per line, because a pattern would search for the colon from every position
@@ -60,15 +61,18 @@ local function parse_head(status, lines)
         local line = sub(lines, from, feed - 1)
         local colon = find(line, ": ", 1, true)
         if colon and colon > 1 then
-            names[#names + 1], values[#values + 1] = sub(line, 1, colon - 1), sub(line, colon + 2)
+            local name, value = sub(line, 1, colon - 1), sub(line, colon + 2)
+            names[#names + 1], values[#values + 1] = name, value
+            served_by = name == "served-by" and value or served_by
         end
         from = feed + 1
     end
-    return { status = status, names = names, values = values }
+    return { status = status, names = names, values = values, served_by = served_by }
 end
 
 --- Decodes `count` answers into the tables `heads`, `etags` and `bodies` of `batch`, and its
--- `epoch`. A head is {status, names, values}, or false for a read that must be sent by itself.
+-- `epoch`. A head is {status, names, values, served_by}, or false for a read that must be sent by
+-- itself.
 -- Returns true; or nil and an error, and then `batch` is unchanged.
 function _M.decode(answer, count, batch)
     local size = #answer

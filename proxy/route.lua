@@ -12,6 +12,8 @@ local browser_rules = require "proxy.security.browser_rules"
 local coalescer = require "proxy.coalescer"
 local discovery = require "proxy.discovery"
 local health = require "proxy.health"
+local labels = require "proxy.telemetry.labels"
+local latencies = require "proxy.telemetry.latencies"
 local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
 local problem = require "proxy.problem"
@@ -20,6 +22,7 @@ local quota = require "proxy.security.quota"
 local reload = require "proxy.reload"
 local retry_budget = require "proxy.retry_budget"
 local settings = require "proxy.settings"
+local targets = require "proxy.telemetry.targets"
 local topology = require "proxy.topology"
 
 local _M = {}
@@ -39,6 +42,7 @@ local NO_REPLICAS = {}
 local NO_HOSTS = browser_rules.new()
 
 local shared = ngx.shared.queryable_topics
+local now = require("proxy.telemetry.clock").now
 
 local unhealthy, budget = balance.unhealthy, balance.budget
 local round_robin = 0
@@ -47,6 +51,8 @@ local round_robin = 0
 local PAGES = {
     ["/proxy/health"] = function() return health.answer(unhealthy, budget) end,
     ["/proxy/metrics"] = metrics.answer,
+    ["/metrics"] = targets.refuse,
+    ["/metrics/targets"] = targets.answer,
 }
 
 --- Returns the view, the partition, its replicas, the active's id, and whether this is a point
@@ -88,10 +94,18 @@ local function token_to_coalesce(var, uri, replica, owner, browsers)
 end
 
 --- Coalesces the read with others, and answers it if the batch has the answer. Returns the outcome.
-local function coalesce(var, uri, replica, token)
+local function coalesce(var, uri, replica, token, view, began)
     local outcome, result, index = coalescer.enqueue(replica, uri, token)
     if outcome == ANSWERED then
         var.queryable_batch = result.count
+        local head = result.heads[index]
+        local series = head.series
+        if not series then
+            series = latencies.series(labels.KEY, view.name, labels.role(head.served_by),
+                                      head.status)
+            head.series = series
+        end
+        latencies.observe(series, now() - began)
         coalescer.send(result, index)
     elseif outcome == LEADER then
         var.queryable_leader = result
@@ -100,7 +114,7 @@ local function coalesce(var, uri, replica, token)
 end
 
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
-local function choose_candidates(current, replicas, is_point)
+local function choose_candidates(current, replicas, is_point, began, label)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
         candidates, healthy = other_backends(current, NO_REPLICAS, MAX_ANY), 0
@@ -110,7 +124,7 @@ local function choose_candidates(current, replicas, is_point)
     elseif unhealthy.count > 0 then
         candidates, healthy = passive_health.order(unhealthy, replicas, is_point, ngx.now())
     end
-    balance.set_candidates(candidates, healthy, is_point, 0)
+    balance.set_candidates(candidates, healthy, is_point, 0, began, label)
 end
 
 --- Counts the request of a view with a quota. Returns nil, or the time (s) until the next one.
@@ -120,9 +134,9 @@ local function count(var, view)
     return quota.take(shared, view.quota, ngx.now())
 end
 
---- Answers the request, or sets the candidates for the balancer. `is_counted`: it is within its
--- view's quota.
-local function route(var, uri, skips_coalescing, is_counted)
+--- Answers the request, or sets the candidates for the balancer. `began`: when (s, of `clock`).
+-- `is_counted`: it is within its view's quota.
+local function route(var, uri, began, skips_coalescing, is_counted)
     local current = discovery.topology()
     if not current then
         return problem.send("no-topology")
@@ -146,20 +160,21 @@ local function route(var, uri, skips_coalescing, is_counted)
         var.queryable_partition = partition
         var.queryable_owner = owner
     end
+    local label = view and (is_point and labels.KEY or labels.below_key(uri))
     is_point = partition and is_point and IS_READ[var.request_method]
     local token = is_point and not skips_coalescing and replicas[1]
         and token_to_coalesce(var, uri, replicas[1], owner, current.browsers)
     if token then
-        local outcome = coalesce(var, uri, replicas[1], token)
+        local outcome = coalesce(var, uri, replicas[1], token, view, began)
         if outcome == ANSWERED then
             return
         end
         if outcome == REROUTE then
             -- the topology or the backend's health may have changed while the read waited
-            return route(var, uri, true, true)
+            return route(var, uri, began, true, true)
         end
     end
-    return choose_candidates(current, replicas, is_point)
+    return choose_candidates(current, replicas, is_point, began, label)
 end
 
 local function answer_page(var, page)
@@ -174,13 +189,14 @@ local function answer_page(var, page)
 end
 
 local function begin(var, skips_coalescing)
+    local began = now()
     local uri = var.request_uri
     local page = PAGES[uri]
     if page then
         return answer_page(var, page)
     end
     retry_budget.earn(budget)
-    return route(var, uri, skips_coalescing, false)
+    return route(var, uri, began, skips_coalescing, false)
 end
 
 --- Access phase of every request.
@@ -189,6 +205,11 @@ function _M.access()
         return ngx.exit(CLOSE_CONNECTION)
     end
     return begin(ngx.var, false)
+end
+
+--- Access phase of a page of the proxy, in whatever form the client has written its path.
+function _M.access_page(path)
+    return answer_page(ngx.var, PAGES[path])
 end
 
 --- Access phase of @retiring: requests that arrive while newer workers replace this one.
@@ -209,10 +230,15 @@ function _M.access_fallback()
         return problem.send("no-backend")
     end
     local others = other_backends(current, replicas, MAX_FALLBACK)
-    if #others == 0 or not retry_budget.spend(budget) then
+    if #others == 0 or not balance.may_retry() then
         return problem.send("no-backend")
     end
-    balance.set_candidates(others, 0, is_point and is_read, balance.count_attempts(var))
+    metrics.count_fallback()
+    local earlier = balance.count_attempts(var)
+    -- nginx has cleared ngx.ctx; its own clock is less precise
+    local began = now() - (ngx.now() - ngx.req.start_time())
+    local label = is_point and labels.KEY or labels.below_key(var.request_uri)
+    balance.set_candidates(others, 0, is_point and is_read, earlier, began, label)
 end
 
 return _M

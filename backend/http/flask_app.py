@@ -14,6 +14,8 @@ from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.page import admin_blueprint, recent_topology
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import register_kiqr
+from backend.http.metrics.registry import CONTENT_TYPE, Metrics
+from backend.http.metrics.targets import targets_document
 from backend.http.openapi.build import openapi
 from backend.http.routes.meta import (
     instance_document,
@@ -23,7 +25,6 @@ from backend.http.routes.meta import (
     quota_document,
     readiness,
 )
-from backend.http.routes.metrics import CONTENT_TYPE, Metrics
 from backend.http.view_names import described, processors_for_clients
 from backend.instance_context import InstanceContext
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
@@ -34,6 +35,7 @@ PAGES = (
     ("/health/live", Access.OPEN),
     ("/health/ready", Access.OPEN),
     ("/metrics", Access.METRICS),
+    ("/metrics/targets", Access.METRICS),
     ("/views", Access.ANY_SCOPE),
     ("/views/{view}", Access.ANY_SCOPE),
     ("/openapi.json", Access.ANY_SCOPE),
@@ -127,6 +129,10 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     @pages.get("/metrics")
     def metrics_text() -> Response:
         return Response(metrics.render(), content_type=CONTENT_TYPE)
+
+    @pages.get("/metrics/targets")
+    def metrics_targets() -> Response:
+        return _json(targets_document(context.topology))
 
     return pages
 

@@ -17,6 +17,7 @@ from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.versions import Version, VersionedReads
 from backend.security.browser_rules import VARY_ORIGIN
+from backend.telemetry.latencies import KEY, Labels, Series
 from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers, problem_answer
 from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
@@ -44,6 +45,15 @@ class KeyResponses:
         me = context.settings.instance_id
         self.use_versions()
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
+        self._series: dict[tuple[str, int], Series] = {}
+
+    def series(self, role: str, status: int) -> Series:
+        """The histogram of point reads that were answered so."""
+        series = self._series.get((role, status))
+        if series is None:
+            labels = Labels(KEY, self.view.name, role, status)
+            series = self._series[role, status] = self._context.latencies.series(labels)
+        return series
 
     def use_versions(self) -> None:
         """Other versions of views are current. Called in any thread."""
@@ -57,7 +67,9 @@ class KeyResponses:
         headers = self.state_headers(state)
         if entry is None:
             self._counts.missed += 1
-            return problem_answer(self.reads.missing(state), headers)
+            answer = problem_answer(self.reads.missing(state), headers)
+            answer.role = state.store_partition.role
+            return answer
         if options.representation != AS_JSON:
             return self._represented(state, entry, headers, options.representation)
         body = self.document(key, entry)
@@ -67,7 +79,7 @@ class KeyResponses:
             headers.append(
                 (b"etag", state.store_partition.etag_format % (entry_offset(entry), b"json"))
             )
-        return Answer(200, headers, body)
+        return Answer(200, headers, body, state.store_partition.role)
 
     def document(self, key: bytes, entry: Entry) -> bytes:
         """`{"key", "value"}`; Unavailable if the schema of a value is missing."""

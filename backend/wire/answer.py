@@ -21,11 +21,13 @@ JSON: Header = (b"content-type", b"application/json")
 @dataclass(slots=True)
 class Answer:
     """A response: status, headers (with lower-case names) and body. The Content-Length is added
-    when it is sent."""
+    when it is sent. `role`: of the store partition that a point read was answered from; ""
+    elsewhere."""
 
     status: int
     headers: list[Header]
     body: bytes
+    role: str = ""
 
 
 def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header, Header]:

@@ -60,10 +60,16 @@ class Tailer:
         self._producer = Producer(self._settings)
         self._reader = LogReader(self._log, Position.load(self._position))
 
-    def run(self, stop: threading.Event) -> None:
-        """Runs until ``stop`` is set. Lines that were read are delivered first, or read again."""
+    def run(self, stop: threading.Event, health: Path | None = None) -> None:
+        """Runs until ``stop`` is set. Lines that were read are delivered first, or read again.
+
+        ``health``: a file whose time of change shows that it works.
+        """
         while not stop.is_set():
-            if not self.step():
+            shipped = self.step()
+            if health is not None:
+                health.touch()
+            if not shipped:
                 stop.wait(INTERVAL)
 
     def close(self) -> None:
@@ -127,6 +133,9 @@ def main(
         "QUERYABLE_BOOTSTRAP_SERVERS", "127.0.0.1:9092"
     ),
     views_toml: ViewsToml = None,
+    health: Annotated[
+        Path | None, typer.Option(help="File that is touched while the tailer works.")
+    ] = None,
 ) -> None:
     """Ship a growing access log to a topic, until SIGTERM or Ctrl-C."""
     stop = threading.Event()
@@ -134,4 +143,4 @@ def main(
         signal.signal(number, lambda *_: stop.set())
     kafka = kafka_of(bootstrap_servers, views_toml)
     with closing(Tailer(log, position, kafka, topic)) as tailer:
-        tailer.run(stop)
+        tailer.run(stop, health)

@@ -141,7 +141,6 @@ def test_odd_keys_work_through_the_proxy_and_directly(demo: Demo) -> None:
         ("/processors", "application/json"),
         ("/health/ready", "application/json"),
         ("/health/live", "application/json"),
-        ("/metrics", "text/plain"),
         ("/admin", "text/html"),
         ("/admin/topology.json", "application/json"),
     ],
@@ -152,6 +151,18 @@ def test_pages_are_there_through_the_proxy_and_directly(demo: Demo, path: str, t
         assert answer.status == 200, answer
         assert answer.headers["content-type"].startswith(type_)
         assert answer.headers["topology-epoch"] == demo.topology()["epoch"]
+
+
+def test_metrics_are_those_of_each_instance(demo: Demo) -> None:
+    proxy = f"http://{LOOPBACK}:{demo.proxy_port}"
+    assert http.get(f"{proxy}/metrics").status == 421
+    targets = json.loads(http.get(f"{proxy}/metrics/targets").body)
+    assert len(targets) == len(demo.backend_ports) + 1
+    for each in targets:
+        [address], labels = each["targets"], each["labels"]
+        answer = http.get(f"{labels['__scheme__']}://{address}{labels['__metrics_path__']}")
+        assert answer.status == 200
+        assert answer.headers["content-type"].startswith("text/plain")
 
 
 def test_the_readmes_examples_answer_as_it_says(demo: Demo) -> None:

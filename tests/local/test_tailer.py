@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -96,3 +97,21 @@ def test_a_killed_tailer_loses_nothing(
     # lines are in order; only unconfirmed ones are repeated
     found = numbers()
     assert [n for i, n in enumerate(found) if n not in found[:i][-2500:]] == list(range(3000))
+
+
+def test_a_working_tailer_touches_its_health_file(broker: Broker, tmp_path: Path) -> None:
+    (tmp_path / "access.log").touch()
+    health, stop = tmp_path / "alive", threading.Event()
+    tailer = Tailer(
+        tmp_path / "access.log", tmp_path / "position.json", broker.bootstrap_servers, "unused"
+    )
+    running = threading.Thread(target=tailer.run, args=(stop, health))
+    running.start()
+    try:
+        wait_until(health.exists, 5, "the file")
+        os.utime(health, (0, 0))
+        wait_until(lambda: health.stat().st_mtime > 0, 5, "a new time")
+    finally:
+        stop.set()
+        running.join()
+        tailer.close()

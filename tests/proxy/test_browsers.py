@@ -91,7 +91,7 @@ def test_a_read_with_a_foreign_host_reaches_a_backend_with_that_host(
     assert all(backend.batches == [] for backend in cluster.backends)
 
 
-@pytest.mark.parametrize("path", ["/proxy/health", "/proxy/metrics"])
+@pytest.mark.parametrize("path", ["/proxy/health", "/proxy/metrics", "/metrics/targets"])
 def test_own_pages_are_not_for_pages_of_other_sites(
     cluster: Cluster, nginx: Nginx, path: str
 ) -> None:

@@ -17,6 +17,9 @@ PURE = (
     "passive_health",
     "retry_budget",
     "point_batch",
+    "telemetry/buckets",
+    "telemetry/clock",
+    "telemetry/labels",
 )
 HOT = ("route", "balance", "log", "coalescer")
 

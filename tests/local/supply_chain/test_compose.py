@@ -30,13 +30,62 @@ def compose() -> list[str]:
     return plugin
 
 
-def test_the_compose_file_is_valid_and_publishes_on_loopback_only() -> None:
-    done = subprocess.run(
-        [*compose(), "config"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
+PRODUCT = {"secret", "backend-1", "backend-2", "backend-3", "proxy"}
+
+
+@pytest.mark.parametrize(
+    ("profiles", "services"),
+    [
+        ([], PRODUCT),
+        (["demo"], PRODUCT | {"broker", "load", "spark", "tailer"}),
+        (["monitoring"], PRODUCT | {"prometheus", "grafana"}),
+        (["demo", "monitoring"], set(SERVICES)),
+    ],
+)
+def test_the_compose_file_is_valid_in_each_profile(profiles: list[str], services: set[str]) -> None:
+    chosen = [part for profile in profiles for part in ("--profile", profile)]
+    command = [*compose(), *chosen, "config", "--quiet"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    started = {
+        name
+        for name, service in SERVICES.items()
+        if "profiles" not in service or set(service["profiles"]) & set(profiles)
+    }
+    assert started == services
+    for name in services:
+        needed = SERVICES[name].get("depends_on", ())
+        assert set(needed) <= services, f"{name} cannot start without them"
+
+
+def test_ports_are_published_on_loopback_only() -> None:
     published = [port for service in SERVICES.values() for port in service.get("ports", ())]
-    assert published == ["127.0.0.1:9094:9094", "127.0.0.1:8080:8080"]
+    assert all(port.startswith("127.0.0.1:") for port in published)
+    assert sorted(int(port.split(":")[1]) for port in published) == [
+        3000, 8080, 8081, 8082, 8083, 9090, 9094,
+    ]  # fmt: skip
+
+
+def test_each_long_running_container_has_a_health_check_or_one_of_its_image() -> None:
+    for name, service in SERVICES.items():
+        ends = name in ("load", "secret")
+        of_image = name.startswith("backend-")  # HEALTHCHECK of docker/Dockerfile
+        assert ends or of_image or "test" in service["healthcheck"], name
+
+
+def test_the_services_use_another_kafka_and_other_views() -> None:
+    environment = {
+        **os.environ,
+        "QUERYABLE_BOOTSTRAP_SERVERS": "k:1",
+        "QUERYABLE_VIEWS": "./my.toml",
+    }
+    done = subprocess.run(
+        [*compose(), "config"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
+    backend = yaml.safe_load(done.stdout)["services"]["backend-2"]
+    assert backend["environment"]["QUERYABLE_BOOTSTRAP_SERVERS"] == "k:1"
+    assert any("my.toml" in str(mount) for mount in backend["volumes"])
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -55,7 +104,9 @@ def test_each_container_has_few_rights_and_limits(name: str) -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_each_container_writes_only_to_its_volumes_and_to_bounded_memory(name: str) -> None:
     for mount in SERVICES[name].get("volumes", ()):
-        source, _, mode = mount.split(":") if mount.count(":") == 2 else (*mount.split(":"), "rw")
+        source, _, mode = (
+            mount.rsplit(":", 2) if mount.endswith(":ro") else (*mount.rsplit(":", 1), "rw")
+        )
         assert mode == "ro" or source in COMPOSE["volumes"], mount
     for mount in SERVICES[name]["tmpfs"]:
         assert re.search(r":size=\d+m\b", mount), mount

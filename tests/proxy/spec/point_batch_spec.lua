@@ -66,6 +66,7 @@ describe("a batch of answers", function()
             status = 200,
             names = { "partition", "served-by", "x" },
             values = { "4", "b1; active", "a: b" },
+            served_by = "b1; active",
         }, into.heads[1])
         assert.equal(false, into.heads[2])
         assert.equal(404, into.heads[3].status)

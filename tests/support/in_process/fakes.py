@@ -37,6 +37,7 @@ class FakeSnapshotFetcher:
 
 class FakeMember:
     alive = True
+    rebalance_seconds = 0.0
 
 
 @dataclass(frozen=True)
