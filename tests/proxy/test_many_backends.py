@@ -138,7 +138,7 @@ def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
         cluster.addresses(),
         {"QUERYABLE_PROXY_REFRESH": "0.1", "QUERYABLE_PROXY_READ_TIMEOUT": "10"},
         workers=1,
-        changes={"lua_max_running_timers 515;": "lua_max_running_timers 1;"},
+        changes={"lua_max_running_timers 516;": "lua_max_running_timers 1;"},
     ) as nginx:
         nginx.wait_for_map(EPOCH)
         for backend in cluster.backends:
@@ -174,7 +174,10 @@ def test_nginx_allows_all_timers_of_a_worker() -> None:
         return int(found)
 
     max_calls = number("proxy/coalescer.lua", r"^_M\.MAX_CALLS = (\d+)$")
-    max_timers = number("proxy/discovery.lua", r"^_M\.MAX_TIMERS = (\d+)$")
+    max_timers = sum(
+        number(f"proxy/{module}.lua", r"^_M\.MAX_TIMERS = (\d+)$")
+        for module in ("discovery", "admin/deployments")
+    )
     running = number("nginx.conf", r"^ +lua_max_running_timers (\d+);$")
     pending = number("nginx.conf", r"^ +lua_max_pending_timers (\d+);$")
     assert running >= max_calls + max_timers
