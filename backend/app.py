@@ -44,6 +44,7 @@ from backend.kafka_clients import KafkaClients, kafka_clients
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.commands import CommandSender
 from backend.pipelines.monitor import PipelineMonitor
+from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.cluster import cluster_access
 from backend.security.configuration import open_to_others, token_keys
 from backend.settings import Settings
@@ -90,7 +91,7 @@ class Instance:
         )
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
-            lambda view, partition: self.context.snapshot_sources(view, partition),
+            lambda *partition_id: self.context.snapshot_sources(*partition_id),
             cluster.signer,
             settings.copy_threshold,
             connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
@@ -163,6 +164,9 @@ class Instance:
             appender=self._appender,
             pipelines=self._pipelines.by_view,
             pipeline_commands=CommandSender(kafka_python, settings.broker_timeout),
+            unused_groups=UnusedGroups(
+                kafka_python, settings.broker_timeout, settings.application_id
+            ),
             cluster=cluster,
             versions=self._versions.initial,
             version_log=self._versions.log,

@@ -4,7 +4,7 @@ import { el, facts, reconcile, setAttribute } from "./dom.js";
 import { indented, members } from "./json.js";
 import { colourOf } from "./owners.js";
 import { request } from "./requests.js";
-import { mark } from "./topology.js";
+import { mark } from "./views.js";
 
 const TIMEOUT = 5000; // ms
 const MAX_SHOWN = 200_000; // characters of a value

@@ -16,3 +16,10 @@ export function request(path, signal) {
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   return fetch(path, { cache: "no-store", headers, signal });
 }
+
+/** Sends a command with a JSON body. */
+export function command(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  if (token !== null) headers.Authorization = `Bearer ${token}`;
+  return fetch(path, { method: "POST", cache: "no-store", headers, body: JSON.stringify(body), signal });
+}

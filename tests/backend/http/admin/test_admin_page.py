@@ -130,10 +130,7 @@ def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> Non
     page.wait(lambda: page.driver.find_elements("css selector", warning), "the warning")
     text = page.text(warning)
     assert "has stopped, 42 records behind its sources: no memory." in text
-    totals = page.run(
-        """return Object.fromEntries([...document.querySelectorAll("#totals li")].map(
-             (item) => [item.children[1].textContent, item.children[0].textContent]))"""
-    )
+    totals = page.totals()
     assert totals["Pipelines running"] == "0 of 1"
     numbers = next(n for n in (1, 2) if page.text(f".view:nth-child({n}) h3") == "numbers")
     facts = page.facts(f".view:nth-child({numbers}) .pointed")
