@@ -19,15 +19,18 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run packages packages-test packages-bench jars demo test lint types unit up down bench faults soak pipelines attacks fuzz docs lock sbom format clean
+.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test lint types unit up down bench faults soak pipelines attacks fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: packages-test $(INSTALLED) $(SPARK_ARCHIVE) jars ## install missing Debian packages, Python packages and jars
+setup: packages-test $(INSTALLED) promtool $(SPARK_ARCHIVE) jars ## install missing Debian packages, Python packages and jars
 
 setup-run: packages $(INSTALLED) $(SPARK_ARCHIVE)
+
+promtool: $(INSTALLED)
+	@test -x $(BIN)/promtool || local/unpack-promtool $(BIN)
 
 packages:
 	@PYTHON=$(PYTHON) local/install-packages run

@@ -6,7 +6,6 @@ No other module imports storage, ingest, cluster and HTTP together.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import threading
@@ -47,6 +46,7 @@ from backend.pipelines.monitor import PipelineMonitor
 from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.cluster import cluster_access
 from backend.security.configuration import open_to_others, token_keys
+from backend.server.memory import reduce_garbage_collection
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
@@ -171,6 +171,7 @@ class Instance:
             versions=self._versions.initial,
             version_log=self._versions.log,
             pushes=self._push_fetcher,
+            rocksdb=self._directory.rocksdb,
         )
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -377,7 +378,7 @@ class Application:
                 return
 
     async def _start(self) -> None:
-        _reduce_garbage_collection()
+        reduce_garbage_collection()
         try:
             await asyncio.to_thread(self.instance.check_broker)
             await asyncio.to_thread(self.instance.read_versions)
@@ -387,14 +388,3 @@ class Application:
         except Exception as e:
             log.exception("cannot start the instance")
             self._on_failure(f"cannot start the instance: {e}")
-
-
-def _reduce_garbage_collection() -> None:
-    """Exclude the existing objects from garbage collection, and collect less often.
-
-    Ingest creates thousands of objects per batch, without reference cycles. By default, the
-    collector would run after every 700 of them.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)

@@ -23,6 +23,9 @@ from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
+from backend.telemetry.latencies import Latencies
+from backend.telemetry.peer_counts import PeerCounts
+from backend.telemetry.rebalances import Rebalances
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
 from model.kinds.registry import kind_of
@@ -111,6 +114,11 @@ class InstanceContext:
     counts: dict[str, ReadCounts] = field(default_factory=dict)
     scans: dict[str, ScanCounts] = field(default_factory=dict)
     certificates: Certificates = field(init=False)
+    latencies: Latencies = field(default_factory=Latencies)
+    peer_counts: PeerCounts = field(default_factory=PeerCounts)
+    rebalances: Rebalances = field(default_factory=Rebalances)
+    # RocksDB's tickers, by name, and the bytes in its block cache
+    rocksdb: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, 0)
     over_quota: dict[str, int] = field(default_factory=dict)  # refused requests by view
     _revisions: itertools.count[int] = field(default_factory=itertools.count)
     revision: int = 0
@@ -184,6 +192,7 @@ class InstanceContext:
     def apply_topology(self, topology: Topology) -> None:
         """Use a new topology. The first one ends the state "starting"."""
         self.lost.apply_topology(self.topology, topology, self.settings.instance_id, self.dead)
+        self.rebalances.applied(self._of_group, topology, self.settings.instance_id)
         with self._changing:
             self._of_group = topology
             self._set_topology()

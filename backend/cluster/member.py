@@ -75,7 +75,8 @@ class GroupMember:
         }
         self._rejoin = threading.Event()
         self._stop = threading.Event()
-        self._polled_at = time.monotonic()
+        self._polled_at = self._joined_at = time.monotonic()
+        self.rebalance_seconds = 0.0  # from joining to the new topology, since the start
         self._thread = threading.Thread(target=self._run, name="member", daemon=True)
 
     def start(self) -> None:
@@ -131,9 +132,11 @@ class GroupMember:
     def _metadata(self) -> MemberMetadata:
         """For a join. `member_metadata` assumes that its result is sent to the leader."""
         self._sent = self._member_metadata()
+        self._joined_at = time.monotonic()
         return self._sent
 
     def _topology(self, topology: Topology) -> None:
+        self.rebalance_seconds += time.monotonic() - self._joined_at
         self._on_topology(topology)
         if self._sent is None:
             return

@@ -28,6 +28,7 @@ from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
 from backend.security.client_claims import claim, claimed
 from backend.security.signatures import HEADER, SignedRequest, Signer
+from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
 from model.problems import Unavailable
 from model.topology import HTTPS, Member
@@ -63,12 +64,14 @@ class PeerClient:
         connections: int = 256,
         streams: int = 256,
         certificates: Certificates | None = None,
+        counts: PeerCounts | None = None,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
         cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""
         self._signer = signer
         self._claim = claim if signer is None else signer.claim
         self._certificates = certificates or Certificates()
+        self._counts = counts or PeerCounts()
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
@@ -107,7 +110,9 @@ class PeerClient:
             ) as response:
                 answer = Answer(response.status, _headers(response), await _read_content(response))
         except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
+            self._counts.ended(target, None)
             raise _unreachable(member, e) from e
+        self._counts.ended(target, answer.status)
         if is_internal:
             _check_sender(member, signed, answer)
         return answer
@@ -134,7 +139,9 @@ class PeerClient:
                     timeout=stream_timeout,
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
+            self._counts.ended(target, None)
             raise _unreachable(member, e) from e
+        self._counts.ended(target, response.status)
         async with response:
             yield Answer(response.status, _headers(response), b""), _chunks(response)
 

@@ -14,3 +14,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 CLIENT_EXTENSION = "queryable.client"
 """An extension of our server: a function that takes the client of the request, as
 `backend/http/limits/clients.py` names it. So the server counts unread bytes by client."""
+
+RECEIVED_EXTENSION = "queryable.received_at"
+"""An extension of our server: when the head of the request had arrived (s, of perf_counter)."""

@@ -5,6 +5,7 @@ Everything else is left to the router, which decides about it in the same way.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
@@ -12,10 +13,11 @@ from backend.http.access import AccessControl
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.http.routes.point_batch import PointBatchRoute
-from backend.http.sending import complete, internal_error
+from backend.http.sending import complete, internal_error, role_of
 from backend.instance_context import InstanceContext
 from backend.queries.routing import NotOwner
 from backend.security.signatures import Purpose
+from backend.telemetry.latencies import INTERNAL_READS, KEY, TurnReads
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainReads
 from model.problems import Forbidden, Problem
@@ -42,7 +44,14 @@ class FastPath:
         self._paths = paths
         self._responses = responses
         self._access = access
-        self.coalesced = PointBatchRoute(context, paths, responses, self._answer_counted, access)
+        self._turn = TurnReads(context.latencies)
+        self.coalesced = PointBatchRoute(
+            context, paths, responses, self._answer_counted, access, self._turn
+        )
+
+    def start(self) -> None:
+        """In the event loop: measure from now on."""
+        self._turn.start(asyncio.get_running_loop())
 
     def use(self, paths: Paths) -> None:
         """Other versions of views are current. Called in any thread."""
@@ -72,6 +81,7 @@ class FastPath:
             )
             if sender is not None:
                 sender.check_body(reads.body)
+            self._turn.begin()
             answer = self.coalesced.answer(reads.body)
         except Forbidden as problem:
             self._refused(problem, client)
@@ -79,6 +89,7 @@ class FastPath:
         except Exception:
             log.exception("POST %s", READS)
             answer = problem_answer(internal_error())
+        self._turn.note((INTERNAL_READS, "", "", answer.status))
         complete(answer, "POST", self._context.epoch_header)
         return answer
 
@@ -96,11 +107,13 @@ class FastPath:
             if not self._access.may_read_now(token, found.view.base):
                 return None
             responses = self._responses[found.view.name]
+            self._turn.begin()
             answer = responses.point(responses.reads.parse_key(found.text))
         except (Problem, NotOwner):
             return None
         except Exception:
             log.exception("GET %r", raw_path)
             return None
+        self._turn.note((KEY, found.view.name, role_of(answer.headers), answer.status))
         complete(answer, "GET", self._context.epoch_header)
         return answer

@@ -14,6 +14,7 @@ from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.page import admin_blueprint, recent_topology
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import register_kiqr
+from backend.http.metrics.registry import CONTENT_TYPE, Metrics
 from backend.http.openapi.build import openapi
 from backend.http.routes.meta import (
     instance_document,
@@ -23,7 +24,6 @@ from backend.http.routes.meta import (
     quota_document,
     readiness,
 )
-from backend.http.routes.metrics import CONTENT_TYPE, Metrics
 from backend.http.view_names import described, processors_for_clients
 from backend.instance_context import InstanceContext
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable

@@ -57,6 +57,7 @@ class KeyForwarding:
 
     def __init__(self, context: InstanceContext) -> None:
         self._wait_timeout = context.settings.wait_timeout
+        self._counts = context.peer_counts
         self._asker: Asker | None = None
 
     def start(self, asker: Asker) -> None:
@@ -109,7 +110,7 @@ class KeyForwarding:
         )
 
     def _rounds(self, request: ForwardableRequest) -> Rounds[Holder]:
-        return Rounds(self._wait_timeout, request.is_forwarded)
+        return Rounds(self._wait_timeout, request.is_forwarded, self._counts)
 
     async def _forward(
         self,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+from time import perf_counter
 from typing import Any
 
 from backend.http.asgi import Receive, Scope, Send
-from backend.http.sending import add_missing
+from backend.http.sending import add_missing, role_of
 from backend.security.cluster import Sender
 from backend.security.identity import Identity
 from backend.wire.answer import Header
@@ -22,13 +23,15 @@ class Request:
     says whether the token is still valid, for routes that stream. `sender` is the instance or proxy
     that has signed a request for an internal route. `is_from_cluster`: whether an instance or a
     proxy has sent a request that tokens admit, too. `details` are for the audit log; `status` is
-    that of a streamed answer, or 0. `is_pinned`: whether the sender, another instance, has chosen
-    the version of the view.
+    that of a streamed answer, or 0; `started_at` (s, of perf_counter) and `answered_by` (see
+    `role_of`) are known when it has started. `is_pinned`: whether the sender, another instance, has
+    chosen the version of the view.
     """
 
     __slots__ = (
         "_extra_headers",
         "_send",
+        "answered_by",
         "body",
         "client",
         "details",
@@ -45,6 +48,7 @@ class Request:
         "receive",
         "scope",
         "sender",
+        "started_at",
         "status",
         "view",
         "was_started",
@@ -74,6 +78,8 @@ class Request:
         self.body = b""
         self.details: dict[str, Any] = {}
         self.status = 0
+        self.started_at = 0.0
+        self.answered_by = ""
         self.identity: Identity | None = None
         self.is_admitted: Callable[[], bool] = lambda: True
         self.is_from_cluster = False
@@ -106,4 +112,5 @@ class Request:
             headers = list(message["headers"])
             add_missing(headers, self._extra_headers(self.view))
             message["headers"] = headers
+            self.started_at, self.answered_by = perf_counter(), role_of(headers)
         await self._send(message)

@@ -21,6 +21,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -58,6 +59,26 @@ class Route:
     def is_internal(self) -> bool:
         """Whether only other instances and the proxy use it."""
         return self.pattern.startswith("/internal/")
+
+    @cached_property
+    def label(self) -> str:
+        """Its name in metrics, the same as in the proxy's (proxy/telemetry/routes.lua).
+
+        "key" and "key/windows" for one key, "top" for `/views/{view}/top`, "internal/scan" for what
+        instances ask one another, "views" for pages, "other" for unknown paths.
+        """
+        pattern = self.pattern
+        if pattern == OTHER:
+            return "other"
+        if pattern.startswith(_OF_KEY):
+            return pattern.removeprefix("{path}/").replace("{", "").replace("}", "")
+        if pattern.startswith("/views/{view}/"):
+            return pattern.removeprefix("/views/{view}/")
+        if pattern.startswith("/topics/"):
+            return "append"
+        if self.is_internal:
+            return pattern[1:]
+        return pattern.split("/")[1].removesuffix(".json")
 
 
 class Match(NamedTuple):

@@ -29,6 +29,7 @@ from backend.http.limits.clients import Clients
 from backend.http.limits.gates import Gate
 from backend.http.limits.processors import most_reductions
 from backend.http.limits.view_quotas import ViewQuotas
+from backend.http.metrics.measuring import Measured
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
@@ -41,8 +42,8 @@ from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
     add_missing,
     answer_to,
-    complete,
     internal_error,
+    send_answer,
     with_final_status,
     with_headers,
 )
@@ -208,7 +209,7 @@ class Router:
         of = settings.instance_id, settings.forward_timeout, self._cluster.signer
         tls = self._context.certificates
         self._peer_client = peer_client or PeerClient(
-            *of, streams=settings.max_streams, certificates=tls
+            *of, streams=settings.max_streams, certificates=tls, counts=self._context.peer_counts
         )
         # a heartbeat never waits for a connection, however many others are in use
         self._heartbeat_client = peer_client or PeerClient(*of, connections=0, certificates=tls)
@@ -227,6 +228,7 @@ class Router:
     def start_heartbeats(self) -> None:
         """In the event loop, after `start`."""
         assert self._heartbeats is not None
+        self._fast_path.start()
         self._heartbeats.start()
 
     async def stop(self) -> None:
@@ -250,6 +252,7 @@ class Router:
             scope, raw_path = {**scope, "raw_path": path, "path": decoded}, path
         if any(name == FINAL_STATUS for name, _ in scope["headers"]):
             send = with_final_status(send)
+        epoch = self._context.epoch_header
         try:
             match = self._table.match(raw_path)
         except Problem as problem:
@@ -258,17 +261,17 @@ class Router:
             added = self._browsers.admit(scope["method"], raw_path, scope["headers"])
         except (BadRequest, Forbidden) as problem:
             audit(self._audit, match, scope, problem.status, problem=problem)
-            await self._send(problem_answer(problem), scope["method"], send)
+            await send_answer(problem_answer(problem), scope["method"], epoch, send)
             return
         if added:
             send = with_headers(send, added)
             answer = preflight(scope["method"], scope["headers"], added)
             if answer is not None:
-                await self._send(answer, scope["method"], send)
+                await send_answer(answer, scope["method"], epoch, send)
                 return
         answer = await self._handle(match, scope, receive, send)
         if answer is not None:
-            await self._send(answer, scope["method"], send)
+            await send_answer(answer, scope["method"], epoch, send)
 
     async def _handle(
         self, match: Match, scope: Scope, receive: Receive, send: Send
@@ -277,9 +280,12 @@ class Router:
         route = match.route
         request = Request(scope, receive, send, self._extra, match.view, match.key, match.more)
         AUTHORIZATION.set(self._access.authorization(request.headers))
-        if route.is_internal:
-            return await self._handle_internal(match, request)
-        answer = await self._answer_of(match, request)
+        with Measured(self._context.latencies, match, request) as measured:
+            if route.is_internal:
+                answer = await self._handle_internal(match, request)
+            else:
+                answer = await self._answer_of(match, request)
+            measured.answer = answer
         if answer is not None and route.access is Access.READ:
             add_missing(answer.headers, self._context.version_headers(request.view))
         return answer
@@ -380,11 +386,3 @@ class Router:
         """The headers that streamed answers get."""
         version = self._context.version_headers(view)
         return [(b"topology-epoch", self._context.epoch_header), *version]
-
-    async def _send(self, answer: Answer, method: str, send: Send) -> None:
-        complete(answer, method, self._context.epoch_header)
-        await send(
-            {"type": "http.response.start", "status": answer.status, "headers": answer.headers}
-        )
-        body = b"" if method == "HEAD" else answer.body
-        await send({"type": "http.response.body", "body": body})

@@ -1,14 +1,20 @@
-"""What is the same for all answers: headers that every answer has, and changes of a status."""
+"""What is the same for all answers: headers that every answer has, changes of a status, and how an
+answer is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from backend.http.asgi import Message, Send
 from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
 from model.problems import RETRY_ELSEWHERE_NO, Problem, RetryLater
+from model.topology import ROLES
 
+SEVERAL = "several"
+"""The role of an answer from store partitions of several roles."""
 _NON_RETRYABLE = 530
+_SERVED_BY = b"served-by"
+_ROLES = {role.encode(): role for role in ROLES}
 
 
 def complete(answer: Answer, method: str, epoch: bytes) -> None:
@@ -61,3 +67,22 @@ def with_headers(send: Send, added: list[Header]) -> Send:
 
 def internal_error() -> Problem:
     return Problem("internal-error", "Unexpected error. See the log of the instance.")
+
+
+def role_of(headers: Iterable[Header]) -> str:
+    """The role of the store partitions that an answer is from (`Served-By`); see `Labels`."""
+    for name, value in headers:
+        if name == _SERVED_BY:
+            if b"," not in value:
+                return _ROLES.get(value.rpartition(b"; ")[2], "")
+            roles = {_ROLES.get(each.rpartition(b"; ")[2], "") for each in value.split(b", ")}
+            return roles.pop() if len(roles) == 1 else SEVERAL
+    return ""
+
+
+async def send_answer(answer: Answer, method: str, epoch: bytes, send: Send) -> None:
+    """Sends a complete answer."""
+    complete(answer, method, epoch)
+    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    body = b"" if method == "HEAD" else answer.body
+    await send({"type": "http.response.body", "body": body})

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
+from backend.telemetry.engine import EngineState
 from model.records import StoreMetadata
 
 
@@ -25,6 +26,8 @@ class RecordBatch(Protocol):
 
 class Store(Protocol):
     """One open store partition. Entries and position are consistent after any crash."""
+
+    written_bytes: int  # of batches, since it was opened
 
     position: int | None
     stream_time: int | None
@@ -65,6 +68,9 @@ class Store(Protocol):
     def size(self) -> int: ...
 
     def entries(self) -> int: ...
+
+    def engine(self) -> EngineState | None:
+        """None if it is closed, or not a RocksDB."""
 
     def close(self) -> None: ...
 

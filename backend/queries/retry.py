@@ -24,6 +24,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
+from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable
 from model.topology import Member
@@ -52,8 +53,10 @@ class Turn(NamedTuple, Generic[_H]):
 class Rounds(Generic[_H]):
     """The rounds of one query: each round asks one holder of every partition that is still open."""
 
-    def __init__(self, wait: float, marked: bool = False) -> None:
-        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and retries."""
+    def __init__(self, wait: float, marked: bool = False, counts: PeerCounts | None = None) -> None:
+        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and retries.
+        `counts`: counts the rounds after the first one."""
+        self._counts = counts or PeerCounts()
         self._began = time.monotonic()
         self._wait = wait
         self._marked = marked
@@ -93,11 +96,13 @@ class Rounds(Generic[_H]):
         some_not_asked = not self._all_asked.issuperset(self._turns)
         self._turns.clear()
         if some_not_asked:
+            self._counts.retry_rounds += 1
             return True
         wait = self._patience * self._wait
         if time.monotonic() - self._began >= (min(wait, _MARKED_WAIT) if self._marked else wait):
             return False
         await asyncio.sleep(_STEP)
+        self._counts.retry_rounds += 1
         return True
 
 
@@ -120,7 +125,8 @@ class Asker:
 
     def rounds(self) -> Rounds[Holder]:
         """For one query."""
-        return Rounds(self._context.settings.wait_timeout)
+        context = self._context
+        return Rounds(context.settings.wait_timeout, counts=context.peer_counts)
 
     async def ask(
         self,
@@ -150,7 +156,8 @@ class Asker:
     ) -> Stream:
         """The stream of the first holder that begins one, open until `stack` ends; else the last
         refusal, as an answer or Unavailable."""
-        rounds: Rounds[Member] = Rounds(self._context.settings.wait_timeout)
+        context = self._context
+        rounds: Rounds[Member] = Rounds(context.settings.wait_timeout, counts=context.peer_counts)
         begun: Stream | None = None
         unavailable: Unavailable | None = None
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
-from backend.http.asgi import CLIENT_EXTENSION
+from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
 from backend.security.mutual_tls import is_of_cluster, is_passed_on, tls_of_proxy
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
@@ -279,11 +280,10 @@ class Connection(asyncio.Protocol):
             name == b"upgrade" and b"websocket" in value.lower() for name, value in headers
         ):
             raise ValueError("WebSocket is not supported")
-        major, minor = request.version
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": f"{major}.{minor}",
+            "http_version": ".".join(map(str, request.version)),
             "method": request.method,
             "scheme": self._scheme,
             "path": request.path,
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
             "headers": headers,
             "server": self._server_address,
             "client": self._client_address,
-            "extensions": {CLIENT_EXTENSION: self._set_client},
+            "extensions": {CLIENT_EXTENSION: self._set_client, RECEIVED_EXTENSION: perf_counter()},
         }
         if self._tls is not None:
             if is_passed_on(headers):

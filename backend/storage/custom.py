@@ -66,6 +66,7 @@ class CustomPartition:
     """An open store partition with a custom store. It is never written to disk."""
 
     stream_time: int | None = None
+    written_bytes = 0
 
     def __init__(self, name: str, store: CustomStore) -> None:
         self._name = name
@@ -145,6 +146,9 @@ class CustomPartition:
     def entries(self) -> int:
         """The number of records applied."""
         return self._applied
+
+    def engine(self) -> None:
+        """Returns None: it is not a RocksDB."""
 
     def close(self) -> None:
         with self._lock:

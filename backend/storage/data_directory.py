@@ -147,7 +147,7 @@ class DataDirectory:
         if memory:
             self._mark.delete(path)  # a store from before the view had this setting
             self._make(path)
-            options = self._options()
+            options = self._memory.options()
             options.set_env(Env.mem_env())
             return RocksDBStore(path, options, self._mark, memory=True), None
         self._make(path)
@@ -171,11 +171,15 @@ class DataDirectory:
         self._mark.make(path)
 
     def _open(self, path: Path) -> RocksDBStore:
-        bulk_load = self._memory.options(bulk_load=True)
+        bulk_load = self._memory.shared_options(bulk_load=True)
         return RocksDBStore(path, self._options(), self._mark, bulk_load)
 
     def _options(self) -> Options:
-        return self._memory.options()
+        return self._memory.shared_options()
+
+    def rocksdb(self) -> tuple[dict[str, int], int]:
+        """RocksDB's counters, by name, and the bytes in its block cache, of all stores together."""
+        return self._memory.tickers(), self._memory.cache.get_usage()
 
     def set_aside(self, view: str, partition: int) -> Path:
         """Rename the directory of a damaged (closed) store. Only the latest one is kept."""

@@ -7,11 +7,15 @@ charged to it. So memory is bounded per process, not per partition.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from rocksdict import Cache, MemtableFactory, Options, WriteBufferManager
 
 from model.pushes.tables import BLOCK_SIZE, BLOOM_BITS_PER_KEY, table_options
+
+# "rocksdb.block.cache.hit COUNT : 12"; the line of a histogram has more
+_TICKER = re.compile(r"^rocksdb\.(\S+) COUNT : (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Tuning:
 
 
 class SharedMemory:
-    """The block cache and the write buffer manager of one process."""
+    """The block cache, the write buffer manager and the statistics of one process."""
 
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.tuning = tuning or Tuning()
@@ -40,8 +44,25 @@ class SharedMemory:
             self.tuning.write_buffers, False, self.cache
         )
 
+        # stores that are opened with the same options share their statistics
+        self._shared = {bulk_load: self.options(bulk_load) for bulk_load in (False, True)}
+        for options in self._shared.values():
+            options.enable_statistics()
+
+    def shared_options(self, bulk_load: bool = False) -> Options:
+        """`options` whose stores are in the statistics. Do not change them."""
+        return self._shared[bulk_load]
+
+    def tickers(self) -> dict[str, int]:
+        """RocksDB's counters since the start of the process, by their names without "rocksdb."."""
+        found: dict[str, int] = {}
+        for options in self._shared.values():
+            for name, number in _TICKER.findall(options.get_statistics() or ""):
+                found[name] = found.get(name, 0) + int(number)
+        return found
+
     def options(self, bulk_load: bool = False) -> Options:
-        """Options for opening one store partition (keys and values are bytes).
+        """New options for opening one store partition (keys and values are bytes).
 
         `bulk_load`: use a vector memtable, which is sorted when it is flushed. Writes take a
         quarter of the time, but each read copies and sorts the vector. The file format is the same.

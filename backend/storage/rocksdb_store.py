@@ -22,6 +22,7 @@ from rocksdict import (
 )
 
 from backend.storage.ownership import Mark
+from backend.telemetry.engine import EngineState
 from model.problems import StoreClosedError, StoreError
 from model.records import (
     METADATA_KEY,
@@ -60,6 +61,7 @@ class RocksDBStore:
         self._was_read = False  # since the bulk load began
         self._is_flushing = False
         self._closed = False
+        self.written_bytes = 0
         self._memory = memory
         self._db = open_db(path, options)
         if memory:
@@ -230,6 +232,7 @@ class RocksDBStore:
             batch.put(STREAM_TIME_KEY, encode_number(stream_time))
         if metadata is not None:
             batch.put(METADATA_KEY, metadata.encode())
+        self.written_bytes += batch.size_in_bytes()
         try:
             self._db.write(batch)
         except Exception as e:
@@ -290,6 +293,17 @@ class RocksDBStore:
     def entries(self) -> int:
         """RocksDB's estimate of the number of entries; 0 if closed."""
         return self._estimate("estimate-num-keys")
+
+    def engine(self) -> EngineState | None:
+        """The work that RocksDB has left; None if it is closed."""
+        if self._closed:
+            return None
+        return EngineState(
+            self._estimate("cur-size-all-mem-tables"),
+            self._estimate("num-files-at-level0"),
+            self._estimate("estimate-pending-compaction-bytes"),
+            bool(self._estimate("is-write-stopped") or self._estimate("actual-delayed-write-rate")),
+        )
 
     def _estimate(self, name: str) -> int:
         try:

@@ -21,12 +21,16 @@ class Stat(NamedTuple):
 
 
 STATS: Final[Mapping[str, Stat]] = {
-    "input_rate": Stat("Source records per second that arrived.", "input_rate"),
-    "processed_rate": Stat("Source records per second that were processed.", "processed_rate"),
-    "batch_ms": Stat("Duration of the last micro-batch.", "batch_seconds", divisor=1000),
+    "input_rate": Stat("Source records per second that arrived.", "input_records_per_second"),
+    "processed_rate": Stat(
+        "Source records per second that were processed.", "processed_records_per_second"
+    ),
+    "batch_ms": Stat("Duration of the last micro-batch.", "batch_duration_seconds", divisor=1000),
     "state_rows": Stat("Rows of state.", "state_rows"),
     "state_bytes": Stat("Memory that the state takes.", "state_bytes"),
-    "watermark": Stat("Records of before are late (epoch s).", "watermark_seconds", divisor=1000),
+    "watermark": Stat(
+        "Records of before are late (epoch s).", "watermark_timestamp_seconds", divisor=1000
+    ),
     "input_rows": Stat("Source records read.", "input_rows", is_count=True),
     "late_rows": Stat("Dead letters that were late.", "late_rows", is_count=True),
     "dropped_rows": Stat(

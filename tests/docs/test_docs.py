@@ -22,7 +22,6 @@ README = (ROOT / "README.md").read_text()
 REFERENCE = ROOT / "docs" / "reference"
 SETTINGS = (REFERENCE / "settings.md").read_text()
 PROBLEMS = (REFERENCE / "problems.md").read_text()
-METRICS = (REFERENCE / "metrics.md").read_text()
 FORMATS = (REFERENCE / "formats.md").read_text()
 VIEWS = (REFERENCE / "views.md").read_text()
 LINK = re.compile(r"\]\((?!http)([^)#]+)")
@@ -76,15 +75,6 @@ def test_reference_has_every_problem_code() -> None:
     raised |= set(of_proxy)
     documented = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", PROBLEMS))
     assert raised - documented == set()
-
-
-def test_reference_has_every_metric() -> None:
-    source = (ROOT / "backend/http/routes/metrics.py").read_text()
-    names = set(re.findall(r"\"(?:queryable_)?([a-z_]+)\": \"[A-Z1]", source))
-    names |= set(re.findall(r"MetricFamily\(\s*\"queryable_([a-z_]+)\"", source))
-    assert len(names) >= 12
-    for name in names:
-        assert re.search(rf"`queryable_{name}(_total)?`", METRICS), name
 
 
 def test_formats_and_partitioners_are_documented() -> None:

@@ -22,6 +22,7 @@ from backend.http.responses import KeyResponses
 from backend.instance_context import InstanceContext
 from backend.queries.point import Resolved, Unresolved
 from backend.queries.turns import STEP_S, next_turn
+from backend.telemetry.latencies import KEY, TurnReads
 from backend.wire.answer import Answer, Header, problem_answer
 from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain, is_token
 from backend.wire.point_batch import (
@@ -67,9 +68,11 @@ class PointBatchRoute:
         responses: Mapping[str, KeyResponses],
         answer_now: Callable[[bytes, bytes | None], Answer | None],
         access: AccessControl,
+        turn: TurnReads,
     ) -> None:
         """`answer_now(raw_path, token)`: the answer to a single read, or None if it has to wait."""
         self._context = context
+        self._turn = turn
         self._answer_now = answer_now
         self._access = access
         self._responses = responses
@@ -108,7 +111,9 @@ class PointBatchRoute:
                 return answer
 
     def _answering(self, body: bytes) -> Generator[None, None, Answer]:
-        """Returns the answer. Yields after some of the reads that are answered one by one."""
+        """Returns the answer. Yields after some of the reads that are answered one by one. The
+        others are counted with the turn's duration."""
+        self._turn.begin()
         try:
             groups = decode_reads(body)
         except ValueError:
@@ -135,7 +140,10 @@ class PointBatchRoute:
                 continue
             for found in responses.reads.resolve(keys):
                 if not isinstance(found, Unresolved):
-                    _write(responses, found, numbers, keys, heads, items)
+                    hits, misses = _write(responses, found, numbers, keys, heads, items)
+                    name, role = responses.view.name, found.state.store_partition.role
+                    self._turn.note((KEY, name, role, 200), hits)
+                    self._turn.note((KEY, name, role, 404), misses)
         for count, number in enumerate(one_by_one, 1):
             if count % _PIECE == 0:
                 yield
@@ -193,8 +201,9 @@ def _write(
     keys: list[bytes],
     heads: list[Head],
     items: list[Item],
-) -> None:
-    """Adds the items of the keys of one store partition, and their shared heads."""
+) -> tuple[int, int]:
+    """Adds the items of the keys of one store partition, and their shared heads. Returns how many
+    keys were found, and how many were missing."""
     indexes, state, entries = found
     headers = responses.state_headers(state)
     head = len(heads)
@@ -220,6 +229,7 @@ def _write(
             hits += 1
     responses.reads.counts.found += hits
     responses.reads.counts.missed += misses
+    return hits, misses
 
 
 def _lines(headers: list[Header]) -> bytes:

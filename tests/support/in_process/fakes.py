@@ -48,6 +48,7 @@ class FakeSnapshotFetcher:
 
 class FakeMember:
     alive = True
+    rebalance_seconds = 0.0
 
 
 @dataclass(frozen=True)

@@ -353,8 +353,8 @@ def test_metrics_have_position_lag_and_size_of_each_partition(running: Running) 
     positions: dict[tuple[str, ...], float] = {}
     for backend in running.backends:
         assert backend.get("/metrics").headers["Content-Type"].startswith("text/plain")
-        positions |= samples_of(backend, "queryable_position")
-        assert set(samples_of(backend, "queryable_lag").values()) == {0}
+        positions |= samples_of(backend, "queryable_position_offset")
+        assert set(samples_of(backend, "queryable_lag_records").values()) == {0}
         assert set(samples_of(backend, "queryable_answerable").values()) == {1}
         assert samples_of(backend, "process_resident_memory_bytes")[()] > 1e6
     assert {p: positions[str(p), "v"] for p in range(PARTITIONS)} == running.ends

@@ -1,0 +1,51 @@
+"""Which histogram a request is counted in, and until when its duration is counted."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from types import TracebackType
+
+from backend.http.asgi import RECEIVED_EXTENSION
+from backend.http.request import Request
+from backend.http.route_table import Match
+from backend.http.sending import role_of
+from backend.telemetry.latencies import Labels, Latencies
+from backend.wire.answer import Answer
+
+DISCONNECTED_STATUS = 499
+"""Counted for requests whose clients did not wait for the answer, as nginx does."""
+
+
+class Measured:
+    """Counts a request when it ends: with the answer that was set, or with its streamed one.
+
+    A streamed answer is counted until it starts, because its end depends on the client.
+    """
+
+    __slots__ = ("_latencies", "_match", "_request", "answer")
+
+    def __init__(self, latencies: Latencies, match: Match, request: Request) -> None:
+        self._latencies, self._match, self._request = latencies, match, request
+        self.answer: Answer | None = None
+
+    def __enter__(self) -> Measured:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        request, answer = self._request, self.answer
+        if answer is not None:
+            status, role = answer.status, role_of(answer.headers)
+        else:
+            status, role = request.status or DISCONNECTED_STATUS, request.answered_by
+        ended = request.started_at or perf_counter()
+        began = request.scope.get("extensions", {}).get(RECEIVED_EXTENSION, ended)
+        view = self._match.view
+        self._latencies.observe(
+            Labels(self._match.route.label, "" if view is None else view.name, role, status),
+            ended - began,
+        )

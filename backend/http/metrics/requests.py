@@ -1,0 +1,84 @@
+"""Metrics of requests: reads, scans, requests to other instances, and durations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from backend.http.metrics.families import by_label, counter, single
+from backend.instance_context import InstanceContext
+from backend.telemetry.buckets import BOUNDS
+from backend.telemetry.latencies import Latencies
+
+DURATION = "queryable_request_duration_seconds"
+DURATION_TEXT = "Duration of requests, until a streamed answer begins."
+
+_OUTCOMES = ("found", "missed", "unavailable", "forwarded", "refused")
+_LES = tuple(f'le="{bound:g}"}} ' for bound in BOUNDS)
+
+
+def reads(context: InstanceContext) -> Iterator[Metric]:
+    """Point reads by outcome, and requests above a quota."""
+    yield by_label(
+        counter("point_reads", "Point reads by outcome.", ["view", "outcome"]),
+        (
+            ([view, outcome], getattr(counts, outcome))
+            for view, counts in context.counts.items()
+            for outcome in _OUTCOMES
+        ),
+    )
+    yield by_label(
+        counter("over_quota", "Requests above the quota of their view.", ["view"]),
+        (([view], number) for view, number in context.over_quota.items()),
+    )
+
+
+def scans(context: InstanceContext) -> Iterator[Metric]:
+    """Queries of whole views."""
+    asked = counter("scans", "Queries of whole views by clients.", ["view", "kind"])
+    seconds = counter(
+        "scan_seconds", "Duration of these queries, from start to end.", ["view", "kind"]
+    )
+    entries = counter("scan_entries", "Entries read here for queries of all instances.", ["view"])
+    for view, counts in context.scans.items():
+        for kind, number in counts.requests.items():
+            asked.add_metric([view, kind], number)
+            seconds.add_metric([view, kind], counts.seconds[kind])
+        entries.add_metric([view], counts.entries)
+    yield from (asked, seconds, entries)
+
+
+def peers(context: InstanceContext) -> Iterator[Metric]:
+    """Requests to other instances."""
+    yield by_label(
+        counter(
+            "peer_requests",
+            "Requests to other instances, by route (forward: a request of a client) and outcome.",
+            ["route", "outcome"],
+        ),
+        (([*labels], number) for labels, number in sorted(context.peer_counts.requests.items())),
+    )
+    yield single(
+        counter("retry_rounds", "Further rounds in which a query asked the replicas again."),
+        context.peer_counts.retry_rounds,
+    )
+
+
+def durations(latencies: Latencies) -> str:
+    """The histograms in the text format. The client library takes ten times as long for this many
+    lines, and holds the interpreter lock meanwhile."""
+    lines = [f"# HELP {DURATION} {DURATION_TEXT}\n# TYPE {DURATION} histogram\n"]
+    for labels, counts, seconds in latencies.series():
+        at = (
+            f'{{route="{labels.route}",view="{labels.view}",role="{labels.role}"'
+            f',status="{labels.status}"'
+        )
+        bucket, total = f"{DURATION}_bucket{at},", 0
+        for le, count in zip(_LES, counts, strict=False):
+            total += count
+            lines.append(f"{bucket}{le}{total}\n")
+        total += counts[-1]
+        lines.append(f'{bucket}le="+Inf"}} {total}\n')
+        lines.append(f"{DURATION}_sum{at}}} {seconds:.9g}\n{DURATION}_count{at}}} {total}\n")
+    return "".join(lines)

@@ -1,0 +1,107 @@
+"""Metrics of store partitions, RocksDB and the disk."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+
+from prometheus_client.core import Metric
+
+from backend.http.metrics.families import counter, gauge, single
+from backend.instance_context import InstanceContext
+
+_LABELS = ("view", "partition")
+_GAUGES = {
+    "position_offset": "Next offset that the store partition will apply.",
+    "lag_records": "Records behind the last known end of the log.",
+    "staleness_seconds": "Time since the partition was last known to be caught up.",
+    "answerable": "1 if the store partition is answerable.",
+    "store_size_bytes": "Bytes on disk and in memtables, estimated by RocksDB.",
+    "store_entries": "Entries, estimated by RocksDB.",
+    "rocksdb_memtable_bytes": "Bytes in memtables.",
+    "rocksdb_level0_files": "Files that were flushed and not compacted yet.",
+    "rocksdb_pending_compaction_bytes": "Bytes that must be compacted, estimated by RocksDB.",
+    "rocksdb_writes_stopped": "1 while RocksDB delays or stops writes until compaction catches up.",
+}
+_COUNTERS = {
+    "applied_records": "Records applied since the start.",
+    "ingested_bytes": "Bytes of entries and deletes written to the store since it was opened.",
+    "dead_letters": "Records that could not be decoded, since the store was created.",
+    "mis_partitioned_records": "Records in a partition other than their key's.",
+}
+# ticker of RocksDB -> metric, its text, and the divisor to its unit
+_TICKERS = {
+    "block.cache.hit": ("rocksdb_block_cache_hits", "Blocks found in the block cache.", 1),
+    "block.cache.miss": ("rocksdb_block_cache_misses", "Blocks read from files.", 1),
+    "bloom.filter.useful": (
+        "rocksdb_bloom_filter_useful",
+        "Files that filters ruled out.",
+        1,
+    ),
+    "number.keys.read": ("rocksdb_keys_read", "Keys looked up.", 1),
+    "stall.micros": ("rocksdb_stall_seconds", "Time for which writes were delayed.", 1_000_000),
+    "compact.read.bytes": ("rocksdb_compaction_read_bytes", "Bytes read by compactions.", 1),
+    "compact.write.bytes": ("rocksdb_compaction_written_bytes", "Bytes written by compactions.", 1),
+    "flush.write.bytes": ("rocksdb_flushed_bytes", "Bytes written by flushes of memtables.", 1),
+}
+
+
+def store_partitions(context: InstanceContext) -> Iterator[Metric]:
+    """Of each open store partition."""
+    gauges = {name: gauge(name, text, _LABELS) for name, text in _GAUGES.items()}
+    counters = {name: counter(name, text, _LABELS) for name, text in _COUNTERS.items()}
+    now = time.monotonic()
+    for opened in context.store_partitions.all():
+        at = [opened.view.name, str(opened.partition)]
+        progress, store = opened.progress, opened.store
+        engine = store.engine()
+        values = {
+            "position_offset": progress.position,
+            "lag_records": progress.lag(now, float("inf")),
+            "staleness_seconds": progress.staleness(now),
+            "answerable": float(progress.answerable),
+            "store_size_bytes": store.size(),
+            "store_entries": store.entries(),
+            "rocksdb_memtable_bytes": engine and engine.memtable_bytes,
+            "rocksdb_level0_files": engine and engine.level0_files,
+            "rocksdb_pending_compaction_bytes": engine and engine.pending_compaction_bytes,
+            "rocksdb_writes_stopped": engine and float(engine.writes_stopped),
+        }
+        for name, value in values.items():
+            if value is not None:
+                gauges[name].add_metric(at, value)
+        counters["applied_records"].add_metric(at, opened.applied_records)
+        counters["ingested_bytes"].add_metric(at, store.written_bytes)
+        counters["dead_letters"].add_metric(at, opened.metadata.dead_letters)
+        counters["mis_partitioned_records"].add_metric(at, opened.metadata.mispartitioned)
+    yield from gauges.values()
+    yield from counters.values()
+    yield single(
+        counter("rebuilds", "Store partitions that were rebuilt from scratch."),
+        context.ingest_loop.rebuilds,
+    )
+
+
+def rocksdb(tickers: Mapping[str, int], cache_bytes: int) -> Iterator[Metric]:
+    """Of all stores of the process together. `tickers`: of RocksDB, by name."""
+    for ticker, (name, text, divisor) in _TICKERS.items():
+        yield single(counter(name, text), tickers.get(ticker, 0) / divisor)
+    yield single(
+        gauge("rocksdb_block_cache_bytes", "Bytes of blocks and memtables in the block cache."),
+        cache_bytes,
+    )
+
+
+def disk(context: InstanceContext) -> Iterator[Metric]:
+    """Of the file system with the data folder; nothing while it cannot be read."""
+    try:
+        usage = shutil.disk_usage(context.settings.data_dir)
+    except OSError:
+        return
+    yield single(
+        gauge("disk_free_bytes", "Free bytes of the file system with the data folder."), usage.free
+    )
+    yield single(
+        gauge("disk_size_bytes", "Size of the file system with the data folder."), usage.total
+    )

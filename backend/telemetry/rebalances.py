@@ -1,0 +1,30 @@
+"""What rebalances changed for this instance."""
+
+from __future__ import annotations
+
+from model.topology import Topology
+
+_Held = set[tuple[str, int]]
+
+
+class Rebalances:
+    """Counts since the start. `gained`, `lost`: store partitions, as active or standby."""
+
+    def __init__(self) -> None:
+        self.count = self.gained = self.lost = 0
+
+    def applied(self, before: Topology, after: Topology, instance: str) -> None:
+        """A topology is replaced by a newer one."""
+        held, holds = _held(before, instance), _held(after, instance)
+        self.count += 1
+        self.gained += len(holds - held)
+        self.lost += len(held - holds)
+
+
+def _held(topology: Topology, instance: str) -> _Held:
+    return {
+        (view, partition)
+        for view in topology.views
+        for partitions in topology.roles_of(instance, view).values()
+        for partition in partitions
+    }

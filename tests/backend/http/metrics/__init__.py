@@ -1,0 +1,1 @@
+"""Tests of /metrics and of the durations of requests."""

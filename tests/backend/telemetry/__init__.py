@@ -1,0 +1,1 @@
+"""Tests of what an instance counts of its requests."""

@@ -1,0 +1,1 @@
+"""Debian's promtool, and scrapes of running deployments."""

@@ -1,0 +1,30 @@
+"""promtool of Debian's package prometheus, if it is there (`make setup` unpacks it)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def promtool(*arguments: str | Path, stdin: bytes = b"") -> str:
+    """Runs promtool; fails with its output if it finds a mistake. Skips the test without it."""
+    program = shutil.which("promtool", path=str(Path(sys.executable).parent)) or shutil.which(
+        "promtool"
+    )
+    if program is None:
+        pytest.skip("promtool is not there: make setup")
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        input=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        timeout=60,
+    )
+    output = done.stdout.decode()
+    assert done.returncode == 0, output
+    return output
