@@ -1,4 +1,4 @@
-"""Memory: of the C library, whose arenas are most of a process's memory outside caches, and of Python."""
+"""Memory: the C library's arenas, which are most of it outside caches, and Python's objects."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ LOST = "lost"
 _ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
 
 _OF_INSTANCE = (
-    "state", "drained", "error", "epoch", "rebuilds", "broker", "process", "ended_threads",
+    "state", "drained", "error", "epoch", "rebuilds", "broker", "process", "requests",
+    "ended_threads",
 )  # fmt: skip
 _OF_REPLICA = (
     "state", "position", "goal", "lag", "staleness", "size_bytes", "dead_letters",
@@ -106,7 +107,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes",
                         and as in /instance: "drained", "rebuilds", "broker",
-                        "process", "ended_threads"}],
+                        "process", "requests", "ended_threads"}],
          "warnings": [{"code", "text"}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
                     "version", "current": whether it is, if the view is declared with versions,

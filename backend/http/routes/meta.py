@@ -27,6 +27,7 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         "epoch": str(context.topology.epoch),
         "broker": broker_document(context, now),
         "process": vitals(context.settings.data_dir),
+        "requests": requests_document(context),
         "ended_threads": [name for name, runs in threads(context).items() if not runs],
         "partitions": [
             partition_document(store_partition, now, trusted_for)
@@ -57,6 +58,15 @@ def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | No
     silent = max(0.0, now - max(polled))
     trusted_for = context.settings.ends_trusted_for
     return {"silent_ms": round(silent * 1000), "is_silent": silent > trusted_for}
+
+
+def requests_document(context: InstanceContext) -> dict[str, Any]:
+    """{"per_second", "p99_ms": None without requests}, of the last minute."""
+    recent = context.latencies.recent()
+    return {
+        "per_second": round(recent.requests_per_s, 2),
+        "p99_ms": None if recent.p99 is None else round(recent.p99 * 1000, 2),
+    }
 
 
 def versions_document(versions: Versions) -> dict[str, Any]:

@@ -61,6 +61,16 @@ function ofProcess(process) {
   ];
 }
 
+/** The requests of the last minute. */
+function ofRequests(requests) {
+  if (!requests) return [];
+  const { per_second: rate, p99_ms: p99 } = requests;
+  return [
+    ["Requests", `${rate < 10 ? rate.toFixed(1) : count(Math.round(rate))}/s`],
+    ["p99", p99 === null ? "no requests" : `${p99 < 10 ? p99.toFixed(1) : Math.round(p99)} ms`],
+  ];
+}
+
 function showInstance(card, instance, topology) {
   setAttribute(card, "data-state", instance.state);
   setText(card.querySelector(".badge"), instance.drained ? "drained" : instance.state);
@@ -78,6 +88,7 @@ function showInstance(card, instance, topology) {
     ["Dead letters", reached ? count(instance.dead_letters) : "unknown"],
     ["Rebuilds", reached ? count(instance.rebuilds) : "unknown"],
     ...ofProcess(instance.process),
+    ...ofRequests(instance.requests),
   ]);
   const notes = [];
   if (instance.lost_at !== null && instance.state === "lost") {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -108,6 +110,13 @@ def test_the_instances_and_the_numbers_of_a_partition(
             card["Partitions"] == card["Answerable"] == str(len(backend.instance()["partitions"]))
         )
         assert card["Lag"] == "0"
+        assert card["Version"] == version("queryable-topics")
+        assert re.fullmatch(r"\d+ (s|min)", card["Up for"])
+        assert re.fullmatch(r"\d+ MB", card["Memory"])
+        assert card["Free disk"].endswith(("GB", "TB"))
+        assert int(card["Threads"]) > 3
+        assert re.fullmatch(r"\d+(\.\d)?/s", card["Requests"])
+    assert re.fullmatch(r"\d+(\.\d)? ms", instances[backends[0].id]["p99"])
     assert sum(int(card["Dead letters"]) for card in instances.values()) == 1
     assert page.text(".warnings [data-code='dead-letters']").startswith("dead-letters")
 

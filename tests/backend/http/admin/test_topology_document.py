@@ -109,6 +109,7 @@ def test_the_numbers_of_an_instance_are_the_sums_of_its_partitions() -> None:
         "lost_at": None,
         "broker": None,
         "drained": False,
+        "requests": {"per_second": 0.0, "p99_ms": None},
         "ended_threads": [],
         "partitions": 3,
         "answerable": 2,
