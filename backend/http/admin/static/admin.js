@@ -5,7 +5,7 @@ import { showAttention } from "./attention.js";
 import { clock, setAttribute, setText } from "./dom.js";
 import { startGroups } from "./groups.js";
 import { showInstances } from "./instances.js";
-import { showViews, start } from "./lookup.js";
+import { showViews, start } from "./explore.js";
 import { askProxy, showProxy } from "./proxy.js";
 import { request } from "./requests.js";
 import { askForToken, showData, startSignIn } from "./sign_in.js";

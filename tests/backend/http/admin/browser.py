@@ -142,7 +142,7 @@ class AdminPage:
         field = self.one("#look-up-key")
         field.clear()
         field.send_keys(key)
-        self.one("#look-up button").click()
+        self.one("#look-up [type=submit]").click()
         self.wait(lambda: self.run("return !!document.querySelector('#found .badge')"), "an answer")
         return {
             "outcome": self.text("#found .badge"),
