@@ -6,7 +6,6 @@ No other module imports storage, ingest, cluster and HTTP together.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import threading
@@ -44,8 +43,10 @@ from backend.kafka_clients import KafkaClients, kafka_clients
 from backend.membership_reporter import MembershipReporter
 from backend.pipelines.commands import CommandSender
 from backend.pipelines.monitor import PipelineMonitor
+from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.cluster import cluster_access
 from backend.security.configuration import open_to_others, token_keys
+from backend.server.memory import reduce_garbage_collection
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
@@ -90,7 +91,7 @@ class Instance:
         )
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
-            lambda view, partition: self.context.snapshot_sources(view, partition),
+            lambda *partition_id: self.context.snapshot_sources(*partition_id),
             cluster.signer,
             settings.copy_threshold,
             connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
@@ -163,6 +164,9 @@ class Instance:
             appender=self._appender,
             pipelines=self._pipelines.by_view,
             pipeline_commands=CommandSender(kafka_python, settings.broker_timeout),
+            unused_groups=UnusedGroups(
+                kafka_python, settings.broker_timeout, settings.application_id
+            ),
             cluster=cluster,
             versions=self._versions.initial,
             version_log=self._versions.log,
@@ -374,7 +378,7 @@ class Application:
                 return
 
     async def _start(self) -> None:
-        _reduce_garbage_collection()
+        reduce_garbage_collection()
         try:
             await asyncio.to_thread(self.instance.check_broker)
             await asyncio.to_thread(self.instance.read_versions)
@@ -384,14 +388,3 @@ class Application:
         except Exception as e:
             log.exception("cannot start the instance")
             self._on_failure(f"cannot start the instance: {e}")
-
-
-def _reduce_garbage_collection() -> None:
-    """Exclude the existing objects from garbage collection, and collect less often.
-
-    Ingest creates thousands of objects per batch, without reference cycles. By default, the
-    collector would run after every 700 of them.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)

@@ -19,6 +19,7 @@ from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.pipelines.commands import CommandSender
+from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
@@ -99,11 +100,13 @@ class InstanceContext:
     pushes: PushFetcher | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     pipeline_commands: CommandSender = field(default_factory=CommandSender)
+    unused_groups: UnusedGroups = field(default_factory=UnusedGroups)
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
     topology: Topology = field(default_factory=Topology)
     state: str = STARTING
+    drained: bool = False  # whether others should have the partitions of this instance
     versions: Versions = field(default_factory=Versions)
     version_log: VersionLog | None = None
     on_versions: list[Callable[[], None]] = field(default_factory=list)

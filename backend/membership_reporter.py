@@ -87,6 +87,7 @@ class MembershipReporter:
             built=self._reported_built,
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
+            drained=self._context.drained,
         )
 
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:

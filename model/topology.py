@@ -301,6 +301,7 @@ class MemberMetadata:
     built: Mapping[str, int] = field(default_factory=dict)  # view -> smallest partition count
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
+    drained: bool = False  # whether others should have its partitions
 
     @staticmethod
     def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -322,6 +323,7 @@ class MemberMetadata:
                     "built": self.built,
                     "ready": self.ready,
                     "standby": self.standby,
+                    "drained": self.drained,
                 },
                 option=orjson.OPT_NON_STR_KEYS,
             )
@@ -349,6 +351,8 @@ class MemberMetadata:
                 built=document["built"],
                 ready={view: tuple(of) for view, of in document["ready"].items()},
                 standby={view: tuple(of) for view, of in document["standby"].items()},
+                # members of older versions do not send it
+                drained=document.get("drained") is True,
             )
         except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
             if isinstance(e, TopologyError):

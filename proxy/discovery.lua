@@ -9,6 +9,8 @@ local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
 local signing = require "proxy.security.signing"
 local topology = require "proxy.topology"
+local page = require "proxy.admin.page"
+local workers = require "proxy.admin.workers"
 
 local _M = {}
 
@@ -76,6 +78,7 @@ local function use(processors, addresses)
     end
     current = built
     source = { processors = processors, addresses = addresses }
+    workers.report(current.epoch, confirmed_at)
     return true
 end
 
@@ -119,6 +122,7 @@ local function read_from(backend, address)
     end
     if response.status == 304 then
         confirmed_at = ngx.now()
+        workers.report(current.epoch, confirmed_at)
         return true
     end
     if response.status ~= 200 then
@@ -141,6 +145,7 @@ local function read_from(backend, address)
     etag, etag_sender = response.headers.etag, server
     last_source = name_of(backend)
     confirmed_at = ngx.now()
+    workers.report(current.epoch, confirmed_at)
     store_shared()
     return true
 end
@@ -159,6 +164,7 @@ local function read(backend)
             answered, err = false, tostring(answered)
         end
         if answered then
+            pcall(page.keep, address, backend, current.epoch)
             break
         end
     end
@@ -256,7 +262,9 @@ end
 --- Call when a worker starts.
 function _M.init_worker()
     math.randomseed(ngx.now() * 1000 + ngx.worker.pid())
-    load_shared()
+    if not load_shared() then
+        workers.report()
+    end
     local ok, err = ngx.timer.every(math.min(TICK_S, settings.refresh / 2), tick)
     if not ok then
         ngx.log(ngx.ERR, "cannot start the timer that reads the topology: ", err)

@@ -1,9 +1,13 @@
---- GET /proxy/health: the state of this worker; 503 until it has a topology.
+--- GET /proxy/health: the state of this worker, and which topology each worker has; 503 until this
+-- one has one.
 
 local cjson = require "cjson.safe"
 local coalescer = require "proxy.coalescer"
+local deployments = require "proxy.admin.deployments"
 local discovery = require "proxy.discovery"
 local retry_budget = require "proxy.retry_budget"
+local settings = require "proxy.settings"
+local workers = require "proxy.admin.workers"
 
 local _M = {}
 
@@ -49,6 +53,10 @@ function _M.answer(unhealthy, budget)
         age_s = age or cjson.null,
         backends = topology and describe_backends(topology, unhealthy) or cjson.null,
         failures = next(failures) and failures or nil,
+        pid = ngx.worker.pid(),
+        refresh_s = settings.refresh,
+        workers = workers.all(),
+        configured = deployments.configured(),
         retries = { tokens = retry_budget.tokens(budget), denied = budget.denied },
     })
     return ngx.exit(ngx.HTTP_OK)

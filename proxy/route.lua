@@ -7,6 +7,7 @@
 -- failures), parse or write JSON, or create closures. It looks up ngx.ctx once per phase (never for
 -- coalesced reads), and copies no list of backends while all of them are healthy.
 
+local admin_page = require "proxy.admin.page"
 local balance = require "proxy.balance"
 local browser_rules = require "proxy.security.browser_rules"
 local coalescer = require "proxy.coalescer"
@@ -54,6 +55,14 @@ local PAGES = {
     ["/metrics"] = targets.refuse,
     ["/metrics/targets"] = targets.answer,
 }
+
+--- Answers a request that no backend can answer.
+local function answer_without_backend(code)
+    if admin_page.is_wanted(ngx.var) then
+        return admin_page.answer()
+    end
+    return problem.send(code)
+end
 
 --- Returns the view, the partition, its replicas, the active's id, and whether this is a point
 -- read.
@@ -119,7 +128,7 @@ local function choose_candidates(current, replicas, is_point, began, label)
     if #replicas == 0 then
         candidates, healthy = other_backends(current, NO_REPLICAS, MAX_ANY), 0
         if #candidates == 0 then
-            return problem.send("no-backend")
+            return answer_without_backend("no-backend")
         end
     elseif unhealthy.count > 0 then
         candidates, healthy = passive_health.order(unhealthy, replicas, is_point, ngx.now())
@@ -139,7 +148,7 @@ end
 local function route(var, uri, began, skips_coalescing, is_counted)
     local current = discovery.topology()
     if not current then
-        return problem.send("no-topology")
+        return answer_without_backend("no-topology")
     end
     local view, partition, replicas, owner, is_point = resolve(current, uri)
     if view then
@@ -227,11 +236,11 @@ function _M.access_fallback()
     local is_read = IS_READ[var.request_method]
     local may_repeat = is_read or balance.nothing_was_sent(var)
     if #replicas == 0 or not may_repeat or balance.was_denied(var) then
-        return problem.send("no-backend")
+        return answer_without_backend("no-backend")
     end
     local others = other_backends(current, replicas, MAX_FALLBACK)
     if #others == 0 or not balance.may_retry() then
-        return problem.send("no-backend")
+        return answer_without_backend("no-backend")
     end
     metrics.count_fallback()
     local earlier = balance.count_attempts(var)

@@ -3,7 +3,8 @@
 The assignment is sticky and balanced, as in KIP-54, and lag-aware, as in KIP-441. Each view's
 partitions are balanced to within one per member, and so is the total of all views. Within these
 limits a partition stays with its member. If the new active is far behind, it first catches up
-(*warming*), and the member that can answer stays active until then.
+(*warming*), and the member that can answer stays active until then. A drained member gets no
+partitions, unless all members are drained.
 """
 
 from __future__ import annotations
@@ -133,6 +134,7 @@ def _place_view(
 ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], tuple[tuple[int, int], ...]]:
     """Actives, standbys and warming (partition, member) pairs; adds to `loads`."""
     replica_state = ReplicaState(name, count, members, eligible, policy.acceptable_recovery_lag)
+    eligible = [i for i in eligible if not members[i].drained] or eligible
     wanted = _wanted(count, eligible, holder, replica_state, loads.active)
     active = list(wanted)
     warming = []
@@ -161,7 +163,8 @@ def _wanted(
     """The final actives, once all have caught up: balanced, with as few moves as possible."""
     holds: dict[int, set[int]] = {i: set() for i in eligible}
     for partition, i in holder.items():
-        holds[i].add(partition)
+        if i in holds:  # a drained member gives its partitions up
+            holds[i].add(partition)
     # on a tie, the member with more partitions to keep gets one more
     quotas = Quotas(count, eligible, load, prefer=lambda i: -len(holds[i]))
     wanted = [NOBODY] * count
@@ -191,14 +194,14 @@ def _wanted(
         having = [
             i
             for i in replica_state.ready(partition) or replica_state.of(partition)
-            if quotas.room[i] > 0
+            if quotas.room.get(i, 0) > 0
         ]
         if having:
             key = {i: (replica_state.position(partition, i), quotas.room[i], -i) for i in having}
             give(partition, max(having, key=key.__getitem__))
     for partition in free:
         if wanted[partition] == NOBODY:
-            having = [i for i in replica_state.of(partition) if quotas.room[i] > 0]
+            having = [i for i in replica_state.of(partition) if quotas.room.get(i, 0) > 0]
             member = (
                 max(
                     having, key=lambda i: (replica_state.position(partition, i), quotas.room[i], -i)

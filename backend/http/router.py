@@ -35,10 +35,9 @@ from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, page_path
 from backend.http.routes.append import AppendRoute
+from backend.http.routes.commands import CommandRoutes
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
-from backend.http.routes.pipelines import PipelineRoutes
-from backend.http.routes.view_versions import VersionRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
     add_missing,
@@ -116,6 +115,7 @@ class Router:
         )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self._internal = InternalRoutes(context, self._scans, access)
+        self._commands = CommandRoutes(context, Gate("commands", 16))
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
         most = context.settings.max_in_flight
@@ -142,9 +142,7 @@ class Router:
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
-        cluster, admin = Access.CLUSTER, Access.ADMIN
-        versions, changes = VersionRoutes(self._context), Gate("commands", 16)
-        pipelines = PipelineRoutes(self._context)
+        cluster = Access.CLUSTER
         return (
             # one key
             Route(_READ, key, read, keys.point, requests, counts_reads=True),
@@ -163,12 +161,8 @@ class Router:
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
-            # the versions of a view
-            Route(_GET, "/views/{view}/versions", any_scope, versions.versions, changes),
-            Route(_POST, "/views/{view}/switch", admin, versions.switch, changes, _SMALL),
-            Route(_POST, "/views/{view}/rollback", admin, versions.rollback, changes, _SMALL),
-            Route(_POST, "/views/{view}/drop", admin, versions.drop, changes, _SMALL),
-            Route(_POST, "/views/{view}/pipeline", admin, pipelines.command, changes, _SMALL),
+            # commands
+            *self._commands.all(),
             # writing
             Route(
                 _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY
@@ -228,6 +222,7 @@ class Router:
         self._keys.start(Asker(self._context, self._peer_client), any_partition)
         self._views.start(scatter_gather, batches)
         self._internal.start(batches, self._heartbeats)
+        self._commands.start(self._peer_client)
         return scatter_gather
 
     def start_heartbeats(self) -> None:

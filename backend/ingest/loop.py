@@ -80,6 +80,11 @@ class IngestLoop:
         self._lifecycle.assign(assigned, shared, taken_over)
         self._wake.set()
 
+    def rebuild(self, view: str, partition: int) -> None:
+        """Rebuild a store partition: see PartitionLifecycle.ask_for_rebuild."""
+        self._lifecycle.ask_for_rebuild(view, partition)
+        self._wake.set()
+
     def opening(self) -> dict[StorePartitionId, str]:
         """The assigned store partitions that are not open yet, and their roles."""
         return self._lifecycle.opening()

@@ -14,6 +14,7 @@ A line says who sent what from where, and never a key, a value or a token:
     claimed_client, claimed_id   X-Forwarded-For and X-Request-Id: what the sender says
     status, code                 of the answer; code is null if it is not a problem
     partition, offset            of an appended record
+    action, target, group, …     of an admin action; `target` is the instance that it is for
 
 Refusals, and appends that had no effect because they were wrong (4xx) or too many, are limited, so
 that nobody can fill the disk: above REFUSALS_PER_SECOND they are only counted, in the line

@@ -66,6 +66,7 @@ MEMBER_METADATA = st.builds(
     built=st.dictionaries(NAMES, PARTITIONS, max_size=2),
     ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
+    drained=st.booleans(),
 )
 
 
@@ -83,6 +84,21 @@ def test_member_metadata_is_decoded_as_it_was_encoded(metadata: MemberMetadata) 
     assert MemberMetadata.decode(metadata.encode()) == metadata
 
 
+def test_members_of_older_versions_are_not_drained() -> None:
+    metadata = MemberMetadata(
+        TOPOLOGY.members[0],
+        MemberMetadata.views_of((ORDERS,)),
+        {},
+        {},
+        Epoch(1, 1),
+        1,
+        drained=True,
+    )
+    document = orjson.loads(zlib.decompress(metadata.encode()))
+    del document["drained"]
+    assert MemberMetadata.decode(packed(document)) == replace(metadata, drained=False)
+
+
 def test_user_data_has_no_secret() -> None:
     """Everyone with the right to describe the group reads it."""
     metadata = MemberMetadata(
@@ -92,7 +108,7 @@ def test_user_data_has_no_secret() -> None:
     assert set(topology) == {"v", "ms", "members", "views"}
     assert set(orjson.loads(zlib.decompress(metadata.encode()))) == {
         "v", "member", "views", "positions", "active", "epoch", "started_at", "mis_partitioned",
-        "doubtful", "built", "ready", "standby",
+        "doubtful", "built", "ready", "standby", "drained",
     }  # fmt: skip
 
 

@@ -84,6 +84,7 @@ class Backend:
         self.behave: Behaviour = self.answer
         self.behave_batch: Behaviour = self.answer_batch
         self.behave_topology: Behaviour = self.processors
+        self.page: Answer | None = Answer(404)
         self.requests: list[Request] = []
         self.batches: list[int] = []  # reads in each
         self.topology_requests: list[Request] = []
@@ -169,6 +170,8 @@ class Backend:
         if is_topology:
             self.topology_requests.append(request)
             answer = self.behave_topology(request)
+        elif request.path == "/admin" and "Connection" in request.headers:
+            answer = self.page  # that nginx keeps
         elif request.path == "/internal/reads":
             self.batches.append(sum(len(paths) for _, paths in decode_reads(request.body)))
             answer = self.behave_batch(request)

@@ -176,7 +176,7 @@ def test_nginx_allows_all_timers_of_a_worker() -> None:
     max_calls = number("proxy/coalescer.lua", r"^_M\.MAX_CALLS = (\d+)$")
     max_timers = sum(
         number(f"proxy/{module}.lua", r"^_M\.MAX_TIMERS = (\d+)$")
-        for module in ("discovery", "metrics")
+        for module in ("discovery", "metrics", "admin/deployments")
     )
     running = number("nginx.conf", r"^ +lua_max_running_timers (\d+);$")
     pending = number("nginx.conf", r"^ +lua_max_pending_timers (\d+);$")

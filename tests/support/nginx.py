@@ -7,9 +7,7 @@ import os
 import signal
 import ssl
 import subprocess
-import time
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +16,6 @@ from local.processes import end, spawn
 from local.stack.nginx import lay_out as nginx_in
 from local.waiting import wait_until
 from tests.support.client import Client
-
-_BURSTS = 4
-_BETWEEN_BURSTS = 0.1  # s; TICK_S of proxy/discovery.lua
 
 
 def lay_out(
@@ -99,39 +94,13 @@ class Nginx:
             return json.loads(client.get("/proxy/health").body)
 
     def wait_for_map(self, epoch: str) -> None:
-        """Waits until all connections of some bursts see the epoch, so that all workers have it.
+        """Waits until every worker has the topology of this epoch."""
+        wait_until(lambda: self.epochs() == [epoch] * len(self.workers()), 10, f"epoch {epoch}")
 
-        On an idle machine one worker may accept all connections that are opened in sequence, or
-        even those of a burst. The bursts last longer than the time in which a worker notices a
-        topology that another one has stored.
-        """
-
-        def all_have_it() -> bool:
-            for _ in range(_BURSTS):
-                if any(seen != epoch for seen in self._epochs(24)):
-                    return False
-                time.sleep(_BETWEEN_BURSTS)
-            return True
-
-        wait_until(all_have_it, 10, f"the topology {epoch}")
-
-    def _epochs(self, connections: int) -> list[str]:
-        """The epochs that this number of concurrent connections see."""
-        opened = [self._connection() for _ in range(connections)]
-        try:
-            for connection in opened:
-                connection.connect()
-            for connection in opened:
-                connection.request("GET", "/proxy/health")
-            return [json.loads(each.getresponse().read())["epoch"] for each in opened]
-        finally:
-            for connection in opened:
-                connection.close()
-
-    def _connection(self) -> HTTPConnection:
-        if self.context is None:
-            return HTTPConnection("127.0.0.1", self.port, timeout=10)
-        return HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.context)
+    def epochs(self) -> list[str | None]:
+        """The epoch of each worker's topology; None: it has none."""
+        running = self.workers()
+        return [each["epoch"] for each in self.health()["workers"] if each["pid"] in running]
 
     def workers(self) -> set[int]:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")

@@ -14,14 +14,14 @@ from backend.http.admin.document import PATH, admin_page
 from backend.http.admin.topology import Peers, topology_document
 from backend.instance_context import InstanceContext
 
-_FRESH_FOR = 1.0  # s for which the document is cached
+_FRESH_FOR = 0.5  # s for which the document is cached
 _TOO_OLD = 5.0  # s after which requests wait for a new document
 
 _T = TypeVar("_T")
 
 
 def recent_topology(context: InstanceContext) -> Recent[dict[str, Any]]:
-    """The document of `/admin/topology.json`, built at most once a second."""
+    """The document of `/admin/topology.json`, built at most twice a second."""
     peers = Peers(context.cluster.signer, context.certificates)
     return Recent(lambda: topology_document(context, peers.ask), _FRESH_FOR)
 

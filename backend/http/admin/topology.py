@@ -9,27 +9,35 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
+from backend.http.admin.warnings import instance_warnings, view_warnings
 from backend.http.routes.meta import instance_document, pipeline_document
 from backend.instance_context import InstanceContext
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
-from backend.security.configuration import open_to_others
 from backend.security.signatures import Signer
-from backend.settings import Settings
-from model.pipelines.status import FAILED, PAUSED, STOPPED
 from model.progress import ANSWERABLE
 from model.topology import Member
 from model.versions import split_name
-from model.views import CHANGELOG
 
 _TIMEOUT = 1.0  # s to wait for data from an instance
 _DEADLINE = 2.0  # s to wait for all instances
 _MAX_REQUESTS = 16
 _MAX_BYTES = 8 << 20
 
+_NO_REPORT = {"state": "unknown"}
+
 UNREACHABLE = "unreachable"
 LOST = "lost"
 _ROLES = {"active": "topicPartitions", "standby": "standbyPartitions"}
+
+_OF_INSTANCE = (
+    "state", "drained", "error", "epoch", "rebuilds", "broker", "process", "requests",
+    "ended_threads",
+)  # fmt: skip
+_OF_REPLICA = (
+    "state", "position", "goal", "lag", "staleness", "size_bytes", "dead_letters",
+    "mis_partitioned",
+)  # fmt: skip
 
 Status = dict[str, Any]
 """The /instance of an instance, or why there is none."""
@@ -95,9 +103,11 @@ class Peers:
 def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     """The topology, with the progress of each store partition as its instances report it.
 
-        {"known", "epoch", "asked": id, "made_at": ms,
+        {"application_id", "known", "epoch", "asked": id, "made_at": ms,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
-                        "partitions", "answerable", "lag", "lag_unknown", "size_bytes", …}],
+                        "partitions", "answerable", "lag", "lag_unknown", "size_bytes",
+                        and as in /instance: "drained", "rebuilds", "broker",
+                        "process", "requests", "ended_threads"}],
          "warnings": [{"code", "text"}],
          "views": [{name, topic, path, key, value, partitioner, store, "partitions", "warnings",
                     "version", "current": whether it is, if the view is declared with versions,
@@ -105,7 +115,10 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                     "pipeline": as in /views/{view}, or missing,
                     "placement": [{"partition", "active": id or null, "standby": [id], "state",
                                    "answered_by": [id], "position", "goal", "lag",
-                                   "staleness": ms, "size_bytes", …}]}]}
+                                   "staleness": ms, "size_bytes", …,
+                                   "replicas": [{"id", "role", "state", "position", "goal", "lag",
+                                                 "staleness", "size_bytes", "dead_letters",
+                                                 "mis_partitioned"}]}]}]}
 
     The state of a placement is what clients get. It is "answerable" if the active or a standby is
     answerable; the numbers are those of the first that is. Otherwise it is the state that the
@@ -137,6 +150,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
         if name not in context.versions.dropped
     ]
     return {
+        "application_id": context.group,
         "known": context.known,
         "epoch": processors["epoch"],
         "asked": me.id,
@@ -154,7 +168,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
             }
             for member in members
         ],
-        "warnings": _warnings_of_instance(context.settings),
+        "warnings": instance_warnings(context.settings),
         "views": views,
     }
 
@@ -214,7 +228,7 @@ def _by_partition(status: Status) -> dict[tuple[str, int], dict[str, Any]]:
 
 
 def _instance(status: Status) -> dict[str, Any]:
-    return {key: status.get(key) for key in ("state", "error", "epoch", "rebuilds")}
+    return {key: status.get(key) for key in _OF_INSTANCE}
 
 
 def _sums(placements: Iterable[Mapping[str, Any]]) -> dict[str, int]:
@@ -256,7 +270,7 @@ def _view(
         "replicas": context.replica_target(name),
         **pipeline_document(context, name),
         "placement": placement,
-        "warnings": _warnings(context, name, placement),
+        "warnings": view_warnings(context, name, placement),
     }
 
 
@@ -294,86 +308,12 @@ def _placement(
         "active": active[0] if active else None,
         "standby": standby,
         "answered_by": answered_by,
+        "replicas": [
+            {
+                "id": id_,
+                "role": "active" if id_ in active else "standby",
+                **{key: reports.get(id_, _NO_REPORT).get(key) for key in _OF_REPLICA},
+            }
+            for id_ in holders
+        ],
     }
-
-
-def _warnings_of_instance(settings: Settings) -> list[dict[str, str]]:
-    """Problems of the instance that was asked, for operators."""
-    if not settings.is_open_to_others:
-        return []
-    return [{"code": "open-to-others", "text": open_to_others(settings)}]
-
-
-def _warnings(
-    context: InstanceContext, name: str, placement: list[dict[str, Any]]
-) -> list[dict[str, str]]:
-    """Problems of a view, for operators; each is `{"code", "text"}`."""
-    warnings = []
-
-    def warn(code: str, text: str) -> None:
-        warnings.append({"code": code, "text": text})
-
-    placed = context.topology.views.get(name)
-    count = placed.partitions if placed else 0
-    declared = context.views.get(name)
-    topic = placed.description["topic"] if placed else context.views[name].topic
-    if context.known and not count:
-        warn(
-            "topic-missing",
-            f"Topic {topic} does not exist, or its partitions are not assigned yet.",
-        )
-    if context.known and (
-        declared is None or (placed is not None and declared.hash != placed.hash)
-    ):
-        warn(
-            "definition-differs",
-            f"The definition of this view on {context.settings.instance_id} differs from the group "
-            f"leader's: give all instances the same views.toml.",
-        )
-    mispartitioned = sum(p.get("mis_partitioned") or 0 for p in placement)
-    if mispartitioned or (placed is not None and placed.mispartitioned):
-        producers = "" if topic.endswith(CHANGELOG) else " or of the topic's producers"
-        warn(
-            "mis-partitioned",
-            f"{_records(mispartitioned) if mispartitioned else 'Some records are'} in another "
-            f"partition than the view's partitioner computes: reads of a key ask all partitions. "
-            f"Correct the partitioner of the view{producers}.",
-        )
-    metadata = context.metadata_poller.get(topic)
-    counts = {
-        placed.built_partitions if placed else 0,
-        metadata.partitions if metadata else 0,
-        count,
-    }
-    if count and len(counts - {0}) > 1:
-        warn(
-            "repartitioned",
-            f"The topic's number of partitions has changed "
-            f"({' and '.join(map(str, sorted(counts - {0})))}): reads of keys whose partition has "
-            f"changed get 503 until the view is rebuilt.",
-        )
-    pipeline = context.pipelines.get(name)
-    if pipeline is not None:
-        status = pipeline.status(time.monotonic())
-        if status.state == PAUSED:
-            warn(
-                "pipeline-paused",
-                f"The pipeline of topic {topic} (consumer group {pipeline.group}) is paused. To "
-                f"continue: queryable pipeline {name} resume",
-            )
-        if status.state in (FAILED, STOPPED):
-            why = f": {status.error}" if status.error else ""
-            behind = "" if status.lag is None else f", {status.lag:,} records behind its sources"
-            warn(
-                f"pipeline-{status.state}",
-                f"The pipeline of topic {topic} (consumer group {pipeline.group}) has "
-                f"{status.state}{behind}{why}.",
-            )
-    dead = sum(p.get("dead_letters") or 0 for p in placement)
-    if dead:
-        warn("dead-letters", f"{_records(dead)} not decodable. See topic {topic}.dead-letter.")
-    return warnings
-
-
-def _records(number: int) -> str:
-    return "1 record is" if number == 1 else f"{number:,} records are"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from backend.http.routes.vitals import vitals
 from backend.http.view_names import by_request_name
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
@@ -22,7 +23,12 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
     return {
         "id": context.settings.instance_id,
         "state": context.state,
+        "drained": context.drained,
         "epoch": str(context.topology.epoch),
+        "broker": broker_document(context, now),
+        "process": vitals(context.settings.data_dir),
+        "requests": requests_document(context),
+        "ended_threads": [name for name, runs in threads(context).items() if not runs],
         "partitions": [
             partition_document(store_partition, now, trusted_for)
             for store_partition in context.store_partitions.all()
@@ -43,6 +49,26 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
     }
 
 
+def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | None:
+    """{"silent_ms": time since the broker last answered, "is_silent": whether the lag is unknown
+    because of it}; None if it has not answered yet, or has none of the views' topics."""
+    polled = [each.fetched_at for each in list(context.metadata_poller.latest.values())]
+    if not polled:
+        return None
+    silent = max(0.0, now - max(polled))
+    trusted_for = context.settings.ends_trusted_for
+    return {"silent_ms": round(silent * 1000), "is_silent": silent > trusted_for}
+
+
+def requests_document(context: InstanceContext) -> dict[str, Any]:
+    """{"per_second", "p99_ms": None without requests}, of the last minute."""
+    recent = context.latencies.recent()
+    return {
+        "per_second": round(recent.requests_per_s, 2),
+        "p99_ms": None if recent.p99 is None else round(recent.p99 * 1000, 2),
+    }
+
+
 def versions_document(versions: Versions) -> dict[str, Any]:
     """{view: {"current": version or null, "hashes": {version: hash}}}, of this instance."""
     return {
@@ -57,7 +83,10 @@ def versions_document(versions: Versions) -> dict[str, Any]:
 def proxy_document(context: InstanceContext) -> dict[str, Any]:
     """What a proxy learns from /processors in addition to the topology."""
     settings, views = context.settings, context.views.values()
-    document: dict[str, Any] = {"max_key_bytes": settings.max_key_bytes}
+    document: dict[str, Any] = {
+        "application_id": settings.application_id,
+        "max_key_bytes": settings.max_key_bytes,
+    }
     if hosts := parse_hosts(settings.allowed_hosts):
         document["allowed_hosts"] = sorted(hosts)
     if quotas := {view.name: str(view.quota) for view in views if view.quota is not None}:
@@ -167,21 +196,29 @@ def redundancy(context: InstanceContext) -> dict[str, Any]:
     }
 
 
-def liveness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
-    """Whether all threads run and the ingest loop makes progress, and the document of
-    /health/live."""
-    silent = time.monotonic() - context.ingest_loop.progress_at
-    threads = {
+_THREADS = ("member", "ingest", "watcher")
+
+
+def threads(context: InstanceContext) -> dict[str, bool]:
+    """Thread -> whether it runs. Empty until the broker has answered: they start then, and the
+    instance counts as live before."""
+    running = {
         "member": context.member.alive,
         "ingest": context.ingest_loop.alive,
         "watcher": context.metadata_poller.alive,
     }
-    # the threads start once the broker has answered; until then the instance counts as live
-    waiting = context.state == STARTING and not any(threads.values())
-    alive = waiting or (all(threads.values()) and silent < _STUCK_AFTER)
+    return {} if context.state == STARTING and not any(running.values()) else running
+
+
+def liveness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
+    """Whether all threads run and the ingest loop makes progress, and the document of
+    /health/live."""
+    silent = time.monotonic() - context.ingest_loop.progress_at
+    running = threads(context)
+    alive = not running or (all(running.values()) and silent < _STUCK_AFTER)
     return alive, {
         "alive": alive,
-        "threads": threads,
+        "threads": running or dict.fromkeys(_THREADS, False),
         "ingest_silent_seconds": round(silent, 1),
         "failure": context.ingest_loop.failure,
     }

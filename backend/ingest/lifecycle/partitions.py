@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
@@ -38,8 +39,8 @@ class RecoveryPolicy:
 
 
 class PartitionLifecycle:
-    """Opens, rebuilds and closes store partitions. Any thread may call `assign` and `opening`, only
-    the ingest thread the other methods."""
+    """Opens, rebuilds and closes store partitions. Any thread may call `assign`, `opening`
+    and `ask_for_rebuild`, only the ingest thread the other methods."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class PartitionLifecycle:
         self._touched_at = time.monotonic()
         self._dropped: frozenset[str] = frozenset()
         self._has_dropped = False  # and something of it may be on disk
+        self._to_rebuild: deque[StorePartitionId] = deque()
         self.rebuilds = 0
 
     # any thread
@@ -107,6 +109,10 @@ class PartitionLifecycle:
         self._dropped = frozenset(views)
         self._has_dropped = bool(views)
 
+    def ask_for_rebuild(self, view: str, partition: int) -> None:
+        """Rebuild a store partition soon, if it is open then."""
+        self._to_rebuild.append((view, partition))
+
     def opening(self) -> dict[StorePartitionId, str]:
         """The assigned store partitions that are not open yet, and their roles."""
         assigned = self._assigned
@@ -122,6 +128,7 @@ class PartitionLifecycle:
         """Close unassigned store partitions, rebuild damaged ones, and open new ones."""
         assigned = self._assigned
         taken_over, self._taken_over = self._taken_over, set()
+        to_rebuild = {self._to_rebuild.popleft() for _ in range(len(self._to_rebuild))}
         for store_partition in self._registry.all():
             partition_id = (store_partition.view.name, store_partition.partition)
             role = assigned.get(partition_id)
@@ -131,6 +138,8 @@ class PartitionLifecycle:
                 self._release(store_partition)
             elif store_partition.damaged is not None:
                 self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
+            elif partition_id in to_rebuild:
+                self.rebuild(store_partition, "an operator has asked for it")
             else:
                 self._update_push(store_partition)
         if self._has_dropped:

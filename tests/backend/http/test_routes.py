@@ -30,7 +30,8 @@ def router() -> Router:
 
 
 def path_of(pattern: str) -> str:
-    for name, value in {**NAMES, "{rest}": "more/of/it"}.items():
+    more = {"{rest}": "more/of/it", "{instance}": "b1", "{group}": "shop"}
+    for name, value in {**NAMES, **more}.items():
         pattern = pattern.replace(name, value)
     return pattern
 

@@ -41,6 +41,7 @@ def candidate(
     ready: Mapping[str, Iterable[int]] | None = None,
     standby: Mapping[str, Iterable[int]] | None = None,
     rack: str = "",
+    drained: bool = False,
 ) -> MemberMetadata:
     return MemberMetadata(
         member=Member(id_, "127.0.0.1", 8081, rack),
@@ -53,4 +54,5 @@ def candidate(
         built=built or {},
         ready={name: tuple(those) for name, those in (ready or {}).items()},
         standby={name: tuple(those) for name, those in (standby or {}).items()},
+        drained=drained,
     )

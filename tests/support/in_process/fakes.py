@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.ingest.topic_metadata import TopicMetadata
+from model.problems import NotFound
 
 
 class FakeWatcher:
@@ -28,6 +29,16 @@ class FakeIngestor:
 
     def opening(self) -> dict[tuple[str, int], str]:
         return {}
+
+
+class FakeUnusedGroups:
+    """A broker without groups."""
+
+    def all(self) -> list[str]:
+        return []
+
+    def delete(self, group: str) -> None:
+        raise NotFound("group-not-found", f"There is no consumer group {group}.")
 
 
 class FakeSnapshotFetcher:

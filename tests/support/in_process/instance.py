@@ -26,6 +26,7 @@ from tests.support.in_process.fakes import (
     FakeIngestor,
     FakeMember,
     FakeSnapshotFetcher,
+    FakeUnusedGroups,
     FakeWatcher,
 )
 
@@ -44,6 +45,7 @@ def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceConte
         snapshot_fetcher=cast(Any, FakeSnapshotFetcher()),
         member=cast(Any, FakeMember()),
         appender=cast(Any, None),
+        unused_groups=cast(Any, FakeUnusedGroups()),
     )
 
 

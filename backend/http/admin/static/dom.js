@@ -76,6 +76,20 @@ export function duration(ms) {
   return `${(ms / 3_600_000).toFixed(1)} h`;
 }
 
+/** A time without fractions of a second. */
+export function whole(ms) {
+  return ms < 60_000 ? `${Math.round(Math.max(0, ms) / 1000)} s` : duration(ms);
+}
+
+export function ago(ms) {
+  return `${whole(ms)} ago`;
+}
+
+/** A sum with unknown summands. */
+export function atLeast(number, format) {
+  return number ? `≥ ${format(number)}` : "unknown";
+}
+
 export function clock(ms) {
   return new Date(ms).toLocaleTimeString("en-GB");
 }

@@ -11,8 +11,16 @@ export function hasToken() {
   return token !== null;
 }
 
-/** As fetch. */
-export function request(path, signal) {
-  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
+/** As fetch. `accept`: the form of the answer, if it is not the default one. */
+export function request(path, signal, accept) {
+  const headers = accept === undefined ? {} : { Accept: accept };
+  if (token !== null) headers.Authorization = `Bearer ${token}`;
   return fetch(path, { cache: "no-store", headers, signal });
+}
+
+/** Sends a command with a JSON body. */
+export function command(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  if (token !== null) headers.Authorization = `Bearer ${token}`;
+  return fetch(path, { method: "POST", cache: "no-store", headers, body: JSON.stringify(body), signal });
 }

@@ -119,6 +119,22 @@ class AdminPage:
         )
         return dict(cards)
 
+    def totals(self) -> dict[str, str]:
+        """The numbers of the whole deployment, by name."""
+        texts = self.run(
+            """return [...document.querySelectorAll("#totals li")].map(
+                 (item) => [item.children[1].textContent, item.children[0].textContent])"""
+        )
+        return dict(texts)
+
+    def attention(self) -> dict[str, list[str]]:
+        """What needs attention: code -> the sentences."""
+        groups = self.run(
+            """return [...document.querySelectorAll("#warnings > li")].map((group) => [
+              group.dataset.code, [...group.querySelectorAll("li")].map((li) => li.textContent)])"""
+        )
+        return dict(groups)
+
     def look_up(self, view: str, key: str) -> dict[str, Any]:
         """Looks up a key, and returns the contents of the result."""
         self.run("document.getElementById('found').replaceChildren()")
@@ -126,7 +142,7 @@ class AdminPage:
         field = self.one("#look-up-key")
         field.clear()
         field.send_keys(key)
-        self.one("#look-up button").click()
+        self.one("#look-up [type=submit]").click()
         self.wait(lambda: self.run("return !!document.querySelector('#found .badge')"), "an answer")
         return {
             "outcome": self.text("#found .badge"),

@@ -108,13 +108,14 @@ def context(
     parts: dict[str, Any] = {
         "settings": Settings(instance_id="b1", host="127.0.0.1", port=1),
         "store_partitions": opened,
-        "metadata_poller": SimpleNamespace(get=lambda topic: topic_metadata),
+        "metadata_poller": SimpleNamespace(get=lambda topic: topic_metadata, latest={}, alive=True),
         "ingest_loop": SimpleNamespace(
             opening=lambda: {(ORDERS.name, partition): "active" for partition in opening},
             rebuilds=2,
+            alive=True,
         ),
         "snapshot_fetcher": SimpleNamespace(under_way=dict),
-        "member": None,
+        "member": SimpleNamespace(alive=True),
         "appender": None,
     }
     made = InstanceContext(views={ORDERS.name: ORDERS}, **parts)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -108,6 +110,13 @@ def test_the_instances_and_the_numbers_of_a_partition(
             card["Partitions"] == card["Answerable"] == str(len(backend.instance()["partitions"]))
         )
         assert card["Lag"] == "0"
+        assert card["Version"] == version("queryable-topics")
+        assert re.fullmatch(r"\d+ (s|min)", card["Up for"])
+        assert re.fullmatch(r"\d+ MB", card["Memory"])
+        assert card["Free disk"].endswith(("GB", "TB"))
+        assert int(card["Threads"]) > 3
+        assert re.fullmatch(r"\d+(\.\d)?/s", card["Requests"])
+    assert re.fullmatch(r"\d+(\.\d)? ms", instances[backends[0].id]["p99"])
     assert sum(int(card["Dead letters"]) for card in instances.values()) == 1
     assert page.text(".warnings [data-code='dead-letters']").startswith("dead-letters")
 
@@ -130,10 +139,7 @@ def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> Non
     page.wait(lambda: page.driver.find_elements("css selector", warning), "the warning")
     text = page.text(warning)
     assert "has stopped, 42 records behind its sources: no memory." in text
-    totals = page.run(
-        """return Object.fromEntries([...document.querySelectorAll("#totals li")].map(
-             (item) => [item.children[1].textContent, item.children[0].textContent]))"""
-    )
+    totals = page.totals()
     assert totals["Pipelines running"] == "0 of 1"
     numbers = next(n for n in (1, 2) if page.text(f".view:nth-child({n}) h3") == "numbers")
     facts = page.facts(f".view:nth-child({numbers}) .pointed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,12 +57,7 @@ def metric(backend: Backend, name: str) -> float:
 def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) -> None:
     first, second, third = backends
 
-    def totals() -> dict[str, str]:
-        texts = page.run(
-            """return [...document.querySelectorAll("#totals li")].map(
-                 (item) => [item.children[1].textContent, item.children[0].textContent])"""
-        )
-        return dict(texts)
+    totals = page.totals
 
     def full(instances: str) -> bool:
         shown = totals()
@@ -81,10 +77,14 @@ def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) ->
     third.kill()
     page.wait(lambda: page.instances()[third.id]["state"] == "lost", "that it is lost")
     # 3 s on a quiet machine; the session timeout of the group is 15 s
-    assert time.monotonic() - killed < 8
+    assert time.monotonic() - killed < 5
     note = page.run("""return [...document.querySelectorAll(".instance")].map(
         (card) => card.querySelector(".note").textContent).join("|")""")
-    assert "Lost " in note
+    assert re.search(r"Lost \d s ago\.", note)
+    found = page.attention()
+    assert next(iter(found)) == "instance-lost", "the worst comes first"
+    [lost] = found["instance-lost"]
+    assert re.fullmatch(rf"{third.id} was lost \d s ago: .*[Cc]onnection refused\.", lost)
 
     # standbys answer for all partitions; the page counts missing replicas
     assert all(first.get(f"/things/k{n}").status == 200 for n in range(30))
@@ -92,6 +92,14 @@ def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) ->
     assert shown["Instances running"] == "2 of 3"
     assert shown["Partitions answerable"] == f"{PARTITIONS} of {PARTITIONS}"
     assert shown["Below replica target"] == f"{len(held)} of {PARTITIONS}"
+    [below] = page.attention()["below-replicas"]
+    assert below.startswith(f"View things: {len(held)} of {PARTITIONS} partitions can be read, but")
+    amber = page.run("return getComputedStyle(document.querySelector(arguments[0])).color",
+                     "[data-code='below-replicas'] b")  # fmt: skip
+    assert amber == page.run(
+        "return getComputedStyle(document.querySelector(arguments[0])).color",
+        "#totals [data-tone='warn'] b",
+    )
     by_standbys = [t for t in page.grid("things").values() if t["how"].startswith("by ")]
     assert len(by_standbys) == held.count("active")
     assert metric(second, "view_partitions_answerable") == PARTITIONS
@@ -105,6 +113,7 @@ def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) ->
     # the next topology has all replicas again, and the loss is still listed
     page.wait_long(lambda: full("2 of 3"), "the replicas to be back")
     assert page.instances()[third.id]["state"] == "lost"
+    assert list(page.attention()) == ["instance-lost"]
 
     # the last instance reports that redundancy is missing
     second.kill()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from importlib.metadata import version
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -90,6 +92,11 @@ def test_the_numbers_of_an_instance_are_the_sums_of_its_partitions() -> None:
 
     instances = by_id(topology_document(served, says(B2_SAYS)))
 
+    process = instances["b1"].pop("process")
+    assert process["version"] == version("queryable-topics")
+    assert process["uptime_ms"] > 0
+    assert process["memory_bytes"] > 1e6
+    assert process["threads"] >= 1
     assert instances["b1"] | {"epoch": None} == {
         "id": "b1",
         "host": "127.0.0.1",
@@ -100,6 +107,10 @@ def test_the_numbers_of_an_instance_are_the_sums_of_its_partitions() -> None:
         "epoch": None,
         "rebuilds": 2,
         "lost_at": None,
+        "broker": None,
+        "drained": False,
+        "requests": {"per_second": 0.0, "p99_ms": None},
+        "ended_threads": [],
         "partitions": 3,
         "answerable": 2,
         "lag": 7,
@@ -127,6 +138,11 @@ def test_the_partitions_of_an_unreachable_instance_are_unknown() -> None:
         "standby": [],
         "answered_by": [],
         "state": "unknown",
+        "replicas": [
+            {"id": "b2", "role": "active", "state": "unknown", "position": None, "goal": None}
+            | {"lag": None, "staleness": None, "size_bytes": None, "dead_letters": None}
+            | {"mis_partitioned": None}
+        ],
     }
 
 
@@ -146,6 +162,41 @@ def test_a_partition_is_answerable_while_a_standby_answers() -> None:
     }
     b2 = by_id(document)["b2"]
     assert (b2["answerable"], b2["lag_unknown"]) == (0, 2), "its own report"
+
+
+def test_each_replica_has_its_own_position_and_lag() -> None:
+    served = context(B1, B2, active=(0,), standbys=((1,),), holding=(held(0, end=17),))
+    standby = {**B2_SAYS["partitions"][0], "partition": 0, "role": "standby"}
+
+    [placement] = topology_document(served, says({**B2_SAYS, "partitions": [standby]}))["views"][0][
+        "placement"
+    ]
+
+    found = [
+        (each["id"], each["role"], each["state"], each["position"], each["lag"])
+        for each in placement["replicas"]
+    ]
+    assert found == [
+        ("b1", "active", "answerable", 10, 7),
+        ("b2", "standby", "catching-up", 30, 70),
+    ]
+
+
+def test_a_broker_is_silent_when_the_lag_is_unknown() -> None:
+    served = context(B1, active=(0,), holding=(held(0),))
+    trusted_for = served.settings.ends_trusted_for
+    for age, is_silent in ((0, False), (trusted_for - 1, False), (trusted_for + 1, True)):
+        polled = SimpleNamespace(fetched_at=time.monotonic() - age)
+        served.metadata_poller.latest["orders-topic"] = polled  # type: ignore[assignment]
+        broker = by_id(topology_document(served, says()))["b1"]["broker"]
+        assert broker["is_silent"] is is_silent
+        assert abs(broker["silent_ms"] - age * 1000) < 500
+
+
+def test_a_thread_that_has_ended_is_named() -> None:
+    served = context(B1, active=(0,), holding=(held(0),))
+    cast(Any, served.ingest_loop).alive = False
+    assert by_id(topology_document(served, says()))["b1"]["ended_threads"] == ["ingest"]
 
 
 def test_with_all_replicas_nothing_is_missing() -> None:

@@ -1,7 +1,10 @@
-// The instances, and the views with their partitions.
+// The views with their partitions.
 
-import { bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
-import { assignColours, colourOf } from "./owners.js";
+import { atLeast, bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
+import { colourOf } from "./owners.js";
+import { actionButton } from "./actions.js";
+import { describeStats, pipelineButtons, showPipelineButtons } from "./pipelines.js";
+import { answerableOf, belowOf } from "./totals.js";
 
 const STATES = {
   "answerable": "answerable",
@@ -16,18 +19,8 @@ let marked = null; // the view and partition of the key that was looked up
 
 const byId = (id) => document.getElementById(id);
 
-/** Shows a document of admin/topology.json. */
-export function show(topology) {
-  assignColours(topology.instances.map((instance) => instance.id));
-  showTotals(topology);
-  showWarnings(byId("warnings"), topology.warnings);
-  reconcile(
-    byId("instances"),
-    topology.instances,
-    (instance) => instance.id,
-    newInstance,
-    (card, instance) => showInstance(card, instance, topology),
-  );
+/** Shows the views of a document of admin/topology.json. */
+export function showGrid(topology) {
   reconcile(byId("views"), topology.views, (view) => view.name, newView, showView);
 }
 
@@ -38,101 +31,14 @@ export function mark(view, partition) {
   for (const section of byId("views").children) if (section.view) showView(section, section.view);
 }
 
-function showTotals(topology) {
-  const running = topology.instances.filter((instance) => instance.state === "running").length;
-  const placements = topology.views.flatMap((view) => view.placement);
-  const answerable = answerableOf(placements);
-  const below = topology.views.reduce((total, view) => total + belowOf(view.placement, view.replicas), 0);
-  const pipelines = topology.views.map((view) => view.pipeline).filter(Boolean);
-  const derived = pipelines.filter((pipeline) => pipeline.state === "running").length;
-  const sum = (field) => placements.reduce((total, p) => total + (p[field] ?? 0), 0);
-  const known = placements.every((p) => p.lag !== null && p.lag !== undefined);
-  const warnings = topology.views.reduce((total, view) => total + view.warnings.length,
-    topology.warnings.length);
-  const totals = [
-    ["Instances running", `${running} of ${topology.instances.length}`,
-      running === topology.instances.length ? "good" : "bad"],
-    ["Partitions answerable", `${count(answerable)} of ${count(placements.length)}`,
-      answerable === placements.length && answerable > 0 ? "good" : "warn"],
-    ["Below replica target", below ? `${count(below)} of ${count(placements.length)}` : "none",
-      below ? "warn" : "good"],
-    ...(pipelines.length ? [["Pipelines running", `${derived} of ${pipelines.length}`,
-      derived === pipelines.length ? "good" : "warn"]] : []),
-    ["Records behind", known ? count(sum("lag")) : atLeast(sum("lag"), count),
-      known ? "plain" : "warn"],
-    ["Size (estimate)", known ? bytes(sum("size_bytes")) : atLeast(sum("size_bytes"), bytes), "plain"],
-    ["Warnings", count(warnings), warnings ? "warn" : "plain"],
-  ];
-  reconcile(
-    byId("totals"),
-    totals,
-    ([name]) => name,
-    ([name]) => el("li", {}, el("b"), el("span", {}, name)),
-    (item, [, text, tone]) => {
-      setText(item.firstElementChild, text);
-      setAttribute(item, "data-tone", tone);
-    },
-  );
-}
-
-function showWarnings(list, warnings) {
-  reconcile(
-    list,
-    warnings,
-    (warning) => warning.code,
-    (warning) => el("li", { "data-code": warning.code }, el("b", {}, warning.code), el("span")),
-    (item, warning) => setText(item.lastElementChild, warning.text),
-  );
-}
-
-/** A sum with unknown summands. */
-function atLeast(number, format) {
-  return number ? `≥ ${format(number)}` : "unknown";
-}
-
-function newInstance(instance) {
-  return el("li", { "class": "instance card", "data-owner": colourOf(instance.id) },
-    el("div", { class: "name" }, el("i", { class: "swatch" }), el("h3", {}, instance.id),
-      el("span", { class: "badge" })),
-    el("p", { class: "where" }),
-    el("dl", { class: "facts" }),
-    el("p", { class: "note", hidden: "" }));
-}
-
-function showInstance(card, instance, topology) {
-  setAttribute(card, "data-state", instance.state);
-  setText(card.querySelector(".badge"), instance.state);
-  setText(card.querySelector(".where"), `${instance.host}:${instance.port}`);
-  const behind = instance.lag_unknown ? atLeast(instance.lag, count) : count(instance.lag);
-  const reached = !["unreachable", "lost"].includes(instance.state);
-  facts(card.querySelector(".facts"), [
-    ["Partitions", count(instance.partitions)],
-    ["Answerable", reached ? count(instance.answerable) : "unknown"],
-    ["Lag", behind],
-    ["Size (estimate)", reached ? bytes(instance.size_bytes) : "unknown"],
-    ["Dead letters", reached ? count(instance.dead_letters) : "unknown"],
-    ["Rebuilds", reached ? count(instance.rebuilds) : "unknown"],
-  ]);
-  const notes = [];
-  if (instance.lost_at !== null && instance.state === "lost") {
-    notes.push(`Lost ${duration(Math.max(0, topology.made_at - instance.lost_at))} ago.`);
-  }
-  if (instance.error) notes.push(`No answer: ${instance.error}.`);
-  if (!instance.in_topology && instance.state !== "lost") notes.push("Not in the topology.");
-  if (instance.epoch && instance.epoch !== topology.epoch) notes.push(`Epoch ${instance.epoch}.`);
-  const note = card.querySelector(".note");
-  setText(note, notes.join(" "));
-  note.hidden = !notes.length;
-}
-
 function newView(view) {
   const section = el("section", { "class": "view card", "aria-label": `View ${view.name}` },
     el("div", { class: "heading" },
       el("div", {}, el("h3", {}, view.name), el("p", { class: "meta" })),
       el("p", { class: "sum" })),
-    el("ul", { class: "warnings" }),
     el("div", { class: "partitions", role: "group", "aria-label": `Partitions of ${view.name}` }),
     el("dl", { class: "facts pointed" }),
+    el("p", { class: "actions" }, ...pipelineButtons(view.name)),
     el("details", {}, el("summary", {}, "All numbers"),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers of ${view.name}` },
         newTable())));
@@ -162,7 +68,6 @@ function showView(section, view) {
   setText(section.querySelector(".meta"),
     `topic ${view.topic} · ${path} · ${view.key} → ${view.value} · ${view.partitioner}`);
   setText(section.querySelector(".sum"), summary(placement, view.replicas));
-  showWarnings(section.querySelector(".warnings"), view.warnings);
   reconcile(
     section.querySelector(".partitions"),
     placement,
@@ -175,9 +80,10 @@ function showView(section, view) {
   facts(numbers, shown
     ? [["Partition", String(shown.partition)], ...describe(shown, view.replicas)]
     : describeAll(view));
+  showPipelineButtons(section.querySelectorAll(".actions .action"), view.pipeline);
   const details = section.querySelector("details");
   details.hidden = !placement.length;
-  if (details.open) showTable(section.querySelector("tbody"), placement, view.replicas);
+  if (details.open) showTable(section.querySelector("tbody"), view);
 }
 
 function summary(placement, replicas) {
@@ -188,33 +94,6 @@ function summary(placement, replicas) {
   const left = placement.filter((p) => p.state === "catching-up").map((p) => p.seconds_left);
   const isKnown = left.length && left.every((seconds) => seconds !== null);
   return isKnown ? `${text} · about ${Math.ceil(Math.max(...left))} s left` : text;
-}
-
-function answerableOf(placement) {
-  return placement.filter((p) => p.state === "answerable").length;
-}
-
-/** The number of partitions that are answerable on too few instances. */
-function belowOf(placement, replicas) {
-  return placement.filter((p) => p.answered_by.length < replicas).length;
-}
-
-/** What a pipeline reports of its work; nothing if it reports none. */
-function describeStats(stats) {
-  const rate = (value) => `${count(Math.round(value))} records/s`;
-  const shown = [
-    ["input_rate", "Records that arrive", rate],
-    ["processed_rate", "Records processed at most", rate],
-    ["batch_ms", "Micro-batch", duration],
-    ["state_rows", "Rows of state", count],
-    ["state_bytes", "State in memory", bytes],
-    ["watermark", "Watermark", (value) => new Date(value).toISOString()],
-    ["late_rows", "Late records", count],
-    ["dropped_rows", "Dropped rows", count],
-    ["dead_letters", "Dead letters of the pipeline", count],
-    ["restarts", "Restarts after failures", count],
-  ];
-  return shown.filter(([name]) => name in stats).map(([name, text, show]) => [text, show(stats[name])]);
 }
 
 /** The numbers of the view, shown while no partition is selected. */
@@ -290,6 +169,10 @@ function describe(placement, replicas) {
     ["Answered by", `${placement.answered_by.join(", ") || "nobody"} (${placement.answered_by.length} of ${replicas})`],
   ];
   if (placement.position === undefined) return pairs;
+  for (const replica of placement.replicas.filter(({ role }) => role === "standby")) {
+    pairs.push([`Standby ${replica.id}`, replica.position === null ? replica.state
+      : `position ${count(replica.position)}, lag ${count(replica.lag)}`]);
+  }
   pairs.push(
     ["Position", count(placement.position)],
     ["Lag", count(placement.lag)],
@@ -301,26 +184,45 @@ function describe(placement, replicas) {
   return pairs;
 }
 
-const COLUMNS = ["Partition", "Owner", "Standby", "State", "Answered by", "Position", "Lag",
-  "Staleness", "Size (estimate)", "Dead letters", "Mispartitioned"];
+const COLUMNS = ["Instance", "Role", "State", "Position", "Lag", "Staleness", "Size (estimate)",
+  "Dead letters", "Mispartitioned"];
 
 function newTable() {
   return el("table", {},
-    el("thead", {}, el("tr", {}, ...COLUMNS.map((name) => el("th", { scope: "col" }, name)))),
+    el("thead", {}, el("tr", {},
+      ...["Partition", ...COLUMNS, "Actions"].map((name) => el("th", { scope: "col" }, name)))),
     el("tbody"));
 }
 
-function showTable(body, placement, replicas) {
+function rebuildButton(view, partition, id) {
+  return actionButton("Rebuild", `Build partition ${partition} on ${id} again`, () => ({
+    path: `admin/instances/${encodeURIComponent(id)}/rebuild`,
+    body: { view, partition },
+    question: `Rebuild partition ${partition} of view ${view} on ${id}? Its store is deleted, and `
+      + "copied from another instance or built from the topic. It is refused if no other instance "
+      + "answers for the partition meanwhile.",
+    done: `Partition ${partition} of view ${view} is being rebuilt on ${id}.`,
+  }));
+}
+
+/** A row for each replica of each partition. */
+function showTable(body, { name, placement }) {
+  const none = { id: null, role: "active", state: "nobody" };
+  const rows = placement.flatMap(({ partition, replicas }) => (
+    (replicas.length ? replicas : [none]).map((replica) => ({ partition, ...replica }))));
   reconcile(
     body,
-    placement,
-    (p) => p.partition,
-    (p) => el("tr", {}, el("th", { scope: "row" }, String(p.partition)),
-      ...COLUMNS.slice(1).map(() => el("td"))),
-    (row, p) => {
-      const numbers = new Map(describe(p, replicas));
-      COLUMNS.slice(1).forEach((name, i) => setText(row.children[i + 1], numbers.get(name) ?? "–"));
-      setAttribute(row.children[1], "data-owner", colourOf(p.active));
+    rows,
+    (row) => `${row.partition} ${row.role} ${row.id}`,
+    ({ partition, id }) => el("tr", {}, el("th", { scope: "row" }, String(partition)),
+      ...COLUMNS.map(() => el("td")),
+      el("td", {}, ...(id === null ? [] : [rebuildButton(name, partition, id)]))),
+    (row, { id, role, state, position, lag, staleness, size_bytes: size, dead_letters: dead,
+      mis_partitioned: mispartitioned }) => {
+      const texts = [id ?? "nobody", role, STATES[state] ?? state, count(position), count(lag),
+        duration(staleness), bytes(size), count(dead), count(mispartitioned)];
+      texts.forEach((text, i) => setText(row.children[i + 1], text));
+      setAttribute(row.children[1], "data-owner", colourOf(id));
       row.children[1].className = "owned";
     },
   );

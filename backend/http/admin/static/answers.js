@@ -1,0 +1,180 @@
+// The answer to a query: its outcome, the headers, the value or the items, and what to do with it.
+
+import { count, el, facts } from "./dom.js";
+import { indented, members } from "./json.js";
+import { colourOf } from "./owners.js";
+import { consoleCommand, curlCommand, pythonScript } from "./queries.js";
+import { hasToken, request } from "./requests.js";
+import { asCsv, asNdjson, download, itemTable } from "./tables.js";
+import { hexadecimal, parseExact, tree } from "./values.js";
+
+const TIMEOUT = 5000; // ms
+const MAX_SHOWN = 200_000; // characters of a value
+const MAX_ITEMS = 10_000; // that are kept, page after page
+
+const byId = (id) => document.getElementById(id);
+
+export function showNoAnswer(asked, within) {
+  show(asked, { tone: "bad", title: "no answer", detail: `The backend did not answer${within}.` });
+}
+
+/** An answer that is not a list: a value, a count or a problem. */
+export function showAnswer(asked, answer, body, took) {
+  const fields = members(body);
+  show(asked, {
+    ...outcome(asked, answer, body, fields),
+    pairs: pairsOf(answer, took),
+    owner: answer.headers.get("Served-By"),
+  });
+}
+
+/** A page of items, after those of the pages before. `more(cursor)` asks for the next one. */
+export function showItems(asked, answer, body, took, more) {
+  const { items, next } = parseExact(body);
+  asked.items.push(...items);
+  const isFull = asked.items.length >= MAX_ITEMS;
+  const content = [asked.items.length ? itemTable(asked.items) : el("p", {}, "There are none.")];
+  const buttons = asked.items.length ? [
+    button("Download CSV", () => download(`${asked.view.name}.csv`, "text/csv", asCsv(asked.items))),
+    button("Download NDJSON", () => (
+      download(`${asked.view.name}.ndjson`, "application/x-ndjson", asNdjson(asked.items)))),
+  ] : [];
+  if (next && !isFull) buttons.unshift(button("Next page", () => more(next)));
+  show(asked, {
+    tone: "good",
+    title: `${count(asked.items.length)} item${asked.items.length === 1 ? "" : "s"}`,
+    detail: next ? (isFull ? `The page keeps ${count(MAX_ITEMS)} items at most.` : "There are more.") : "",
+    pairs: pairsOf(answer, took),
+    owner: answer.headers.get("Served-By"),
+    content,
+    buttons,
+  });
+}
+
+function pairsOf(answer, took) {
+  return [
+    ["Partition", answer.headers.get("Partition")],
+    ["Owner", answer.headers.get("Served-By")],
+    ["Offset", answer.headers.get("Offset")],
+    ["Lag", answer.headers.get("Lag")],
+    ["Staleness", withUnit(answer.headers.get("Staleness"))],
+    ["Pipeline state", answer.headers.get("Pipeline-State")],
+    ["Pipeline lag", answer.headers.get("Pipeline-Lag")],
+    ["Pipeline staleness", withUnit(answer.headers.get("Pipeline-Staleness"))],
+    ["Status", String(answer.status)],
+    ["Took", `${Math.round(took)} ms`],
+  ].filter(([, text]) => text !== null);
+}
+
+function withUnit(staleness) {
+  return staleness === null || staleness === "unknown" ? staleness : `${staleness} ms`;
+}
+
+function outcome(asked, answer, body, fields) {
+  if (answer.ok && fields?.value) {
+    return { tone: "good", title: "found", content: [valueOf(asked, fields.value)] };
+  }
+  if (answer.ok && fields?.count) {
+    const isExact = fields.exact?.join("") === "true";
+    return {
+      tone: "good",
+      title: `${isExact ? "" : "about "}${fields.count.join("")}`,
+      detail: isExact ? "" : "This is an estimate of RocksDB, which can be far too high.",
+    };
+  }
+  const member = (name) => (fields?.[name] ? JSON.parse(fields[name].join("")) : null);
+  const code = member("code");
+  const retry = answer.headers.get("Retry-After");
+  return {
+    tone: answer.status === 404 ? "plain" : answer.status === 503 ? "warn" : "bad",
+    title: code === "key-not-found" ? "not found" : (code ?? `status ${answer.status}`),
+    detail: [
+      member("detail") ?? "The response is not from a backend.",
+      retry === null ? "" : `Retry after ${retry} s.`,
+    ].join(" ").trim(),
+  };
+}
+
+/** The value as text, as a tree, and in hexadecimal digits, which are asked for. */
+function valueOf(asked, tokens) {
+  const text = indented(tokens);
+  const more = text.length - MAX_SHOWN;
+  const shown = more > 0 ? `${text.slice(0, MAX_SHOWN)}\n… and ${more} more characters` : text;
+  const pre = el("pre", { "tabindex": "0", "aria-label": "Value" }, shown);
+  const place = el("div", { class: "value" }, pre);
+  const forms = {
+    Text: () => pre,
+    Tree: () => el("div", { "class": "tree", "aria-label": "Value" }, tree(parseExact(tokens.join("")))),
+    Hex: () => bytesOf(asked),
+  };
+  const tabs = Object.entries(forms).map(([name, make]) => {
+    const tab = button(name, async () => {
+      for (const each of tabs) each.setAttribute("aria-pressed", String(each === tab));
+      place.replaceChildren(await make());
+    });
+    tab.setAttribute("aria-pressed", String(name === "Text"));
+    return tab;
+  });
+  return el("div", {}, el("p", { "class": "actions", "role": "group", "aria-label": "Form of the value" },
+    ...tabs), place);
+}
+
+async function bytesOf({ path }) {
+  try {
+    const answer = await request(path, AbortSignal.timeout(TIMEOUT), "application/octet-stream");
+    const text = answer.ok ? hexadecimal(new Uint8Array(await answer.arrayBuffer()))
+      : `status ${answer.status}: the value has no bytes of its own.`;
+    return el("pre", { "tabindex": "0", "aria-label": "Value" }, text);
+  } catch {
+    return el("p", {}, "The backend did not answer.");
+  }
+}
+
+export function button(text, press) {
+  const made = el("button", { type: "button" }, text);
+  made.addEventListener("click", press);
+  return made;
+}
+
+/** Buttons that show the query as a command, and copy it. */
+function copyButtons({ view, query, values, path }) {
+  const base = new URL(".", location.href).href;
+  const shown = el("code", { "class": "command", "tabindex": "0", "hidden": "" });
+  const forms = {
+    "Copy curl": () => curlCommand(base, path, query, hasToken()),
+    "Copy Python": () => pythonScript(base, view, query, values),
+    "Copy console": () => consoleCommand(base, view, query, values),
+    "Copy link": () => location.href,
+  };
+  const buttons = Object.entries(forms).map(([text, make]) => button(text, () => {
+    shown.textContent = make();
+    shown.hidden = false;
+    // only in a secure context; otherwise the text can be selected
+    navigator.clipboard?.writeText(shown.textContent).catch(() => {});
+  }));
+  return [buttons, shown];
+}
+
+/** Shows the result of a query. */
+export function show(asked, { tone, title, detail, content = [], buttons = [], pairs = [], owner }) {
+  const list = el("dl", { class: "facts" });
+  facts(list, pairs);
+  const id = owner?.split(";")[0];
+  if (id) {
+    const at = pairs.findIndex(([name]) => name === "Owner");
+    list.children[at].lastElementChild.className = "owned";
+    list.children[at].lastElementChild.setAttribute("data-owner", colourOf(id));
+  }
+  const found = byId("found");
+  const [copies, command] = copyButtons(asked);
+  found.replaceChildren(
+    el("p", { class: "outcome" }, el("b", { "class": "badge", "data-tone": tone }, title),
+      el("code", {}, `GET /${asked.path}`)),
+    ...(detail ? [el("p", { class: "detail" }, detail)] : []),
+    list,
+    ...content,
+    el("p", { class: "actions" }, ...buttons, ...copies),
+    command,
+  );
+  found.hidden = false;
+}

@@ -1,0 +1,147 @@
+// The queries of each kind of store: their fields, their paths, and the same as commands. Pure.
+
+const SPAN = [["from", "From", "time"], ["to", "To", "time"]];
+const KEYS = [["key_from", "First key", "text"], ["key_to", "Last key", "text"]];
+const PAGE = [["order", "Order", ["", "asc", "desc"]], ["limit", "Limit", "number"]];
+const KEY = [["key", "Key", "key"]];
+
+/** By name: the text, the stores that have it, its fields, and the client's method and command. */
+const QUERIES = {
+  get: { text: "A key", fields: KEY, stores: ["key-value", "global", "versioned", "custom"] },
+  windows: { text: "Windows of a key", fields: [...KEY, ...SPAN, ...PAGE], stores: ["window"] },
+  sessions: { text: "Sessions of a key", fields: [...KEY, ...SPAN, ...PAGE], stores: ["session"] },
+  versions: { text: "Versions of a key", fields: [...KEY, ...SPAN, ...PAGE], stores: ["versioned"] },
+  watch: { text: "Live changes of a key", fields: KEY, stores: ["key-value", "global"] },
+  scan: {
+    text: "Browse keys",
+    fields: [["from", "First key", "text"], ["to", "Last key", "text"], ["prefix", "Prefix", "text"],
+      ...PAGE],
+    stores: ["key-value", "global", "versioned"],
+  },
+  "all-windows": { text: "Browse windows", fields: [...KEYS, ...SPAN, ...PAGE], stores: ["window"] },
+  "all-sessions": { text: "Browse sessions", fields: [...KEYS, ...SPAN, ...PAGE], stores: ["session"] },
+  count: {
+    text: "Count",
+    fields: [["exact", "Exact", ["", "true"]]],
+    stores: ["key-value", "global", "versioned", "window", "session"],
+  },
+  top: {
+    text: "Top",
+    fields: [["by", "By field", "text"], ...PAGE],
+    stores: ["key-value", "global", "versioned"],
+  },
+  aggregate: {
+    text: "Aggregate",
+    fields: [["by", "Group by field", "text"], ["value", "Numbers in field", "text"]],
+    stores: ["key-value", "global", "versioned", "window", "session"],
+  },
+};
+const AS_OF = ["as_of", "As of", "time"];
+
+// formats whose record bytes are the typed text; the backend parses all others
+const TYPED_AS_BYTES = new Set(["string", "bytes", "json"]);
+const NUMBERS = new Set(["int32", "int64", "float64"]);
+const URL_SAFE = /^[A-Za-z0-9_~-][A-Za-z0-9._~-]*$/u;
+
+/** `[name, text]` of each query of the view. */
+export function queriesOf(view) {
+  const store = storeOf(view);
+  return Object.entries(QUERIES)
+    .filter(([, query]) => query.stores.includes(store))
+    .map(([name, query]) => [name, query.text]);
+}
+
+function storeOf({ store }) {
+  return !store ? "key-value" : (store.includes(":") || store.includes(".")) ? "custom" : store;
+}
+
+/** `[name, label, type]` of each field of a query. */
+export function fieldsOf(view, name) {
+  const { fields } = QUERIES[name];
+  return name === "get" && storeOf(view) === "versioned" ? [...fields, AS_OF] : fields;
+}
+
+/** The path of a key, relative to the page: readable if it is safe in a URL. */
+function keyPath(view, key) {
+  const keys = `views/${encodeURIComponent(view.name)}/keys/`;
+  if (!TYPED_AS_BYTES.has(view.key)) return [keys + encodeURIComponent(key), []];
+  if (URL_SAFE.test(key)) return [keys + key, []];
+  // in base64url, no key is "." or has a slash
+  const bytes = new TextEncoder().encode(key);
+  const base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  const base64url = base64.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/u, "");
+  return [keys + base64url, [["encoding", "base64url"]]];
+}
+
+/** The path and the parameters of a query. `values`: by field; empty ones are left out. */
+export function pathOf(view, name, values) {
+  let [path, parameters] = values.key === undefined
+    ? [`views/${encodeURIComponent(view.name)}/`, []] : keyPath(view, values.key);
+  path += {
+    "get": "", "windows": "/windows", "sessions": "/sessions", "versions": "/versions",
+    "watch": "/changes", "scan": "keys", "all-windows": "windows", "all-sessions": "sessions",
+    "count": "count", "top": "top", "aggregate": "aggregate",
+  }[name];
+  for (const [field] of fieldsOf(view, name)) {
+    if (field !== "key" && values[field]) parameters = [...parameters, [field, values[field]]];
+  }
+  const query = parameters.map(([field, text]) => `${field}=${encodeURIComponent(text)}`).join("&");
+  return query ? `${path}?${query}` : path;
+}
+
+/** The query as a command of curl. `base`: the URL that paths are relative to. */
+export function curlCommand(base, path, name, hasToken) {
+  const token = hasToken ? ' -H "Authorization: Bearer $QUERYABLE_TOKEN"' : "";
+  return `curl${name === "watch" ? " -N" : ""}${token} ${quoted(base + path)}`;
+}
+
+const METHODS = { "watch": "changes", "all-windows": "windows", "all-sessions": "sessions" };
+
+/** The query with the Python client. */
+export function pythonScript(base, view, name, values) {
+  const positional = values.key === undefined ? [] : [literal(view, values.key)];
+  const named = fieldsOf(view, name)
+    .filter(([field]) => field !== "key" && values[field])
+    .map(([field, , type]) => `${field === "from" ? "from_" : field}=${
+      field === "exact" ? "True" : type === "number" ? values[field]
+        : literal(type === "time" || field === "prefix" || !isKey(field, name) ? null : view, values[field])}`);
+  const call = `client.${METHODS[name] ?? name}(${
+    [JSON.stringify(view.name), ...positional, ...named].join(", ")})`;
+  const one = name === "get" || name === "count";
+  return [
+    "from queryable import Client", "",
+    `with Client(${JSON.stringify(base.replace(/\/$/u, ""))}) as client:`,
+    one ? `    print(${call})` : `    for item in ${call}:\n        print(item)`,
+  ].join("\n");
+}
+
+function isKey(field, name) {
+  return ["key_from", "key_to"].includes(field) || (name === "scan" && ["from", "to"].includes(field));
+}
+
+function literal(view, text) {
+  return view !== null && NUMBERS.has(view.key) && /^-?[0-9.eE+-]+$/u.test(text) ? text : JSON.stringify(text);
+}
+
+const COMMANDS = { "all-windows": "windows", "all-sessions": "sessions" };
+
+/** The query as a command of `queryable`. */
+export function consoleCommand(base, view, name, values) {
+  const words = ["queryable", COMMANDS[name] ?? name];
+  for (const [field] of fieldsOf(view, name)) {
+    if (field === "key" || !values[field]) continue;
+    words.push(`--${field.replaceAll("_", "-")}`);
+    if (field !== "exact") words.push(quoted(values[field]));
+  }
+  words.push("--url", quoted(base.replace(/\/$/u, "")), quoted(view.name));
+  if (values.key !== undefined) {
+    if (values.key.startsWith("-")) words.push("--");
+    words.push(quoted(values.key));
+  }
+  return words.join(" ");
+}
+
+/** A word for a POSIX shell. */
+function quoted(text) {
+  return /^[A-Za-z0-9@%+:,./_-]+$/u.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}

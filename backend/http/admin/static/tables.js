@@ -1,0 +1,71 @@
+// The items of an answer as a table, and as files.
+
+import { el } from "./dom.js";
+import { inline, isNode } from "./values.js";
+
+const TIMES = new Set(["start", "end", "valid_from", "valid_to"]);
+const MAX_COLUMNS = 14;
+const MAX_CELL = 300; // characters
+
+function isObject(value) {
+  return isNode(value) && !Array.isArray(value);
+}
+
+/** The columns of the items: the members, and those of values that are objects. */
+function columnsOf(items) {
+  const names = new Set();
+  for (const item of items) {
+    for (const [name, value] of Object.entries(item)) {
+      if (name !== "value" || !isObject(value)) names.add(name);
+      else for (const member of Object.keys(value)) names.add(`value.${member}`);
+    }
+  }
+  const all = [...names];
+  if (all.length <= MAX_COLUMNS) return all;
+  return [...all.filter((name) => !name.startsWith("value.")), "value"];
+}
+
+function cellOf(item, column) {
+  const of = column.startsWith("value.") ? item.value?.[column.slice(6)] : item[column];
+  if (of === undefined) return "";
+  if (TIMES.has(column) && typeof of === "number") return new Date(of).toISOString();
+  return inline(of);
+}
+
+export function itemTable(items) {
+  const columns = columnsOf(items);
+  const rows = items.map((item) => el("tr", {}, ...columns.map((column) => {
+    const text = cellOf(item, column);
+    const cut = text.length > MAX_CELL;
+    const cell = el("td", {}, cut ? `${text.slice(0, MAX_CELL)} …` : text);
+    if (cut) cell.title = `${text.length} characters: look up the key`;
+    return cell;
+  })));
+  return el("div", { "class": "scroll", "tabindex": "0", "role": "region", "aria-label": "Items" },
+    el("table", {},
+      el("thead", {}, el("tr", {}, ...columns.map((column) => el("th", { scope: "col" }, column)))),
+      el("tbody", {}, ...rows)));
+}
+
+/** Comma-separated values (RFC 4180). A cell that a spreadsheet would take for a formula is text. */
+export function asCsv(items) {
+  const columns = columnsOf(items);
+  const cell = (text) => {
+    const safe = /^[=+\-@\t\r]/u.test(text) && !/^-?[0-9.]+(e[+-]?[0-9]+)?$/iu.test(text) ? `'${text}` : text;
+    return /[",\r\n]/u.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  };
+  const lines = [columns, ...items.map((item) => columns.map((column) => cellOf(item, column)))];
+  return lines.map((line) => `${line.map(cell).join(",")}\r\n`).join("");
+}
+
+/** One JSON document a line. */
+export function asNdjson(items) {
+  return items.map((item) => `${JSON.stringify(item)}\n`).join("");
+}
+
+export function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = el("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}

@@ -1,0 +1,70 @@
+"""The routes of commands, and of what their senders need to know."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import orjson
+
+from backend.cluster.peer_client import PeerClient
+from backend.http.access import Access
+from backend.http.request import Request
+from backend.http.route_table import Route
+from backend.http.routes.consumer_groups import GroupRoutes
+from backend.http.routes.instances import InstanceCommands
+from backend.http.routes.pipelines import PipelineRoutes
+from backend.http.routes.view_versions import VersionRoutes
+from backend.instance_context import InstanceContext
+from backend.wire.answer import JSON, Answer
+
+_MAX_BODY = 4096  # bytes
+_GET, _POST = ("GET",), ("POST",)
+
+
+class CommandRoutes:
+    """Builds the routes. All commands need the scope `admin`, and are audited."""
+
+    def __init__(self, context: InstanceContext, gate: AbstractAsyncContextManager[None]) -> None:
+        self._context = context
+        self._gate = gate
+        self._instances = InstanceCommands(context)
+
+    def start(self, peer_client: PeerClient) -> None:
+        """In the event loop."""
+        self._instances.start(peer_client)
+
+    def all(self) -> tuple[Route, ...]:
+        versions = VersionRoutes(self._context)
+        pipelines = PipelineRoutes(self._context)
+        groups = GroupRoutes(self._context)
+        gate, commands = self._gate, {
+            "/views/{view}/switch": versions.switch,
+            "/views/{view}/rollback": versions.rollback,
+            "/views/{view}/drop": versions.drop,
+            "/views/{view}/pipeline": pipelines.command,
+            "/admin/instances/{instance}/drain": self._instances.drain,
+            "/admin/instances/{instance}/undrain": self._instances.undrain,
+            "/admin/instances/{instance}/rebuild": self._instances.rebuild,
+            "/admin/groups/{group}/delete": groups.delete,
+        }  # fmt: skip
+        return (
+            Route(_GET, "/views/{view}/versions", Access.ANY_SCOPE, versions.versions, gate),
+            Route(_GET, "/admin/identity", Access.ANY_SCOPE, self.identity, gate),
+            Route(_GET, "/admin/groups", Access.ADMIN, groups.groups, gate),
+            *(
+                Route(_POST, pattern, Access.ADMIN, handler, gate, _MAX_BODY)
+                for pattern, handler in commands.items()
+            ),
+        )
+
+    async def identity(self, request: Request) -> Answer:
+        """Whose token it is, and what it allows."""
+        sender = request.identity
+        is_on = self._context.settings.auth != "off"
+        document = {
+            "auth": self._context.settings.auth,
+            "subject": None if sender is None else sender.subject,
+            "scopes": [] if sender is None else sorted(sender.scopes),
+            "admin": not is_on or (sender is not None and Access.ADMIN.value in sender.scopes),
+        }
+        return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))

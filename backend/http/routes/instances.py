@@ -1,0 +1,115 @@
+"""Commands for one instance: drain, undrain, rebuild a partition. Any instance takes them, and
+passes them on to the one that they are for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+
+from backend.cluster.peer_client import MARK, PeerClient
+from backend.http.admin.topology import Peers
+from backend.http.request import Request
+from backend.http.routes.members import Allowed, members
+from backend.instance_context import InstanceContext
+from backend.wire.answer import JSON, Answer, Header
+from model.problems import Conflict, NotFound, Unavailable
+from model.progress import ANSWERABLE
+
+_PASSED_ON = (b"content-type", b"x-request-id")
+
+
+class InstanceCommands:
+    """The handlers of `POST /admin/instances/{instance}/…`."""
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+        self._peers = Peers(context.cluster.signer, context.certificates)
+        self._peer_client: PeerClient | None = None
+
+    def start(self, peer_client: PeerClient) -> None:
+        """In the event loop."""
+        self._peer_client = peer_client
+
+    async def drain(self, request: Request) -> Answer:
+        """Others take over the partitions of the instance; it answers until they can."""
+        return await self._set_drained(request, True)
+
+    async def undrain(self, request: Request) -> Answer:
+        """The instance gets its share of the partitions again."""
+        return await self._set_drained(request, False)
+
+    async def _set_drained(self, request: Request, drained: bool) -> Answer:
+        members(request, {})
+        if (answer := await self._of_other(request)) is not None:
+            return answer
+        context = self._context
+        if drained and not any(m.id != context.me.id for m in context.topology.members):
+            raise Conflict(
+                "last-instance", "There is no other instance that could take over the partitions."
+            )
+        if context.drained is not drained:
+            context.drained = drained
+            context.member.rejoin()
+        return _answer({"instance": context.me.id, "drained": drained})
+
+    async def rebuild(self, request: Request) -> Answer:
+        """Deletes a store partition of the instance, and builds it again: from another instance, or
+        from the topic. Conflict if no other instance can answer meanwhile, unless `force`."""
+        context = self._context
+        allowed: dict[str, Allowed] = {
+            "view": tuple(context.views),
+            "partition": range(1 << 31),
+            "force": None,
+        }
+        asked = members(request, allowed, ("view", "partition"))
+        view, partition = asked["view"], asked["partition"]
+        request.details.update(asked)
+        if (answer := await self._of_other(request)) is not None:
+            return answer
+        if context.store_partitions.get(view, partition) is None:
+            raise NotFound(
+                "partition-not-here",
+                f"Instance {context.me.id} has no partition {partition} of view {view} open.",
+            )
+        if not asked.get("force", False) and not await self._others_answer(view, partition):
+            raise Conflict(
+                "last-replica",
+                f"No other instance answers for partition {partition} of view {view}: until it is "
+                'rebuilt, reads of it would get 503. To rebuild it nevertheless: "force": true.',
+            )
+        context.ingest_loop.rebuild(view, partition)
+        return _answer({"instance": context.me.id, "view": view, "partition": partition})
+
+    async def _others_answer(self, view: str, partition: int) -> bool:
+        others = self._context.others(view, partition)
+        statuses = await asyncio.to_thread(self._peers.ask, others)
+        return any(
+            (each["view"], each["partition"], each["state"]) == (view, partition, ANSWERABLE)
+            for status in statuses
+            for each in status.get("partitions", ())
+        )
+
+    async def _of_other(self, request: Request) -> Answer | None:
+        """The answer of the instance in the path; None if it is this one."""
+        id_, me = request.more["instance"], self._context.me.id
+        request.details["target"] = id_
+        if id_ == me:
+            return None
+        found = [each for each in self._context.topology.members if each.id == id_]
+        if not found:
+            known = ", ".join(sorted(each.id for each in self._context.topology.members))
+            raise NotFound(
+                "instance-not-found", f"Instance {id_} is not in the topology. It has: {known}."
+            )
+        if request.header(MARK) is not None or self._peer_client is None:
+            raise Unavailable("owner-unreachable", f"Another program answers for instance {id_}.")
+        headers: list[Header] = [each for each in request.headers if each[0] in _PASSED_ON]
+        return await self._peer_client.forward(
+            found[0], request.method, request.target, headers, request.body
+        )
+
+
+def _answer(document: dict[str, Any]) -> Answer:
+    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))

@@ -1,0 +1,84 @@
+"""Consumer groups of deployments that are gone: without members, and without committed offsets.
+
+A group of instances never commits offsets, because positions are in the stores. So a group with
+offsets is that of another application, and its offsets must not be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from backend.pipelines.consumer_groups import admin_settings
+from model.problems import Conflict, NotFound, Unavailable
+
+MAX_GROUPS = 500  # that are listed
+_EMPTY = "Empty"
+
+
+class UnusedGroups:
+    """Any thread may use it. Requests are rare, so each has a connection of its own."""
+
+    def __init__(
+        self,
+        client_settings: Mapping[str, Any] | None = None,
+        timeout: float = 5.0,
+        own: str = "",
+    ) -> None:
+        """`client_settings`: of kafka-python. `timeout` (s): for one request. `own`: the group of
+        this deployment."""
+        self._settings = admin_settings(client_settings or {}, timeout)
+        self._own = own
+
+    def all(self) -> list[str]:
+        """The groups that `delete` would delete now, by name. Blocks. Unavailable."""
+        try:
+            client = KafkaAdminClient(**self._settings)
+            try:
+                listed = client.list_groups(states_filter=[_EMPTY])
+                names = sorted({each["group_id"] for each in listed} - {self._own})[:MAX_GROUPS]
+                offsets = client.list_group_offsets(names) if names else {}
+            finally:
+                client.close()
+        except (KafkaError, OSError) as e:
+            raise _unreachable(e) from None
+        return [name for name in names if not offsets.get(name)]
+
+    def delete(self, group: str) -> None:
+        """Delete the group. Blocks. NotFound, Unavailable, Conflict if it is used."""
+        if group == self._own:
+            raise Conflict("group-in-use", f"{group} is the consumer group of this deployment.")
+        try:
+            client = KafkaAdminClient(**self._settings)
+            try:
+                self._delete(client, group)
+            finally:
+                client.close()
+        except (KafkaError, OSError) as e:
+            raise _unreachable(e) from None
+
+    def _delete(self, client: KafkaAdminClient, group: str) -> None:
+        found = client.describe_groups([group])[group]
+        if found["group_state"] != _EMPTY:
+            if not found["members"]:
+                raise NotFound("group-not-found", f"There is no consumer group {group}.")
+            raise Conflict(
+                "group-in-use", f"Consumer group {group} has {len(found['members'])} members."
+            )
+        if client.list_group_offsets([group]).get(group):
+            raise Conflict(
+                "group-has-offsets",
+                f"Consumer group {group} has committed offsets, so it is not that of instances. "
+                "Delete it with Kafka's own tools if nobody needs them.",
+            )
+        # the broker checks again that it has no members
+        result = client.delete_groups([group])[group]
+        if result != "OK":
+            raise Conflict("group-in-use", f"The broker does not delete group {group}: {result}.")
+
+
+def _unreachable(error: Exception) -> Unavailable:
+    return Unavailable("broker-unreachable", f"The broker does not answer: {error!r}.")

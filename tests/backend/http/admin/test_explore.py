@@ -1,0 +1,233 @@
+"""Queries of every kind of store on the admin page, in a real browser."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.support.ui import Select
+
+from local.kafka.broker import Broker
+from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.support.backends import Backend
+from tests.support.deployment import Deployment, views_toml
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
+
+pytestmark = pytest.mark.system
+
+BIG = 2**63 - 1
+HOUR = 3_600_000
+START = 1_356_998_400_000
+
+
+@pytest.fixture(scope="module")
+def topics(make_topic: MakeTopic) -> dict[str, str]:
+    return {name: make_topic(2) for name in ("things", "hours", "visits", "prices")}
+
+
+@pytest.fixture(scope="module")
+def backend(
+    broker: Broker, topics: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Backend]:
+    writer = Writer(broker.bootstrap_servers)
+    things = {
+        f"k{n:03}": {"n": n, "place": {"x": [1, {"y": "ü"}]}, "big": BIG, "text": '=1,"a"'}
+        for n in range(130)
+    }
+    writer.table(topics["things"], things)
+    partition = 0
+    windows = [(b"anna" + struct.pack(">qi", START + n * HOUR, 0), b'{"n":1}') for n in range(3)]
+    writer.send(topics["hours"], windows, partition)
+    sessions = [(b"anna" + struct.pack(">qq", START + 9, START), b'{"n":2}')]
+    writer.send(topics["visits"], sessions, partition)
+    writer.send(topics["prices"], [(b"tea", b'{"n":3}')])
+    views = views_toml(
+        things={"topic": topics["things"]},
+        hours={"topic": topics["hours"], "store": "window", "window_size": "1h"}
+        | {"partitioner": "none"},
+        visits={"topic": topics["visits"], "store": "session", "partitioner": "none"},
+        prices={"topic": topics["prices"], "store": "versioned", "retention": "365d"},
+    )
+    folder = tmp_path_factory.mktemp("explore")
+    with Deployment(folder, broker.bootstrap_servers, views) as deployment:
+        yield deployment.start(1)[0]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(backend: Backend, driver: webdriver.Chrome) -> Iterator[AdminPage]:
+    page = AdminPage(driver, backend.port)
+    page.wait(lambda: len(page.grid("things")) == 2, "the grid")
+    yield page
+    assert page.console() == []
+
+
+def ask(page: AdminPage, view: str, query: str, **fields: str) -> str:
+    """Sends a query; the outcome."""
+    Select(page.one("#look-up-view")).select_by_value(view)
+    Select(page.one("#look-up-query")).select_by_value(query)
+    for name, text in fields.items():
+        field = page.one(f"#look-up [name={name}]")
+        if field.tag_name == "select":
+            Select(field).select_by_value(text)
+        else:
+            field.clear()
+            field.send_keys(text)
+    page.run("document.getElementById('found').replaceChildren()")
+    page.one("#look-up [type=submit]").click()
+    page.wait(lambda: page.run("return !!document.querySelector('#found .badge')"), "an answer")
+    return page.text("#found .badge")
+
+
+def table(page: AdminPage) -> list[dict[str, str]]:
+    rows: list[list[str]] = page.run(
+        "return [...document.querySelectorAll('#found tr')].map("
+        "(row) => [...row.children].map((cell) => cell.textContent))"
+    )
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+def press(page: AdminPage, text: str) -> None:
+    page.run(
+        "[...document.querySelectorAll('#found button')].find("
+        "(button) => button.textContent === arguments[0]).click()",
+        text,
+    )
+
+
+def copied(page: AdminPage, form: str) -> str:
+    press(page, f"Copy {form}")
+    return page.text("#found .command")
+
+
+def test_a_view_is_browsed_in_key_order_page_by_page(page: AdminPage) -> None:
+    assert ask(page, "things", "scan", prefix="k0", limit="60") == "60 items"
+    press(page, "Next page")
+    page.wait(lambda: page.text("#found .badge") == "100 items", "the second page")
+    rows = table(page)
+    assert [row["key"] for row in rows] == [f"k{n:03}" for n in range(100)]
+    assert rows[7]["value.n"] == "7"
+    assert rows[7]["value.big"] == str(BIG), "no digit is rounded"
+    assert json.loads(rows[7]["value.place"]) == {"x": [1, {"y": "ü"}]}
+    assert ask(page, "things", "scan", **{"prefix": "", "from": "k120", "order": "desc"})
+    assert table(page)[0]["key"] == "k129"
+
+
+def test_windows_sessions_and_versions_are_tables(page: AdminPage) -> None:
+    assert ask(page, "hours", "windows", key="anna", limit="2") == "2 items"
+    assert [row["start"] for row in table(page)] == [
+        "2013-01-01T00:00:00.000Z",
+        "2013-01-01T01:00:00.000Z",
+    ]
+    assert ask(page, "hours", "all-windows", limit="100") == "3 items"
+    assert ask(page, "visits", "sessions", key="anna") == "1 item"
+    assert table(page)[0]["end"] == "2013-01-01T00:00:00.009Z"
+    assert ask(page, "prices", "versions", key="tea") == "1 item"
+    assert table(page)[0]["valid_to"] == "null"
+    assert ask(page, "prices", "get", key="tea", as_of="2001-01-01T00:00:00Z") != "found"
+    assert ask(page, "visits", "all-sessions") == "1 item"
+
+
+def test_count_top_and_aggregate(page: AdminPage) -> None:
+    assert ask(page, "things", "count", exact="true") == "130"
+    assert ask(page, "things", "top", by="n", limit="2") == "2 items"
+    assert [row["key"] for row in table(page)] == ["k129", "k128"]
+    assert ask(page, "things", "aggregate", by="text", value="n") == "1 item"
+    assert (table(page)[0]["entries"], table(page)[0]["max"]) == ("130", "129")
+    assert ask(page, "things", "top", by="nothing", limit="2") == "0 items"
+    assert ask(page, "prices", "get", key="tea", as_of="then") == "bad-parameter"
+
+
+def test_a_value_as_a_tree_and_in_hexadecimal_digits(page: AdminPage) -> None:
+    assert ask(page, "things", "get", key="k001") == "found"
+    assert f'"big": {BIG}' in page.text("#found pre")
+    press(page, "Tree")
+    page.wait(lambda: page.run("return !!document.querySelector('#found .tree')"), "the tree")
+    assert f"big: {BIG}" in page.text("#found .tree")
+    assert 'y: "ü"' in page.text("#found .tree")
+    press(page, "Hex")
+    page.wait(lambda: page.run("return !!document.querySelector('#found .value pre')"), "the bytes")
+    assert page.text("#found pre").startswith("000000  7b 22 6e 22 3a")
+
+
+def test_the_address_reproduces_the_page(page: AdminPage, driver: webdriver.Chrome) -> None:
+    assert ask(page, "things", "get", key="odd/ key") == "not found"
+    assert re.search(r"\?view=things&query=get&key=odd%2F\+key$", driver.current_url)
+    assert ask(page, "things", "scan", prefix="k12", limit="3") == "3 items"
+    link = copied(page, "link")
+    driver.get("about:blank")
+    driver.get(link)
+    page.wait(lambda: page.run("return document.querySelector('#found .badge')"), "the answer")
+    assert [row["key"] for row in table(page)] == ["k120", "k121", "k122"]
+    driver.get(link.partition("?")[0] + "?view=things&key=k005")
+    page.wait(lambda: page.run("return document.querySelector('#found pre')"), "the answer")
+    assert '"n": 5' in page.text("#found pre")
+
+
+@pytest.mark.parametrize("key", ["k001", "odd/ key '$x'", "."])
+def test_what_is_copied_gives_the_same_answer(page: AdminPage, key: str, tmp_path: Path) -> None:
+    outcome = ask(page, "things", "get", key=key)
+    curl, python = copied(page, "curl"), copied(page, "Python")
+    console = copied(page, "console")
+    assert ("/keys/k001" in curl) is (key == "k001"), "the path is readable if it can be"
+    answered = json.loads(run(["bash", "-c", f"{curl} -s"]))
+    assert ("value" in answered) is (outcome == "found")
+    script = tmp_path / "copied.py"
+    script.write_text(python)
+    printed = run([sys.executable, str(script)])
+    assert ("'n': 1" in printed) is (outcome == "found")
+    command = [str(Path(sys.executable).with_name("queryable")), *shlex.split(console)[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) is (outcome == "found"), done.stderr
+    assert done.returncode in (0, 1), done.stderr
+
+
+def run(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_items_are_downloaded(page: AdminPage) -> None:
+    assert ask(page, "things", "scan", prefix="k00", limit="100") == "10 items"
+    page.run(
+        """window.files = [];
+        URL.createObjectURL = (blob) => { window.files.push(blob); return "#"; };"""
+    )
+    press(page, "Download CSV")
+    press(page, "Download NDJSON")
+    read = "Promise.all(window.files.map((file) => file.text())).then(arguments[0])"
+    as_csv, lines = page.driver.execute_async_script(read)
+    rows: list[dict[str, Any]] = list(csv.DictReader(StringIO(as_csv)))
+    assert [row["key"] for row in rows] == [f"k{n:03}" for n in range(10)]
+    assert rows[3]["value.text"] == '\'=1,"a"', "no spreadsheet takes it for a formula"
+    items = [json.loads(line) for line in lines.splitlines()]
+    assert items[3] == {
+        "key": "k003",
+        "value": {"n": 3, "place": {"x": [1, {"y": "ü"}]}, "big": BIG, "text": '=1,"a"'},
+    }
+
+
+def test_a_key_is_followed(page: AdminPage, broker: Broker, topics: dict[str, str]) -> None:
+    assert ask(page, "things", "watch", key="k050")
+    page.wait(lambda: page.text("#found .badge") == "following", "the stream")
+    page.wait(lambda: len(table(page)) == 1, "the current value")
+    Writer(broker.bootstrap_servers).table(topics["things"], {"k050": {"n": "new"}})
+    page.wait(lambda: len(table(page)) == 2, "the change")
+    assert json.loads(table(page)[0]["Value"]) == {"n": "new"}
+    assert ask(page, "things", "count"), "another query ends it"

@@ -1,0 +1,1 @@
+"""What nginx knows, for the admin page, and the page itself while no backend answers."""
