@@ -13,6 +13,7 @@ import aiohttp
 from yarl import URL
 
 from queryable.client.api import ApiMethods
+from queryable.client.connection_errors import connection_problem
 from queryable.client.methods import AsyncRunner
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -119,7 +120,7 @@ class Transport:
 
 def _transport_error(source: str, error: BaseException) -> TransportError:
     problem = handshake_problem(error)
-    detail = problem or str(error) or type(error).__name__
+    detail = problem or f"{connection_problem(error)}."
     return TransportError(
         f"{source}: {detail}",
         may_have_arrived=problem is None and not isinstance(error, _NOT_SENT),

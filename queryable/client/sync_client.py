@@ -18,6 +18,7 @@ from urllib3.exceptions import (
 )
 
 from queryable.client.api import ApiMethods
+from queryable.client.connection_errors import connection_problem
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -85,7 +86,9 @@ class Transport:
                 try:
                     return stream.read()
                 except (HTTPError, OSError) as e:
-                    raise TransportError(str(e), may_have_arrived=True) from None
+                    raise TransportError(
+                        f"Stream: {connection_problem(e)}.", may_have_arrived=True
+                    ) from None
             case CloseStream(stream):
                 stream.close()
             case Sleep(seconds):
@@ -110,7 +113,7 @@ class Transport:
         except (HTTPError, OSError) as e:
             problem = handshake_problem(e)
             raise TransportError(
-                f"{request.base_url}: {problem or e}",
+                f"{request.base_url}: {problem or f'{connection_problem(e)}.'}",
                 may_have_arrived=problem is None and not isinstance(e, _NOT_SENT),
                 is_final=problem is not None,
             ) from None

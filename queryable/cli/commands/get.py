@@ -9,9 +9,20 @@ import typer
 from queryable import Answer
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, StaleOption, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.cli.values import parse_key, with_iso_times
+from queryable.cli.options import (
+    AsCsv,
+    AsJson,
+    RawKey,
+    StaleOption,
+    Timeout,
+    TokenFile,
+    Url,
+    Vertical,
+    ViewName,
+    check_duration,
+)
+from queryable.cli.output import Output, output_of, write_rows
+from queryable.cli.values import parse_key
 from queryable.client.protocol.parameters import Stale
 
 app = typer.Typer()
@@ -31,17 +42,24 @@ def get(
         ),
     ] = None,
     max_lag: Annotated[
-        int | None, typer.Option(metavar="RECORDS", help="Reject answers further behind.")
+        int | None,
+        typer.Option(min=0, metavar="RECORDS", help="Reject answers further behind."),
     ] = None,
     max_staleness: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Reject older answers: 500ms, 5s, 1m."),
+        typer.Option(
+            metavar="DURATION",
+            callback=check_duration,
+            help="Reject older answers: 500ms, 5s, 1m.",
+        ),
     ] = None,
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the value of one or more keys.
 
@@ -53,6 +71,7 @@ def get(
       queryable get word-count lambda the of --json
       queryable get prices tea --as-of 2013-03-01T00:00:00Z
     """
+    output = output_of(as_json, as_csv, vertical)
     mode: Stale | None = stale  # type: ignore[assignment]  # the API validates it
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
@@ -67,27 +86,22 @@ def get(
                 )
                 for key in parsed
             ]  # fmt: skip
-    _print(answers, as_json)
+    _print(answers, output)
     if not all(answers):
         missing = ", ".join(key for key, answer in zip(keys, answers, strict=True) if not answer)
         print_stderr(f"not found: {missing}")
         raise SystemExit(NOT_FOUND)
 
 
-def _print(answers: list[Answer], as_json: bool) -> None:
+def _print(answers: list[Answer], output: Output) -> None:
     rows = []
     for answer in filter(None, answers):
         row = {"key": answer.key, "value": answer.value}
         if answer.valid_from is not None:
             row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
         rows.append(row)
-    if not is_for_terminal(as_json):
-        for row in rows:
-            write_line(row)
-        return
-    if rows:
-        print_table([with_iso_times(row) for row in rows])
-    if len(answers) == 1:
+    write_rows(rows, output)
+    if output.is_for_people and len(answers) == 1:
         print_stderr(_source_text(answers[0]))
 
 
