@@ -54,6 +54,10 @@ def get(
         ),
     ] = None,
     stale: StaleOption = None,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="Only the instance at --url answers, from its own stores."),
+    ] = False,
     url: Url = None,
     timeout: Timeout = None,
     token_file: TokenFile = None,
@@ -76,13 +80,14 @@ def get(
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         parsed = [parse_key(key, view_info, raw) for key in keys]
-        if len(parsed) > 1 and as_of is None and max_lag is None and max_staleness is None:
+        plain = as_of is None and max_lag is None and max_staleness is None and not local
+        if len(parsed) > 1 and plain:
             answers = client.get_many(view, parsed, stale=mode)
         else:
             answers = [
                 client.get(
                     view, key, as_of=as_of, stale=mode, max_lag=max_lag,
-                    max_staleness=max_staleness,
+                    max_staleness=max_staleness, route="local" if local else None,
                 )
                 for key in parsed
             ]  # fmt: skip
