@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from local import http
 from local.demo.load import end_offsets
@@ -132,12 +132,13 @@ def check_answers(settings: StackSettings) -> None:
     report(f"{findings.checked:,} answers through the proxy agree with the raw data")
 
 
-def run_until_interrupted(stack: Stack) -> None:
-    """Runs until Ctrl-C. Reports a backend that ends; if it is the last one, ``LocalError``."""
+def run_until_interrupted(stack: Stack, meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Runs until Ctrl-C. Reports a backend that ends; if it is the last one, ``LocalError``.
+    ``meanwhile`` is called twice a second."""
     report("Ctrl-C stops everything")
     backends = stack.settings.instances
     while True:
-        for name, message in stack.wait_for_exit().items():
+        for name, message in stack.wait_for_exit(meanwhile=meanwhile).items():
             backends -= name.startswith("backend-")
             if not name.startswith("backend-") or not backends:
                 raise LocalError(message)

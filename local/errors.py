@@ -15,6 +15,10 @@ class LocalError(Exception):
     """What failed, where, and what to do. The message is shown without a stack trace."""
 
 
+class TimedOut(LocalError):
+    """What did not happen in time."""
+
+
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
     """Decorator: the command prints a ``LocalError`` on stderr and exits with status 1."""
 

@@ -59,6 +59,10 @@ class Terminal:
         )
         return self.text
 
+    def send_keys(self, text: str) -> None:
+        """Sends keys, such as ``"yes\\n"``."""
+        os.write(self._screen, text.encode())
+
     def interrupt(self) -> None:
         """Sends SIGINT, like Ctrl-C."""
         os.killpg(self._process.pid, signal.SIGINT)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from local.errors import LocalError
+from local.errors import TimedOut
 
 T = TypeVar("T")
 
@@ -15,7 +15,7 @@ MAX_STRETCH = 5.0
 
 
 def wait_until(condition: Callable[[], T], timeout: float, what: str, interval: float = 0.05) -> T:
-    """The first true result of ``condition``; ``LocalError`` with ``what`` after ``timeout`` s.
+    """The first true result of ``condition``; ``TimedOut`` with ``what`` after ``timeout`` s.
 
     ``timeout`` is for a machine with an idle core. On a loaded machine it is longer, up to
     ``MAX_STRETCH`` times.
@@ -24,7 +24,7 @@ def wait_until(condition: Callable[[], T], timeout: float, what: str, interval: 
     while not (result := condition()):
         waited = time.monotonic() - began
         if waited >= timeout and waited >= timeout * stretch():
-            raise LocalError(f"timed out after {waited:.0f} s waiting for {what}.")
+            raise TimedOut(f"timed out after {waited:.0f} s waiting for {what}.")
         time.sleep(interval)
     return result
 

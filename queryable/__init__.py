@@ -36,6 +36,7 @@ from queryable.client.protocol.errors import (
     Unauthenticated,
     Unavailable,
     Unconfirmed,
+    UnexpectedValue,
 )
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.rows import ALL_KEYS
@@ -76,6 +77,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unconfirmed",
+    "UnexpectedValue",
     "Version",
     "View",
     "Window",

@@ -75,10 +75,12 @@ class KeyForwarding:
             try:
                 answer = await _repeat_read(query.read, rounds, request)
             except PartitionUnknown:
-                if options.bounded or reads.view.is_custom:
+                if options.bounded or options.local or reads.view.is_custom:
                     raise
                 answer = await query.read_all()
             except NotOwner as others:
+                if options.local:
+                    raise others.why from None
                 if options.redirect:
                     answer = _redirect(others, request)
                     return False

@@ -90,7 +90,7 @@ def _with_partials(
 ) -> tuple[bool, ReadOptions]:
     if parameters.choice("partials", "none", "all") == "none":
         return encoded, options
-    if options.bounded or options.as_of is not None or options.redirect:
+    if options.bounded or options.as_of is not None or options.redirect or options.local:
         raise BadRequest(
             "bad-parameter",
             "partials=all asks all partitions: stale is the only option that goes with it.",
@@ -124,9 +124,11 @@ def changes_parameters(query: bytes) -> bool:
 
 def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
     staleness = parameters.parsed("max_staleness", parse_duration)
+    route = parameters.choice("route", "forward", "redirect", "local")
     return parameters.choice("encoding", "text", "base64url") == "base64url", ReadOptions(
         stale=parameters.stale(),
-        redirect=parameters.choice("route", "forward", "redirect") == "redirect",
+        redirect=route == "redirect",
+        local=route == "local",
         min_offsets=parameters.parsed("min_offset", _offsets),
         max_lag=parameters.parsed("max_lag", whole_number),
         max_staleness=None if staleness is None else staleness / 1000,

@@ -60,6 +60,7 @@ class ReadOptions:
     max_staleness: float | None = None
     as_of: int | None = None
     redirect: bool = False
+    local: bool = False  # no other instance is asked
     partials: bool = False  # what each partition has of the key
     representation: str = "json"  # or "octet-stream", or that of the codec
 

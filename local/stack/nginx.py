@@ -6,10 +6,29 @@ import os
 import re
 import shutil
 import subprocess
+import sysconfig
 from pathlib import Path
 
-from local.errors import LocalError
+from local.errors import LocalError, tail
 from local.settings import REPOSITORY
+
+_PACKAGES = "nginx libnginx-mod-http-lua lua-resty-core lua-cjson"
+_INSTALL = f"On Debian: `apt install {_PACKAGES}`; in a checkout, `make setup` does this."
+_IN_THE_WHEEL = Path("share") / "queryable-topics"  # data-files in pyproject.toml
+
+
+def proxy_files() -> Path:
+    """The folder with nginx.conf and proxy/: of the checkout, or of the installed package."""
+    folders = [
+        REPOSITORY,
+        Path(sysconfig.get_path("data")) / _IN_THE_WHEEL,
+        Path(sysconfig.get_path("data", sysconfig.get_preferred_scheme("user"))) / _IN_THE_WHEEL,
+        REPOSITORY / _IN_THE_WHEEL,  # pip install --target
+    ]
+    for folder in folders:
+        if (folder / "nginx.conf").is_file():
+            return folder
+    raise LocalError(f"nginx.conf is in none of {', '.join(map(str, folders))}: install again.")
 
 
 def find_nginx() -> str:
@@ -18,21 +37,22 @@ def find_nginx() -> str:
     for name in ("nginx", "openresty"):
         if found := shutil.which(name, path=path):
             return found
-    raise LocalError("nginx is not installed: run `make setup`.")
+    raise LocalError(f"nginx is not installed. {_INSTALL}")
 
 
-def lay_out(prefix: Path, port: int, *, repository: Path = REPOSITORY) -> list[str]:
+def lay_out(prefix: Path, port: int, *, files: Path | None = None) -> list[str]:
     """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
-    The configuration and the Lua modules are links into the repository, so a reload reads changes
-    there.
+    The configuration and the Lua modules are links to those of ``files`` (default:
+    ``proxy_files``), so a reload reads changes there.
     """
     nginx = find_nginx()
+    files = files or proxy_files()
     try:
         (prefix / "logs").mkdir(parents=True, exist_ok=True)
-        _link(prefix / "nginx.conf", repository / "nginx.conf")
-        _link(prefix / "proxy", repository / "proxy")
-        _link(prefix / "limits.conf", repository / "proxy" / "limits.conf")
+        _link(prefix / "nginx.conf", files / "nginx.conf")
+        _link(prefix / "proxy", files / "proxy")
+        _link(prefix / "limits.conf", files / "proxy" / "limits.conf")
         if modules := _modules_folder(nginx):
             _link(prefix / "modules", modules)
         (prefix / "listen.conf").write_text(f"listen 127.0.0.1:{port};\n")
@@ -54,3 +74,13 @@ def _modules_folder(nginx: str) -> Path | None:
     shown = subprocess.run([nginx, "-V"], capture_output=True, text=True, check=False).stderr
     found = re.search(r"--modules-path=(\S+)", shown)
     return Path(found.group(1)) if found and Path(found.group(1)).is_dir() else None
+
+
+def check_configuration(command: list[str]) -> None:
+    """Raises ``LocalError`` if nginx cannot run with the configuration of ``lay_out``."""
+    done = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return
+    if re.search(r'unknown directive "\w*lua|module .*(resty|cjson)', done.stderr):
+        raise LocalError(f"nginx has no Lua module, or a Lua library is missing. {_INSTALL}")
+    raise LocalError(f"nginx cannot run with its configuration:\n{tail(done.stderr)}")

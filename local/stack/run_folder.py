@@ -35,8 +35,8 @@ def lock(run_dir: Path) -> IO[str]:
     except BlockingIOError:
         file.close()
         raise LocalError(
-            f"another `make demo` or `make up` uses {run_dir}. Stop it first, or use another "
-            "folder (QUERYABLE_RUN_DIR) and other ports."
+            f"another `make demo`, `make up` or `queryable serve` uses {run_dir}. Stop it first, "
+            "or use another folder (QUERYABLE_RUN_DIR) and other ports."
         ) from None
     return file
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO, Any, Self
 
-from local import http
 from local.demo.datasets import DATASETS, demo_topics
 from local.demo.load import end_offsets, load
 from local.errors import LocalError
@@ -21,14 +20,16 @@ from local.kafka.topics import create_topics
 from local.progress import bar
 from local.settings import REPOSITORY, StackSettings
 from local.spark_views import (
+    DerivedView,
     declared_views,
     derived_views,
     select,
     source_offsets,
     spark_failure,
 )
-from local.stack.nginx import lay_out
+from local.stack.nginx import check_configuration, lay_out
 from local.stack.preflight import check_machine, check_own_kafka
+from local.stack.readiness import Readiness
 from local.stack.run_folder import background_marker, end_orphans, ending_order, lock
 from local.stack.services import (
     BACKEND,
@@ -43,12 +44,16 @@ from local.stack.supervisor import Supervisor
 READY_TIMEOUT = 90.0
 SPARK_TIMEOUT = 300.0
 
+Report = Callable[[str], None]
+CheckKafka = Callable[[StackSettings, Mapping[str, DerivedView], Report], None]
+
 
 class Stack:
     """A running stack in ``settings.run_dir``; a folder can have one stack at a time.
 
     Spark derives ``spark_views``, by default the views that the settings name. With ``background``
-    the processes outlive this one, and ``stop_background`` ends them.
+    the processes outlive this one, and ``stop_background`` ends them. ``check_kafka`` checks the
+    user's own Kafka before the start. ``ready_timeout``: seconds until all backends are ready.
     """
 
     def __init__(
@@ -57,11 +62,15 @@ class Stack:
         *,
         spark_views: Iterable[str] = (),
         background: bool = False,
+        check_kafka: CheckKafka = check_own_kafka,
+        ready_timeout: float = READY_TIMEOUT,
     ) -> None:
         self.settings = settings
         self.spark_views = select(spark_views, settings.views) or derived_views(settings)
         self._run_dir = settings.run_dir.absolute()
         self._background = background
+        self._check_kafka = check_kafka
+        self._ready_timeout = ready_timeout
         self._children = Supervisor(self._run_dir, die_with_parent=not background)
         self._progress_file = self._run_dir / "spark-progress.json"
         self._lock: IO[str] | None = None
@@ -85,7 +94,7 @@ class Stack:
             if self.settings.has_demo:
                 report("starting Spark and Kafka")
             else:
-                check_own_kafka(self.settings, self.spark_views, report)
+                self._check_kafka(self.settings, self.spark_views, report)
             if self.spark_views:
                 self._start_spark()
             self._start_broker()
@@ -102,20 +111,28 @@ class Stack:
                 for dataset in DATASETS:
                     load(self.settings.kafka, dataset)
             report("waiting until the backends are ready")
-            self._children.wait_until(self._is_ready, READY_TIMEOUT, "backends and nginx")
+            is_ready = Readiness(self.settings, report).check
+            self._children.wait_until(is_ready, self._ready_timeout, "backends and nginx")
         except BaseException:
             self.stop()
             raise
 
-    def wait_for_exit(self, interval: float = 0.5) -> dict[str, str]:
-        """Waits until a child ends by itself; returns name ► how it ended, and removes it."""
+    def wait_for_exit(
+        self, interval: float = 0.5, meanwhile: Callable[[], None] = lambda: None
+    ) -> dict[str, str]:
+        """Waits until a child ends by itself; returns name ► how it ended, and removes it.
+        ``meanwhile`` is called after each interval."""
         while not (exits := self._children.exits()):
             time.sleep(interval)
+            meanwhile()
         self._children.stop(exits)
         return exits
 
-    def wait_for_spark(self, views: Iterable[str]) -> None:
-        """Returns when the views have all records that the raw topics had when it was called."""
+    def wait_for_spark(self, views: Iterable[str], timeout: float = SPARK_TIMEOUT) -> None:
+        """Returns when the views have all records that the raw topics had when it was called.
+
+        Raises ``LocalError`` if a view fails, and ``TimedOut`` after ``timeout`` s.
+        """
         ends = {
             view: {
                 (topic, partition): end
@@ -141,7 +158,7 @@ class Stack:
                 update(reached)
                 return reached == total
 
-            self._children.wait_until(is_done, SPARK_TIMEOUT, "Spark to derive the views")
+            self._children.wait_until(is_done, timeout, "Spark to derive the views")
 
     def wait_until(self, condition: Callable[[], bool], timeout: float, what: str) -> None:
         """Waits while the children run; ``LocalError`` if one ends or after ``timeout`` s."""
@@ -210,16 +227,12 @@ class Stack:
 
     def _start_nginx(self) -> None:
         command = lay_out(self._run_dir / "nginx", self.settings.proxy_port)
+        check_configuration(command)
         self._children.start("nginx", command, env=proxy_environment(self.settings))
 
     def _start_tailer(self) -> None:
         log = self._run_dir / "nginx" / "logs" / "access.log"
         self._children.start("tailer", tailer_command(self.settings, log), cwd=REPOSITORY)
-
-    def _is_ready(self) -> bool:
-        urls = [f"http://127.0.0.1:{port}/health/ready" for port in self.settings.backend_ports]
-        urls.append(f"{self.settings.proxy_url}/proxy/health")
-        return all(http.get(url, timeout=2.0).status == 200 for url in urls)
 
     def _spark_progress(self) -> dict[str, Any]:
         """The progress file of the Spark job, by view."""

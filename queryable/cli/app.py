@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Annotated
 
 import typer
 
 import queryable
+from queryable.cli.config import Connection, set_connection
+from queryable.cli.help import Command, Group
+from queryable.cli.options import Timeout, TokenFile, Url
 
-COMMAND_MODULES = (
-    "get",
-    "scan",
-    "top",
-    "aggregate",
-    "count",
-    "time_ranges",
-    "watch",
-    "append",
-    "views",
-    "topology",
-    "diff",
-    "view_versions",
-    "pipeline",
-    "adopt",
-    "check",
-    "token",
-    "stack",
-)
-"""The modules of `queryable.cli.commands`, in the order of `queryable --help`."""
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "Queries": (
+        "get", "scan", "top", "aggregate", "count", "time_ranges", "watch", "append",
+        "interactive.shell", "interactive.queries",
+    ),
+    "Views and deployments": ("views", "describe", "topology", "diff", "view_versions", "pipeline"),
+    "Your own Kafka": ("start.init", "start.serve", "adopt", "check", "token"),
+    "Development of this project, in a checkout": ("stack",),
+}  # fmt: skip
+"""The modules of `queryable.cli.commands`, in the groups and the order of `queryable --help`."""
+
+COMMAND_MODULES = tuple(name for names in SECTIONS.values() for name in names)
+
+
+class _Commands(Group):
+    sections: dict[str, list[str]] = {}  # noqa: RUF012
+
 
 app = typer.Typer(
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -45,12 +46,16 @@ def _print_version(is_requested: bool) -> None:
 
 @app.callback()
 def main_options(
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
-        ),
-    ] = False,
+    version: bool = typer.Option(
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version and exit.",
+    ),
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
 ) -> None:
     """Query Kafka topics over HTTP.
 
@@ -60,13 +65,21 @@ def main_options(
     The token comes from --token-file, else QUERYABLE_TOKEN, else token_file in the same file.
     `queryable token` makes one.
 
+    --url, --timeout and --token-file may be before or after the command.
+
     Exit codes: 0 success, 1 not found, 2 usage error, 3 not available.
-    """
+    """  # fmt: skip
+    set_connection(Connection(url, timeout, token_file))
 
 
-for name in COMMAND_MODULES:
-    module = import_module(f"queryable.cli.commands.{name}")
-    app.registered_commands.extend(module.app.registered_commands)
+for _title, _names in SECTIONS.items():
+    for _name in _names:
+        _module = import_module(f"queryable.cli.commands.{_name}")
+        for _command in _module.app.registered_commands:
+            _command.cls = Command
+            app.registered_commands.append(_command)
+            assert _command.callback is not None
+            _Commands.sections.setdefault(_title, []).append(_command.callback.__name__)
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,8 @@ def read_config() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The connection options, which most commands have."""
+    """The connection options, which most commands have. What is None is taken from the options
+    before the command."""
 
     url: str | None = None
     timeout: float | None = None
@@ -65,9 +67,14 @@ class Connection:
     def client(self, url: str | None = None) -> Client:
         """A client for `url`, or for the configured deployment. Raises BadUse."""
         config = read_config()
-        chosen = url or self.url or os.environ.get("QUERYABLE_URL") or config.get("url")
-        timeout = self.timeout if self.timeout is not None else config.get("timeout", 10.0)
-        token_file: str | Path | None = self.token_file
+        before = _before_command.get()
+        chosen = (
+            url or self.url or before.url or os.environ.get("QUERYABLE_URL") or config.get("url")
+        )
+        timeout = self.timeout if self.timeout is not None else before.timeout
+        if timeout is None:
+            timeout = config.get("timeout", 10.0)
+        token_file: str | Path | None = self.token_file or before.token_file
         if token_file is None and not os.environ.get("QUERYABLE_TOKEN"):
             token_file = config.get("token_file")
         ca_file = os.environ.get("QUERYABLE_CA_FILE") or config.get("ca_file")
@@ -75,3 +82,11 @@ class Connection:
         return Client(
             chosen, timeout=timeout, direct=direct, token_file=token_file, ca_file=ca_file
         )
+
+
+_before_command: ContextVar[Connection] = ContextVar("connection", default=Connection())  # noqa: B039
+
+
+def set_connection(connection: Connection) -> None:
+    """Keeps the options that are given before the command."""
+    _before_command.set(connection)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from queryable.cli.error_texts import error_text
 from queryable.client.protocol.errors import (
     BadRequest,
     Forbidden,
@@ -52,7 +53,7 @@ def exit_code_of(error: QueryableError) -> int:
 
 def advice(error: QueryableError) -> str:
     """What to do about an error that the command line can help with; otherwise empty."""
-    if isinstance(error, NoAnswer):
+    if isinstance(error, NoAnswer) and "--bootstrap-servers" not in error.detail:
         return (
             "Is this the right URL? Set it with --url, QUERYABLE_URL, or url in "
             "~/.config/queryable/config.toml."
@@ -79,7 +80,7 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
                 # inside the outer try, which handles a closed pipe
                 sys.stdout.flush()
         except QueryableError as error:
-            print_stderr(f"queryable: {error}")
+            print_stderr(f"queryable: {error_text(error)}")
             if hint := advice(error):
                 print_stderr(hint)
             raise SystemExit(exit_code_of(error)) from None

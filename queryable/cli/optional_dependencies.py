@@ -13,6 +13,7 @@ _SERVER_PACKAGES = (
     "fastavro",
     "jwt",
     "numpy",
+    "orjson",
     "pydantic",
     "pydantic_settings",
 )

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from model.times import parse_duration
 from queryable import View
 from queryable.cli.config import Connection
 from queryable.cli.values import parse_value
@@ -23,9 +24,11 @@ _COMPLETION_TIMEOUT = 1.0
 def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names of views that begin with `incomplete`; empty if the deployment does not answer."""
     try:
-        connection = Connection(
-            ctx.params.get("url"), _COMPLETION_TIMEOUT, ctx.params.get("token_file")
+        url, token_file = (
+            ctx.params.get(name) or ctx.find_root().params.get(name)
+            for name in ("url", "token_file")
         )
+        connection = Connection(url, _COMPLETION_TIMEOUT, token_file)
         with connection.client() as client:
             names = [name for view in client.views() for name in _names_of(view)]
         return sorted(name for name in names if name.startswith(incomplete))
@@ -77,6 +80,10 @@ TokenFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV, with times in ISO 8601.")]
+Vertical = Annotated[
+    bool, typer.Option("--vertical", help="Print one line per field, not a table.")
+]
 Servers = Annotated[
     str | None,
     typer.Option(
@@ -98,14 +105,24 @@ KafkaFile = Annotated[
 ]
 
 
-def parse_bound(text: str | None, view: View) -> Any:
-    """The first or last key of a range. Raises BadUse."""
-    return None if text is None else parse_value(text, view.key)
+def check_duration(text: str | None) -> str | None:
+    """A callback of options with a duration."""
+    try:
+        if text is not None:
+            parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}.") from None
+    return text
+
+
+def parse_bound(text: str | None, view: View, option: str) -> Any:
+    """The first or last key of a range. Raises BadUse, which names the option."""
+    return None if text is None else parse_value(text, view.key, option)
 
 
 def parse_prefix(text: str | None, view: View) -> str | bytes | None:
     """A prefix of keys. The client rejects it for formats without prefixes."""
     if text is None or not view.key.has_prefixes:
         return text
-    prefix: str | bytes = parse_value(text, view.key)
+    prefix: str | bytes = parse_value(text, view.key, "--prefix")
     return prefix

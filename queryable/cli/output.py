@@ -1,12 +1,15 @@
-"""Output of commands: tables on a terminal, one JSON document per line otherwise."""
+"""Output of commands: tables or records on a terminal, one JSON document per line otherwise."""
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from enum import Enum
+from itertools import chain, islice, pairwise
 from statistics import fmean
 from typing import Any
 
@@ -14,11 +17,53 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from queryable.cli.values import cell_text, json_value
+from queryable.cli.table_layout import column_widths, record_lines
+from queryable.cli.values import cell_text, json_value, with_iso_times
+from queryable.client.protocol.errors import BadUse
 
 _SPARK_CHARACTERS = "▁▂▃▄▅▆▇█"
 # the rows of a table are kept in memory, because the columns come from all of them
 _MAX_TABLE_ROWS = 10_000
+_OTHER_COLUMNS = "other"
+_BAR_COLUMN = 13  # the least that a bar needs
+
+
+class Output(Enum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    VERTICAL = "vertical"
+    JSON = "json"
+    CSV = "csv"
+
+    @property
+    def is_for_people(self) -> bool:
+        return self in (Output.TABLE, Output.VERTICAL)
+
+
+OUTPUTS = {each.value: each for each in Output}
+_chosen: ContextVar[Output | None] = ContextVar("output", default=None)
+
+
+def set_default_output(output: Output) -> None:
+    """What `output_of` returns without an option from now on: in the shell."""
+    _chosen.set(output)
+
+
+def output_of(as_json: bool, as_csv: bool = False, vertical: bool = False) -> Output:
+    """The output that the options choose: without one, a table on a terminal, else JSON lines.
+
+    Raises BadUse.
+    """
+    if as_json + as_csv + vertical > 1:
+        raise BadUse("Give only one of --json, --csv and --vertical.")
+    if as_csv:
+        return Output.CSV
+    if vertical:
+        return Output.VERTICAL
+    if as_json:
+        return Output.JSON
+    return _chosen.get() or (Output.TABLE if sys.stdout.isatty() else Output.JSON)
 
 
 def is_for_terminal(as_json: bool) -> bool:
@@ -34,31 +79,88 @@ def write_line(document: Mapping[str, Any]) -> None:
 
 def write_rows(
     rows: Iterable[Mapping[str, Any]],
-    as_json: bool,
+    output: Output,
     *,
     on_row: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """Prints the rows, as a table or as JSON lines; returns their number.
+    """Prints the rows; returns their number. Times are in ISO 8601, but in JSON in epoch ms.
 
     `on_row` is called after each row with the number of rows so far.
     """
-    written = 0
-    if not is_for_terminal(as_json):
-        for written, row in enumerate(rows, 1):
+    counted = _Counted(rows, on_row)
+    if output is Output.JSON:
+        for row in counted:
             write_line(row)
-            on_row(written)
         sys.stdout.flush()
-        return written
-    kept: list[Mapping[str, Any]] = []
-    for written, row in enumerate(rows, 1):
-        if written <= _MAX_TABLE_ROWS:
-            kept.append(row)
-        on_row(written)
-    if kept:
-        print_table(kept)
-    if written > len(kept):
-        Console(stderr=True).print(f"… {written - len(kept):,} more rows: use --json.")
-    return written
+        return counted.number
+    shown = map(with_iso_times, counted)
+    if output is Output.CSV:
+        _write_csv(shown)
+        return counted.number
+    if output is Output.VERTICAL:
+        _write_records(shown)
+        return counted.number
+    kept = list(islice(shown, _MAX_TABLE_ROWS))
+    for _ in shown:
+        pass  # they are counted
+    print_table(kept)
+    if counted.number > len(kept):
+        Console(stderr=True).print(f"… {counted.number - len(kept):,} more rows: use --json.")
+    return counted.number
+
+
+class _Counted:
+    """Rows; `number` is how many of them were read."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], on_row: Callable[[int], None]) -> None:
+        self._rows = rows
+        self._on_row = on_row
+        self.number = 0
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for row in self._rows:
+            yield row
+            self.number += 1
+            self._on_row(self.number)
+
+
+def _write_csv(rows: Iterator[Mapping[str, Any]]) -> None:
+    """RFC 4180, with a line of names. The columns are those of the first 10,000 rows; fields that
+    only later rows have are JSON in the column `other`."""
+    first = list(islice(rows, _MAX_TABLE_ROWS))
+    columns = columns_of(first)
+    more = next(rows, None)
+    names = columns if more is None else [*columns, _OTHER_COLUMNS]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    if first:
+        writer.writerow(name.removeprefix(".") if _is_unique(name, columns) else name
+                        for name in names)  # fmt: skip
+    for row in chain(first, [] if more is None else [more], rows):
+        cells = flatten(row)
+        line = [_csv_text(cells.pop(name, None)) for name in columns]
+        if more is not None:
+            line.append(_csv_text(cells or None))
+        writer.writerow(line)
+    sys.stdout.flush()
+
+
+def _is_unique(name: str, columns: Sequence[str]) -> bool:
+    return name.removeprefix(".") not in columns
+
+
+def _csv_text(value: Any) -> str:
+    value = json_value(value)
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _write_records(rows: Iterable[Mapping[str, Any]]) -> None:
+    width = Console().width
+    for number, row in enumerate(rows, 1):
+        cells = [(cell_text(name), cell_text(cell)) for name, cell in flatten(row).items()]
+        sys.stdout.write("\n".join(record_lines(number, cells, width)) + "\n")
+    sys.stdout.flush()
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -80,22 +182,35 @@ def print_table(
     title: str | None = None,
     bars: Sequence[RenderableType] = (),
 ) -> None:
-    """Prints nothing without rows. `bars`: one per row, in the last column."""
+    """Prints nothing without rows. If a table would break words, the rows are printed as records.
+
+    `bars`: one per row, in the last column.
+    """
     if not rows:
         return
-    table = Table(title=title, title_justify="left")
+    console = Console()
     columns = columns_of(rows)
-    for name in columns:
-        numbers = all(isinstance(flatten(row).get(name), (int, float)) for row in rows)
-        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    flat = [flatten(row) for row in rows]
+    texts = [
+        [cell_text(cells[name]) if name in cells else "" for name in columns] for cells in flat
+    ]
+    width_of_bars = _BAR_COLUMN if bars else 0
+    widths = column_widths(columns, texts, console.width - width_of_bars)
+    if widths is None:
+        if title:
+            print(title)
+        _write_records(rows)
+        return
+    table = Table(title=title, title_justify="left")
+    for name, width in zip(columns, widths, strict=True):
+        numbers = all(isinstance(cells.get(name), (int, float)) for cells in flat)
+        table.add_column(name, justify="right" if numbers else "left", width=width)
     if bars:
         table.add_column("")
-    for number, row in enumerate(rows):
-        cells = flatten(row)
+    for number, line in enumerate(texts):
         # Text, not str, because rich would interpret a key such as [b] as markup
-        texts = (Text(cell_text(cells[name]) if name in cells else "") for name in columns)
-        table.add_row(*texts, *bars[number : number + 1])
-    Console().print(table)
+        table.add_row(*map(Text, line), *bars[number : number + 1])
+    console.print(table)
 
 
 def sparkline(numbers: Sequence[float], width: int | None = None) -> str:

@@ -23,12 +23,13 @@ _TIME_FIELDS = ("start", "end", "valid_from", "valid_to")
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-def parse_value(text: str, format_: Format) -> Any:
-    """A value of the format, from text; bytes are typed as text. Raises BadUse."""
+def parse_value(text: str, format_: Format, name: str) -> Any:
+    """A value of the format, from text; bytes are typed as text. `name`: of the argument or option.
+    Raises BadUse."""
     try:
         return format_.python.from_typed(text)
     except ValueError:
-        raise BadUse(f"{text!r} is not a valid {format_.name}.") from None
+        raise BadUse(f"{name} {text!r} is not a valid {format_.name}.") from None
 
 
 def parse_key(text: str, view: View, is_raw: bool = False) -> Any:
@@ -38,7 +39,7 @@ def parse_key(text: str, view: View, is_raw: bool = False) -> Any:
             return Raw(from_base64url(text.encode()))
         except ValueError as error:
             raise BadUse(f"Invalid key {text!r}: {error}.") from None
-    return parse_value(text, view.key)
+    return parse_value(text, view.key, "KEY")
 
 
 def json_value(value: Any) -> Any:

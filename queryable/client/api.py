@@ -30,7 +30,7 @@ class ApiMethods:
     count = method(count.count)
     append = method(append.append)
     views = method(metadata.views)
-    view = method(metadata.view)
+    _describe = method(metadata.view)
     topology = method(metadata.topology)
     switch = method(view_versions.switch)
     rollback = method(view_versions.rollback)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 import aiohttp
 from yarl import URL
 
 from queryable.client.api import ApiMethods
+from queryable.client.connection_errors import connection_problem
 from queryable.client.methods import AsyncRunner
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -28,9 +30,12 @@ from queryable.client.protocol.transport import (
     Sleep,
     TransportError,
 )
+from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
 from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
+from queryable.client.typed.async_view import AsyncTypedView
+from queryable.client.typed.rows import K, V
 
 T = TypeVar("T")
 
@@ -119,7 +124,7 @@ class Transport:
 
 def _transport_error(source: str, error: BaseException) -> TransportError:
     problem = handshake_problem(error)
-    detail = problem or str(error) or type(error).__name__
+    detail = problem or f"{connection_problem(error)}."
     return TransportError(
         f"{source}: {detail}",
         may_have_arrived=problem is None and not isinstance(error, _NOT_SENT),
@@ -136,7 +141,7 @@ class AsyncClient(ApiMethods, AsyncRunner):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         *,
         timeout: float = 10.0,
         direct: bool = False,
@@ -171,6 +176,26 @@ class AsyncClient(ApiMethods, AsyncRunner):
     def session(self) -> AbstractContextManager[SessionOffsets]:
         """Like Client.session, for this task and the tasks that it starts."""
         return self._context.session()
+
+    @overload
+    def view(self, name: str) -> Coroutine[Any, Any, View]: ...
+
+    @overload
+    def view(self, name: str, *, key: type[K], value: type[V]) -> AsyncTypedView[K, V]: ...
+
+    @overload
+    def view(self, name: str, *, value: type[V]) -> AsyncTypedView[Any, V]: ...
+
+    def view(self, name: str, *, key: Any = Any, value: Any = None) -> Any:
+        """One view. Raises NotFound.
+
+        With `value` (and `key`), a handle bound to the view, whose keys and values have these
+        types: dataclasses, pydantic models, msgspec structs, or types such as str and
+        dict[str, int]. No request is sent before its first call. Raises BadUse for other types.
+        """
+        if value is None:
+            return self._describe(name)
+        return AsyncTypedView(self._run, self._context, name, key, value)
 
     async def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 from urllib.parse import urlsplit
 
 import urllib3
@@ -18,6 +19,7 @@ from urllib3.exceptions import (
 )
 
 from queryable.client.api import ApiMethods
+from queryable.client.connection_errors import connection_problem
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -33,9 +35,12 @@ from queryable.client.protocol.transport import (
     Sleep,
     TransportError,
 )
+from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
 from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
+from queryable.client.typed.rows import K, V
+from queryable.client.typed.sync_view import TypedView
 
 T = TypeVar("T")
 
@@ -85,7 +90,9 @@ class Transport:
                 try:
                     return stream.read()
                 except (HTTPError, OSError) as e:
-                    raise TransportError(str(e), may_have_arrived=True) from None
+                    raise TransportError(
+                        f"Stream: {connection_problem(e)}.", may_have_arrived=True
+                    ) from None
             case CloseStream(stream):
                 stream.close()
             case Sleep(seconds):
@@ -110,7 +117,7 @@ class Transport:
         except (HTTPError, OSError) as e:
             problem = handshake_problem(e)
             raise TransportError(
-                f"{request.base_url}: {problem or e}",
+                f"{request.base_url}: {problem or f'{connection_problem(e)}.'}",
                 may_have_arrived=problem is None and not isinstance(e, _NOT_SENT),
                 is_final=problem is not None,
             ) from None
@@ -137,7 +144,7 @@ class Client(ApiMethods, SyncRunner):
 
     def __init__(
         self,
-        url: str | None = None,
+        url: str | Sequence[str] | None = None,
         *,
         timeout: float = 10.0,
         direct: bool = False,
@@ -147,10 +154,11 @@ class Client(ApiMethods, SyncRunner):
         ca_file: str | os.PathLike[str] | None = None,
         verify: bool = True,
     ) -> None:
-        """`url`: default QUERYABLE_URL, else http://127.0.0.1:8080. `timeout`: seconds for a call
-        with its retries. `direct`: send reads of keys to the instances that own them, without the
-        proxy; the instances' addresses must be reachable. `connections`: the maximum number of idle
-        connections per server; more threads than that may use the client.
+        """`url`: default QUERYABLE_URL, else http://127.0.0.1:8080. Several URLs of one deployment
+        (a list, or separated by commas) are asked in turn if one does not answer. `timeout`:
+        seconds for a call with its retries. `direct`: send reads of keys to the instances that own
+        them, without the proxy; the instances' addresses must be reachable. `connections`: the
+        maximum number of idle connections per server; more threads than that may use the client.
 
         `token`: a bearer token, or a function that returns the current one. `token_file`: a file
         with the token, which is read again when it changes. Default: QUERYABLE_TOKEN, else no
@@ -182,6 +190,26 @@ class Client(ApiMethods, SyncRunner):
         """A context manager. Within it, in this thread, reads of keys include all records that were
         appended or read before: a session reads its own writes, and its reads are monotonic."""
         return self._context.session()
+
+    @overload
+    def view(self, name: str) -> View: ...
+
+    @overload
+    def view(self, name: str, *, key: type[K], value: type[V]) -> TypedView[K, V]: ...
+
+    @overload
+    def view(self, name: str, *, value: type[V]) -> TypedView[Any, V]: ...
+
+    def view(self, name: str, *, key: Any = Any, value: Any = None) -> Any:
+        """One view. Raises NotFound.
+
+        With `value` (and `key`), a handle bound to the view, whose keys and values have these
+        types: dataclasses, pydantic models, msgspec structs, or types such as str and
+        dict[str, int]. No request is sent before its first call. Raises BadUse for other types.
+        """
+        if value is None:
+            return self._describe(name)
+        return TypedView(self._run, self._context, name, key, value)
 
     def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform

@@ -26,8 +26,9 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 def build_wheel(folder: Path) -> Path:
     """The wheel, from a source distribution as `python -m build` does, without the network."""
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", "nginx.conf"):
         shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "proxy", folder / "proxy")
     for package in PACKAGES:
         ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)

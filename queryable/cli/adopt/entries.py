@@ -40,11 +40,11 @@ def view_entry(
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records sampled",
         *([f"# wrong: {deleted.text}"] if deleted is not None else []),
-        f"[views.{_toml_key(store)}]",
+        f"[views.{toml_key(store)}]",
         f"topic = {json.dumps(topic)}",
     ]
     for field, inferred in fields.items():
-        lines.extend(_field_lines(topic, field, inferred, ask))
+        lines.extend(field_lines(topic, field, inferred, ask))
     return "\n".join(lines) + "\n"
 
 
@@ -72,7 +72,8 @@ def _inferred_fields(
     return fields
 
 
-def _field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[str]:
+def field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[str]:
+    """The TOML of a field; an uncertain value is marked with `TODO?`, unless the user answers."""
     is_certain = inferred.confidence is Confidence.CERTAIN
     answer = None if is_certain or field == "store" else ask(topic, field, inferred)
     if answer is not None:
@@ -92,5 +93,6 @@ def _field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[
     return [] if _DEFAULTS.get(field) == value else [line]
 
 
-def _toml_key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """A name as part of a table's name."""
     return name if _BARE_TOML_KEY.fullmatch(name) else json.dumps(name)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +11,7 @@ import typer
 from model.config_providers import resolve
 from model.kafka_config import hide
 from model.problems import ConfigurationError
+from queryable.cli.connection_settings import connection_settings
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import (
@@ -63,7 +61,7 @@ def adopt(
         from queryable.cli.inspection.broker import Broker
     servers = bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or DEFAULT_SERVERS
     seconds = timeout or BROKER_TIMEOUT
-    table = _connection_settings(kafka)
+    table = connection_settings(kafka)
     try:
         resolved = resolve(table, open, os.environ)
     except ConfigurationError as error:
@@ -77,17 +75,3 @@ def adopt(
         print(proposal, flush=True)
     if not has_changelogs:
         raise SystemExit(NOT_FOUND)
-
-
-def _connection_settings(path: Path | None) -> Mapping[str, str]:
-    """The table [kafka] of the file. Raises BadUse."""
-    if path is None:
-        return {}
-    try:
-        table = tomllib.loads(path.read_text()).get("kafka", {})
-    except (OSError, ValueError) as error:
-        raise BadUse(f"Cannot read {path}: {error}.") from None
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in table.items()
-    }

@@ -11,8 +11,17 @@ from queryable.cli.commands.time_ranges import From, To
 from queryable.cli.commands.top import bars
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsJson, StaleOption, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, print_table, write_rows
+from queryable.cli.options import (
+    AsCsv,
+    AsJson,
+    StaleOption,
+    Timeout,
+    TokenFile,
+    Url,
+    Vertical,
+    ViewName,
+)
+from queryable.cli.output import Output, output_of, print_table, write_rows
 
 app = typer.Typer()
 
@@ -42,6 +51,8 @@ def aggregate(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print count, sum, minimum, maximum and average by group.
 
@@ -54,6 +65,7 @@ def aggregate(
       queryable aggregate latest-departure --by origin --value delay
       queryable aggregate word-count
     """
+    output = output_of(as_json, as_csv, vertical)
     options: Any = {"from_": from_, "to": to, "stale": stale}
     with Connection(url, timeout, token_file).client() as client:
         groups = client.aggregate(view, by, value, **options)
@@ -62,9 +74,9 @@ def aggregate(
         asdict(group) if has_numbers else {"group": group.group, "entries": group.entries}
         for group in groups
     ]
-    if is_for_terminal(as_json):
+    if output is Output.TABLE:
         # with numbers, a table fills 80 columns
         print_table(rows, bars=() if has_numbers else bars([group.entries for group in groups]))
     else:
-        write_rows(rows, as_json)
+        write_rows(rows, output)
     exit_if_empty(len(rows), f"view {view} has no entries within these bounds")

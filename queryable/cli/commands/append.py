@@ -75,7 +75,7 @@ def _value(text: str | None, file: str | None, view: View) -> Any:
         text = _read(file or "-")
         if not view.value.python.is_typed_text:
             text = text.strip()
-    return parse_value(text, view.value)
+    return parse_value(text, view.value, "VALUE")
 
 
 def _read(file: str) -> str:

@@ -9,9 +9,20 @@ import typer
 from queryable import Answer
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, StaleOption, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.cli.values import parse_key, with_iso_times
+from queryable.cli.options import (
+    AsCsv,
+    AsJson,
+    RawKey,
+    StaleOption,
+    Timeout,
+    TokenFile,
+    Url,
+    Vertical,
+    ViewName,
+    check_duration,
+)
+from queryable.cli.output import Output, output_of, write_rows
+from queryable.cli.values import parse_key
 from queryable.client.protocol.parameters import Stale
 
 app = typer.Typer()
@@ -31,17 +42,28 @@ def get(
         ),
     ] = None,
     max_lag: Annotated[
-        int | None, typer.Option(metavar="RECORDS", help="Reject answers further behind.")
+        int | None,
+        typer.Option(min=0, metavar="RECORDS", help="Reject answers further behind."),
     ] = None,
     max_staleness: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Reject older answers: 500ms, 5s, 1m."),
+        typer.Option(
+            metavar="DURATION",
+            callback=check_duration,
+            help="Reject older answers: 500ms, 5s, 1m.",
+        ),
     ] = None,
     stale: StaleOption = None,
+    local: Annotated[
+        bool,
+        typer.Option("--local", help="Only the instance at --url answers, from its own stores."),
+    ] = False,
     url: Url = None,
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the value of one or more keys.
 
@@ -53,41 +75,38 @@ def get(
       queryable get word-count lambda the of --json
       queryable get prices tea --as-of 2013-03-01T00:00:00Z
     """
+    output = output_of(as_json, as_csv, vertical)
     mode: Stale | None = stale  # type: ignore[assignment]  # the API validates it
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         parsed = [parse_key(key, view_info, raw) for key in keys]
-        if len(parsed) > 1 and as_of is None and max_lag is None and max_staleness is None:
+        plain = as_of is None and max_lag is None and max_staleness is None and not local
+        if len(parsed) > 1 and plain:
             answers = client.get_many(view, parsed, stale=mode)
         else:
             answers = [
                 client.get(
                     view, key, as_of=as_of, stale=mode, max_lag=max_lag,
-                    max_staleness=max_staleness,
+                    max_staleness=max_staleness, route="local" if local else None,
                 )
                 for key in parsed
             ]  # fmt: skip
-    _print(answers, as_json)
+    _print(answers, output)
     if not all(answers):
         missing = ", ".join(key for key, answer in zip(keys, answers, strict=True) if not answer)
         print_stderr(f"not found: {missing}")
         raise SystemExit(NOT_FOUND)
 
 
-def _print(answers: list[Answer], as_json: bool) -> None:
+def _print(answers: list[Answer], output: Output) -> None:
     rows = []
     for answer in filter(None, answers):
         row = {"key": answer.key, "value": answer.value}
         if answer.valid_from is not None:
             row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
         rows.append(row)
-    if not is_for_terminal(as_json):
-        for row in rows:
-            write_line(row)
-        return
-    if rows:
-        print_table([with_iso_times(row) for row in rows])
-    if len(answers) == 1:
+    write_rows(rows, output)
+    if output.is_for_people and len(answers) == 1:
         print_stderr(_source_text(answers[0]))
 
 

@@ -11,6 +11,7 @@ from queryable import Client
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
 from queryable.cli.options import (
+    AsCsv,
     AsJson,
     Limit,
     Order,
@@ -18,11 +19,12 @@ from queryable.cli.options import (
     Timeout,
     TokenFile,
     Url,
+    Vertical,
     ViewName,
     parse_bound,
     parse_prefix,
 )
-from queryable.cli.output import is_for_terminal, write_rows
+from queryable.cli.output import Output, output_of, write_rows
 from queryable.cli.progress import row_progress
 from queryable.client.protocol.errors import QueryableError
 
@@ -54,6 +56,8 @@ def scan(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the entries of a view, ordered by key.
 
@@ -65,18 +69,20 @@ def scan(
       queryable scan word-count --from a --to m --order desc
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
+    output = output_of(as_json, as_csv, vertical)
     options: Any = {"order": order, "stale": stale}
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
-        options |= {"from_": parse_bound(from_, view_info), "to": parse_bound(to, view_info)}
+        options |= {"from_": parse_bound(from_, view_info, "--from")}
+        options |= {"to": parse_bound(to, view_info, "--to")}
         options |= {"prefix": parse_prefix(prefix, view_info)}
         rows = client.scan(view, limit=limit, stream=stream, **options)
         is_whole_view = from_ is None and to is None and prefix is None
-        rows_on_terminal = sys.stdout.isatty() and not is_for_terminal(as_json)
+        rows_on_terminal = sys.stdout.isatty() and output is not Output.TABLE
         with row_progress(
             rows_on_terminal, lambda: _expected_rows(client, view, limit, is_whole_view)
         ) as on_row:
-            written = write_rows((row._asdict() for row in rows), as_json, on_row=on_row)
+            written = write_rows((row._asdict() for row in rows), output, on_row=on_row)
     exit_if_empty(written, f"no entries found in view {view}")
 
 

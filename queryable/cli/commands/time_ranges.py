@@ -13,6 +13,7 @@ from queryable.cli.commands.view_versions import print_versions
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
 from queryable.cli.options import (
+    AsCsv,
     AsJson,
     Limit,
     Order,
@@ -20,11 +21,12 @@ from queryable.cli.options import (
     Timeout,
     TokenFile,
     Url,
+    Vertical,
     ViewName,
     parse_bound,
 )
-from queryable.cli.output import is_for_terminal, sparkline, write_rows
-from queryable.cli.values import parse_key, with_iso_times
+from queryable.cli.output import Output, output_of, sparkline, write_rows
+from queryable.cli.values import parse_key
 
 app = typer.Typer()
 
@@ -57,6 +59,8 @@ def windows(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the windows of a key, or of all keys.
 
@@ -68,13 +72,14 @@ def windows(
       queryable windows bookings anna --from 2013-01-02T00:00:00Z
       queryable windows bookings --key-from a --key-to c --limit 100
     """
+    output = output_of(as_json, as_csv, vertical)
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         rows = client.windows(
             view, **_bounds(view_info, key, key_from, key_to),
             **_options(from_, to, order, limit, stale),
         )  # fmt: skip
-        written = _print(rows, as_json, of_one_key=key is not None, is_descending=order == "desc")
+        written = _print(rows, output, of_one_key=key is not None, is_descending=order == "desc")
     exit_if_empty(written, f"no windows found in view {view}")
 
 
@@ -94,6 +99,8 @@ def sessions(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the sessions of a key, or of all keys.
 
@@ -104,13 +111,14 @@ def sessions(
       queryable sessions visits anna
       queryable sessions visits --from 2013-01-01T00:00:00Z
     """
+    output = output_of(as_json, as_csv, vertical)
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         rows = client.sessions(
             view, **_bounds(view_info, key, key_from, key_to),
             **_options(from_, to, order, limit, stale),
         )  # fmt: skip
-        written = _print(rows, as_json, of_one_key=key is not None, is_descending=order == "desc")
+        written = _print(rows, output, of_one_key=key is not None, is_descending=order == "desc")
     exit_if_empty(written, f"no sessions found in view {view}")
 
 
@@ -128,6 +136,8 @@ def versions(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the versions of a key; without a key, those of the view.
 
@@ -140,6 +150,7 @@ def versions(
       queryable versions prices tea
       queryable versions prices tea --from 2013-06-01T00:00:00Z
     """
+    output = output_of(as_json, as_csv, vertical)
     with Connection(url, timeout, token_file).client() as client:
         if key is None:
             print_versions(client, view, as_json)
@@ -148,7 +159,7 @@ def versions(
         rows = client.versions(
             view, parse_key(key, view_info), **_options(from_, to, order, limit, stale)
         )
-        written = _print(rows, as_json, of_one_key=True, is_descending=order == "desc")
+        written = _print(rows, output, of_one_key=True, is_descending=order == "desc")
     exit_if_empty(written, f"no versions found in view {view}")
 
 
@@ -157,8 +168,8 @@ def _bounds(
 ) -> dict[str, Any]:
     return {
         "key": ALL_KEYS if key is None else parse_key(key, view),
-        "key_from": parse_bound(key_from, view),
-        "key_to": parse_bound(key_to, view),
+        "key_from": parse_bound(key_from, view, "--key-from"),
+        "key_to": parse_bound(key_to, view, "--key-to"),
     }
 
 
@@ -168,15 +179,15 @@ def _options(
     return {"from_": from_, "to": to, "order": order, "limit": limit, "stale": stale}
 
 
-def _print(rows: Iterable[Any], as_json: bool, of_one_key: bool, is_descending: bool) -> int:
+def _print(rows: Iterable[Any], output: Output, of_one_key: bool, is_descending: bool) -> int:
     """Prints the rows and returns their number.
 
     The numbers of one key are also printed as a sparkline, in the order of time.
     """
-    if not is_for_terminal(as_json):
-        return write_rows((row._asdict() for row in rows), as_json)
+    if output is not Output.TABLE:
+        return write_rows((row._asdict() for row in rows), output)
     numbers: list[float] = []
-    written = write_rows(_collect_numbers(rows, numbers), as_json)
+    written = write_rows(_collect_numbers(rows, numbers), output)
     if of_one_key and len(numbers) == written > 1:
         console = Console()
         ordered = numbers[::-1] if is_descending else numbers
@@ -185,10 +196,10 @@ def _print(rows: Iterable[Any], as_json: bool, of_one_key: bool, is_descending: 
 
 
 def _collect_numbers(rows: Iterable[Any], numbers: list[float]) -> Iterator[dict[str, Any]]:
-    """The rows with times in ISO 8601; numbers among the values are appended to `numbers`."""
+    """The rows; numbers among the values are appended to `numbers`."""
     for row in rows:
         cells = row._asdict()
         value = cells["value"]
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             numbers.append(value)
-        yield with_iso_times(cells)
+        yield cells

@@ -12,8 +12,18 @@ from rich.console import RenderableType
 
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsJson, Order, StaleOption, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, print_table, write_rows
+from queryable.cli.options import (
+    AsCsv,
+    AsJson,
+    Order,
+    StaleOption,
+    Timeout,
+    TokenFile,
+    Url,
+    Vertical,
+    ViewName,
+)
+from queryable.cli.output import Output, output_of, print_table, write_rows
 
 app = typer.Typer()
 
@@ -40,6 +50,8 @@ def top(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """Print the entries with the greatest numbers.
 
@@ -51,13 +63,14 @@ def top(
       queryable top latest-departure --by delay --limit 3
       queryable top latest-departure --by delay --order asc --json
     """
+    output = output_of(as_json, as_csv, vertical)
     options: Any = {"order": order, "stale": stale}
     with Connection(url, timeout, token_file).client() as client:
         rows = [row._asdict() for row in client.top(view, by, limit=limit, **options)]
-    if is_for_terminal(as_json):
+    if output is Output.TABLE:
         print_table(rows, bars=bars([number_at(row["value"], by) for row in rows]))
     else:
-        write_rows(rows, as_json)
+        write_rows(rows, output)
     number = f"a number in field {by}" if by else "a number as its value"
     exit_if_empty(len(rows), f"no entry of view {view} has {number}")
 

@@ -9,12 +9,12 @@ import typer
 from queryable import View
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
-from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.options import AsCsv, AsJson, Timeout, TokenFile, Url, Vertical, complete_view
+from queryable.cli.output import Output, output_of, write_line, write_rows
 
 app = typer.Typer()
 
-_COLUMNS = ("name", "topic", "path", "key", "value", "store", "partitioner", "partitions")
+_COLUMNS = ("name", "topic", "path", "key", "value", "store", "partitions")
 
 
 @app.command()
@@ -27,6 +27,8 @@ def views(
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
+    as_csv: AsCsv = False,
+    vertical: Vertical = False,
 ) -> None:
     """List the views, or describe one.
 
@@ -36,16 +38,18 @@ def views(
       queryable views latest-departure
       queryable views --json | jq -r .name
     """
+    output = output_of(as_json, as_csv, vertical)
     with Connection(url, timeout, token_file).client() as client:
         found = client.views() if view is None else [client.view(view)]
-    if not is_for_terminal(as_json):
+    if output is Output.JSON:
         for each in found:
             write_line(each.description)
     elif view is None:
-        print_table([_row(each) for each in found])
+        write_rows([_row(each) for each in found], output)
     else:
         fields = {**found[0].description, "pipeline": pipeline_text(found[0])}
-        print_table([{"": name, view: cell} for name, cell in fields.items() if cell is not None])
+        rows = [{"": name, view: cell} for name, cell in fields.items() if cell is not None]
+        write_rows(rows, Output.TABLE if output is Output.VERTICAL else output)
     exit_if_empty(len(found), "the deployment has no views")
 
 

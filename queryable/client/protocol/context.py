@@ -50,12 +50,18 @@ NOTHING_WRITTEN = frozenset(
 class Settings:
     """`base_url`: of the proxy or a backend, without a trailing slash. `timeout`: seconds for a
     call with all its retries; for a stream, the longest time without data. `token`: returns the
-    bearer token for a request."""
+    bearer token for a request. `other_urls`: of other proxies or backends of the deployment, which
+    are asked if `base_url` does not answer."""
 
     base_url: str
     timeout: float = 10.0
     direct: bool = False
     token: Callable[[], str] | None = None
+    other_urls: tuple[str, ...] = ()
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        return (self.base_url, *self.other_urls)
 
 
 class ClientContext:
@@ -67,6 +73,7 @@ class ClientContext:
         self.budget = RetryBudget()
         self._views: dict[str, View] = {}
         self._epoch = ""  # the newest one in a response
+        self._first = 0  # the index of the URL that is asked first
         self._topology = TopologyTracker(settings.base_url)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
             "queryable_session", default=None
@@ -134,7 +141,8 @@ class ClientContext:
         self, request: ApiRequest, deadline: float, read_timeout: float | None = None
     ) -> Call[Any]:
         """A Response; with `read_timeout` a Stream."""
-        urls = (*filter(self._may_ask, request.instances), self.settings.base_url)
+        own = self._own_urls(request)
+        urls = (*filter(self._may_ask, request.instances), *own)
         attempt = 0
         reported: Unavailable | None = None
         while True:
@@ -158,6 +166,8 @@ class ClientContext:
                 if e.is_final and attempt + 1 >= len(urls):
                     can_retry = False
                 backoff = _FIRST_BACKOFF * 2.0**attempt
+                if url in own:
+                    self._note_unreachable(url)
                 if request.instances:
                     self._topology.note_failure(url, self.clock())
                 # a first request to the next instance adds no load to the one that failed
@@ -188,10 +198,25 @@ class ClientContext:
             if backoff:
                 yield Sleep(backoff)
 
+    def _own_urls(self, request: ApiRequest) -> tuple[str, ...]:
+        """The client's own URLs, in the order to ask them; only the first if the request is to be
+        sent once."""
+        urls = self.settings.urls
+        if request.max_attempts == 1:
+            return urls[:1]
+        return urls[self._first :] + urls[: self._first]
+
+    def _note_unreachable(self, url: str) -> None:
+        """Lets the next request begin with the URL after this one."""
+        urls = self.settings.urls
+        if urls[self._first] == url:  # else another thread has noted it
+            self._first = (self._first + 1) % len(urls)
+
     def _may_ask(self, instance: str) -> bool:
         """Whether the deployment may lead to this URL: a token that its user sends to an https URL
         is not sent in clear text because a topology says so."""
-        needs_tls = self.settings.token is not None and self.settings.base_url.startswith("https:")
+        is_https = any(url.startswith("https:") for url in self.settings.urls)
+        needs_tls = self.settings.token is not None and is_https
         return not needs_tls or instance.startswith("https:")
 
     def _with_token(self, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:

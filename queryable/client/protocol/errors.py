@@ -11,6 +11,7 @@
     │   ├── TooManyRequests 429: a quota or limit is used up; see `retry_after`
     │   ├── NoAnswer        no instance could be reached, or none answered in time
     │   └── Unconfirmed     a record was sent and not confirmed; it may have been written
+    ├── UnexpectedValue     a key or value does not have the type of `client.view(…, value=…)`
     └── ServerError         500, or a response that is not one of this API
 
 `code` is stable: compare it, not the text. docs/reference/problems.md lists the codes.
@@ -104,6 +105,16 @@ class NoAnswer(Unavailable):
 class Unconfirmed(Unavailable):
     """A record was sent and not confirmed. It may have been written: read the key before you send
     it again."""
+
+
+class UnexpectedValue(QueryableError, ValueError):
+    """A key or value of the view does not have the type that the caller gave. It was read: no retry
+    helps."""
+
+    status = 200
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("unexpected-value", detail)
 
 
 class ServerError(QueryableError):

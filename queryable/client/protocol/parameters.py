@@ -19,6 +19,8 @@ Span = str | timedelta
 
 Stale = Literal["allow", "never"]
 Order = Literal["asc", "desc"]
+Route = Literal["local"]
+"""`local`: only the instance that gets the request answers."""
 
 
 class Parameters:

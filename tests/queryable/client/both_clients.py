@@ -20,7 +20,7 @@ from tests.support.reference.tables import base64url
 class AnyClient:
     """A Client or an AsyncClient with the same interface. It returns rows as a list."""
 
-    def __init__(self, client: Client | AsyncClient, runner: asyncio.Runner, name: str) -> None:
+    def __init__(self, client: Any, runner: asyncio.Runner, name: str) -> None:
         self.client = client
         self._runner = runner
         self._name = name
@@ -42,6 +42,10 @@ class AnyClient:
             return result
 
         return call
+
+    def bound(self, name: str, **types: Any) -> AnyClient:
+        """The same interface to `client.view(name, key=…, value=…)`."""
+        return AnyClient(self.client.view(name, **types), self._runner, self._name)
 
     def _wait(self, awaitable: Any) -> Any:
         # the runner's own context has no open session

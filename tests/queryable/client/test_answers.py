@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from model.formats.registry import KEY_CODECS
-from queryable import BadUse, Raw
+from queryable import BadUse, Raw, UnexpectedValue
 from tests.queryable.client.both_clients import exact, plain, plain_items, plain_key, python_value
 from tests.queryable.client.deployed import FORMATS, MINUTE, NAMES, NOW, SEEDED, Deployed
 from tests.support.in_process import protobuf_examples as protobuf
@@ -313,3 +313,57 @@ def test_views_and_topology(deployed: Deployed) -> None:
     assert deployed.call("view", "windows").store == "window"
     for client in deployed.clients:
         assert client.topology() == plain(deployed.port, "/processors").json()
+
+
+@dataclass
+class Ranked:
+    n: int
+    x: dict[str, int]
+
+
+def test_views_with_types(deployed: Deployed) -> None:
+    values = {f"k{n}": Ranked(n % 7, {"y": n}) for n in range(30)}
+    for client in deployed.clients:
+        ranked = client.bound("ranked", key=str, value=Ranked)
+        assert ranked.get("k8") == values["k8"]
+        assert ranked.get("nobody") is None
+        assert ranked.get_many(["k1", "nobody", "k2"]) == {n: values[n] for n in ("k1", "k2")}
+        assert {row.key: row.value for row in ranked.scan()} == values
+        assert [row.key for row in ranked.scan(from_="k8", to="k9")] == ["k8", "k9"]
+        assert ranked.count(exact=True).count == 30
+        windows = client.bound("windows", key=str, value=int)
+        assert [(row.key, row.start, row.value) for row in windows.windows("anna", limit=2)] == [
+            ("anna", NOW, 0), ("anna", NOW + MINUTE, 1),
+        ]  # fmt: skip
+        assert len(windows.windows()) == 6 * len(NAMES)
+        assert len(client.bound("sessions", value=dict[str, int]).sessions("anna")) == 6
+        versions = client.bound("versions", key=str, value=int)
+        assert [row.value for row in versions.versions("anna")][:2] == [0, 1]
+        assert versions.get("anna", as_of=NOW + MINUTE) == 1
+        strings = client.bound("string", key=str, value=str)
+        written = strings.append("typed", "a value")
+        changed = client.first(strings.changes("typed", after=(written.partition, -2)), 1)
+        assert changed[0].key == "typed"
+        assert strings.delete("typed").offset > written.offset
+        wrong = client.bound("ranked", key=str, value=dict[str, int])
+        with pytest.raises(UnexpectedValue, match=r"ranked, value of key 'k1': \.x: expected int"):
+            wrong.get("k1")
+        with pytest.raises(BadUse, match="7 is not a valid string"):
+            client.bound("ranked", key=int, value=Ranked).get(7)
+
+
+def test_one_instances_own_answer(deployed: Deployed) -> None:
+    """Without a standby's copy an instance says that it does not have the key."""
+    found = [
+        (member, plain(member["port"], f"/views/ranked/keys/k{n}?route=local"))
+        for member in plain(deployed.port, "/processors").json()["processors"]
+        for n in range(10)
+    ]
+    assert {answer.status for _, answer in found} <= {200, 503}
+    for member, answer in found:
+        if answer.status == 200:
+            assert answer.headers["served-by"].startswith(member["id"])
+        else:
+            assert "retry-after" in answer.headers
+    for client in deployed.clients:
+        assert client.get("ranked", "k1", route="local").value == {"n": 1, "x": {"y": 1}}

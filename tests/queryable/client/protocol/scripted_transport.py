@@ -59,12 +59,20 @@ CUT = TransportError("cut", may_have_arrived=True)
 class Driver:
     """Runs calls. Its clock advances only when a call sleeps."""
 
-    def __init__(self, *replies: Reply, direct: bool = False, timeout: float = 10.0) -> None:
+    def __init__(
+        self,
+        *replies: Reply,
+        direct: bool = False,
+        timeout: float = 10.0,
+        other_urls: tuple[str, ...] = (),
+    ) -> None:
         self.now = 100.0
         self.requests: list[Request] = []
         self.sleeps: list[float] = []
         self.replies = list(replies)
-        self.context = ClientContext(Settings(BASE, timeout, direct), lambda: self.now)
+        self.context = ClientContext(
+            Settings(BASE, timeout, direct, other_urls=other_urls), lambda: self.now
+        )
 
     def call(self, call: Callable[..., Call[Any]], *args: Any, **kwargs: Any) -> Any:
         return self.run(call(self.context, *args, **kwargs))

@@ -1,0 +1,184 @@
+"""``queryable serve``: backends, nginx and, for derived views, Spark, for the user's own Kafka."""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import math
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from local.commands import curl, report, run_until_interrupted
+from local.errors import LocalError, TimedOut
+from local.example_requests import example_request
+from local.http import Answer
+from local.kafka.connection import deployment_of
+from local.settings import StackSettings
+from local.spark_views import declared_views
+from local.stack.stack import Stack
+from queryable import Client, QueryableError
+
+SPARK_PATIENCE = 60.0
+"""Seconds to wait for Spark's views before the examples are shown without them."""
+
+_OPTIONS = {
+    "QUERYABLE_PROXY_PORT": "--port",
+    "QUERYABLE_BACKEND_PORT": "--backend-port",
+    "QUERYABLE_RUN_DIR": "--data-dir",
+}
+_MAX_SHOWN = 200
+"""Characters of an answer that are shown."""
+
+
+def serve(views: Path, servers: str, options: dict[str, Any]) -> None:
+    """Runs until Ctrl-C or SIGTERM; then all processes have ended.
+
+    ``options``: fields of ``StackSettings``; None: from the environment, else the default. Raises
+    ``LocalError``, which names the options of the command.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    try:
+        _serve(stack_settings(views, servers, options))
+    except LocalError as error:
+        raise LocalError(with_option_names(str(error))) from None
+
+
+def stack_settings(views: Path, servers: str, options: dict[str, Any]) -> StackSettings:
+    """The settings of the stack. The deployment's name is unique for its folder, because backends
+    with the same name on one Kafka share the partitions."""
+    given = {name: value for name, value in options.items() if value is not None}
+    settings = StackSettings(
+        **given, views=views.absolute(), bootstrap_servers=servers, demo_data=False
+    )
+    if "application_id" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"application_id": default_application_id(settings.run_dir)})
+
+
+def default_application_id(folder: Path) -> str:
+    """User, machine, and a digest of the data folder's path."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = "user"
+    digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:8]
+    name = f"queryable-serve-{user}-{socket.gethostname()}"
+    return f"{re.sub(r'[^A-Za-z0-9._-]', '-', name)[:80]}-{digest}"
+
+
+def with_option_names(message: str) -> str:
+    """The message with the options of the command instead of the variables."""
+    for variable, option in _OPTIONS.items():
+        message = message.replace(variable, option)
+    return message
+
+
+def _serve(settings: StackSettings) -> None:
+    began = time.monotonic()
+    views = deployment_of(settings.views).views
+    stack = Stack(
+        settings,
+        spark_views=_spark_views(settings.views),
+        check_kafka=lambda *_: None,  # the command has checked it
+        ready_timeout=math.inf,
+    )
+    try:
+        stack.start(report)
+        if stack.spark_views:
+            _wait_for_spark(stack)
+        names = f"{len(views)} view{'s' if len(views) > 1 else ''}"
+        print(
+            f"\nready after {time.monotonic() - began:.0f} s: {names} of {settings.views.name} on "
+            f"{settings.proxy_url}, from {settings.servers}",
+            flush=True,
+        )
+        show_examples(settings, [view.name for view in views])
+        run_until_interrupted(stack, Edits(settings.views, report).check)
+    except KeyboardInterrupt:
+        report("stopping everything")
+    finally:
+        # a second Ctrl-C must not leave processes behind: each has a deadline
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        stack.stop()
+
+
+def _spark_views(views: Path) -> tuple[str, ...]:
+    """The names of the views that Spark derives. Raises ``LocalError``."""
+    try:
+        return tuple(declared_views(views))
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "pandas", "pyarrow"):
+            raise
+        derived = [each.name for each in deployment_of(views).views if each.uses_spark]
+        raise LocalError(
+            f"Spark derives {', '.join(derived)}, and {error.name} is not installed. Run: "
+            "pip install 'queryable-topics[server,spark]'"
+        ) from None
+
+
+def _wait_for_spark(stack: Stack) -> None:
+    """Returns when Spark's views have the records of now, or after a while."""
+    try:
+        stack.wait_for_spark(stack.spark_views, SPARK_PATIENCE)
+    except TimedOut:
+        report("Spark has not derived everything yet: `queryable pipeline VIEW` shows it")
+
+
+def show_examples(settings: StackSettings, views: Iterable[str]) -> None:
+    """Prints a request that was answered, for the first view with an entry; and the pages."""
+    print("\ntry:")
+    for name in views:
+        if (found := _example(settings, name)) is not None:
+            target, answer = found
+            body = answer.body.decode(errors="replace")
+            shown = body if len(body) <= _MAX_SHOWN else f"{body[:_MAX_SHOWN]}…"
+            print(f"  {curl(settings, target)}\n    {shown}")
+            break
+    else:
+        print(f"  {curl(settings, '/views')}\n    no view has an entry yet")
+    print(f"\nadmin page: {settings.proxy_url}/admin")
+    print(f"data and logs: {settings.run_dir.absolute()}", flush=True)
+
+
+def _example(settings: StackSettings, view: str) -> tuple[str, Answer] | None:
+    """None if the view has no entry, its topic is missing, or the token may not read it."""
+    with closing(Client(settings.proxy_url, timeout=5)) as client:
+        try:
+            return example_request(settings, client, view)
+        except QueryableError:
+            return None
+
+
+class Edits:
+    """Reports once for each edit of the views file that the running backends keep the old one."""
+
+    def __init__(self, views: Path, report: Callable[[str], None]) -> None:
+        self._views = views
+        self._report = report
+        self._seen = self._state()
+
+    def check(self) -> None:
+        if (state := self._state()) == self._seen:
+            return
+        self._seen = state
+        try:
+            deployment_of(self._views)
+        except LocalError as error:
+            self._report(f"{self._views.name} was edited and is wrong: {error}")
+        else:
+            self._report(f"{self._views.name} was edited: press Ctrl-C and start again to serve it")
+
+    def _state(self) -> tuple[int, int] | None:
+        try:
+            status = self._views.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size

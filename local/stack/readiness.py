@@ -1,0 +1,47 @@
+"""Whether the backends and nginx of a stack are ready, and what they still wait for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from local import http
+from local.settings import StackSettings
+
+REPORT_EVERY = 5.0
+"""Seconds between two messages about what the backends wait for."""
+
+
+class Readiness:
+    """``report`` gets a line every ``REPORT_EVERY`` s while a backend is not ready."""
+
+    def __init__(self, settings: StackSettings, report: Callable[[str], None]) -> None:
+        self._backends = [f"http://127.0.0.1:{port}" for port in settings.backend_ports]
+        self._proxy = settings.proxy_url
+        self._report = report
+        self._next = time.monotonic() + REPORT_EVERY
+
+    def check(self) -> bool:
+        """Asks all of them; true if all are ready."""
+        answers = [http.get(f"{url}/health/ready", timeout=2.0) for url in self._backends]
+        proxy = http.get(f"{self._proxy}/proxy/health", timeout=2.0)
+        if proxy.status == 200 and all(answer.status == 200 for answer in answers):
+            return True
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + REPORT_EVERY
+            if text := waiting_text([answer.body for answer in answers if answer.status == 503]):
+                self._report(text)
+        return False
+
+
+def waiting_text(documents: list[bytes]) -> str:
+    """What backends wait for, from their ``/health/ready``; empty if they have no partitions."""
+    records: dict[str, int] = {}
+    for each in documents:
+        for partition in json.loads(each)["waiting"]:
+            # a partition that is being opened has no position yet
+            left = (partition.get("goal") or 0) - (partition.get("position") or 0)
+            records[partition["view"]] = records.get(partition["view"], 0) + max(left, 0)
+    listed = ", ".join(f"{view}: {left:,}" for view, left in sorted(records.items()))
+    return f"catching up; records left to read: {listed}" if listed else ""

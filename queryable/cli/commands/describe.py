@@ -1,0 +1,128 @@
+"""`queryable describe`: what a view is, what is in it, and how it is doing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from model.kinds.registry import kind_of
+from queryable import ALL_KEYS, Client, View
+from queryable.cli.config import Connection
+from queryable.cli.description.fields import field_rows
+from queryable.cli.description.state import PATH, StateOfView, state_lines
+from queryable.cli.error_texts import error_text
+from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, ViewName
+from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.values import json_value, with_iso_times
+from queryable.client.protocol.errors import QueryableError
+
+app = typer.Typer()
+
+_SHOWN = 3
+_FIELDS = (
+    "topic", "path", "key", "value", "store", "window_size", "retention", "partitioner",
+    "partitions", "version", "quota",
+)  # fmt: skip
+
+
+@app.command()
+@reports_errors
+def describe(
+    view: ViewName,
+    sample: Annotated[
+        int, typer.Option(min=0, max=1000, metavar="N", help="Entries to look at.")
+    ] = 100,
+    seconds: Annotated[
+        float, typer.Option(min=0, max=60, metavar="SECONDS", help="Time to measure rates for.")
+    ] = 2.0,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Describe a view: schema seen, sample, size, dead letters and rates.
+
+    The schema is what the first entries have. Sizes and entries are estimates, and rates are
+    measured while the command runs.
+
+    \b
+    Examples:
+      queryable describe latest-departure
+      queryable describe word-count --sample 0 --seconds 0
+    """
+    with Connection(url, timeout, token_file).client() as client:
+        info = client.view(view)
+        before = _state(client, info)
+        began = time.monotonic()
+        entries = _entries(client, info, sample)
+        if before is not None and seconds:
+            time.sleep(max(began + seconds - time.monotonic(), 0))
+        after = _state(client, info)
+        job_rate = _job_rate(client, info)
+    document: dict[str, Any] = {"name": info.name}
+    document |= {name: info.description[name] for name in _FIELDS if info.description.get(name)}
+    if before is not None and after is not None:
+        document |= after.document(before)
+    if job_rate is not None:
+        document["job_records_per_second"] = job_rate
+    document["fields"] = field_rows(entry["value"] for entry in entries)
+    if is_for_terminal(as_json):
+        _print(document, entries[:_SHOWN])
+    else:
+        shown = [{name: json_value(cell) for name, cell in row.items()} for row in entries[:_SHOWN]]
+        write_line({**document, "sample": shown})
+
+
+def _state(client: Client, view: View) -> StateOfView | None:
+    """None if the deployment does not tell it."""
+    try:
+        return StateOfView.of(view.name, client._run(client._context.get_json(PATH)))
+    except QueryableError:
+        return None
+
+
+def _job_rate(client: Client, view: View) -> float | None:
+    """What the Spark job reports; None if no job derives the view, or it does not report."""
+    if view.description.get("pipeline") is None:
+        return None
+    state = client.pipeline(view.name) or {}
+    rate: float | None = state.get("stats", {}).get("processed_rate")
+    return rate
+
+
+def _entries(client: Client, view: View, count: int) -> list[dict[str, Any]]:
+    """The first entries of the view; none if its store has no listing."""
+    if not count:
+        return []
+    try:
+        rows: Iterable[Any]
+        match kind_of(view.store).resource:
+            case "windows":
+                rows = client.windows(view.name, ALL_KEYS, limit=count)
+            case "sessions":
+                rows = client.sessions(view.name, ALL_KEYS, limit=count)
+            case _:
+                rows = client.scan(view.name, limit=count)
+        return [row._asdict() for row in rows]
+    except QueryableError as error:
+        print_stderr(f"no sample: {error_text(error)}")
+        return []
+
+
+def _print(document: Mapping[str, Any], sample: list[dict[str, Any]]) -> None:
+    print(document["name"])
+    lines = {name.replace("_", " "): document[name] for name in _FIELDS if name in document}
+    if "entries" in document:
+        lines |= state_lines(document)
+    for name, cell in lines.items():
+        print(f"  {name:<14}{cell}")
+    if document["fields"]:
+        print("\nschema seen:")
+        print_table(document["fields"])
+    if sample:
+        print("\nsample:")
+        print_table([with_iso_times(row) for row in sample])

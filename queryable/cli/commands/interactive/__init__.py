@@ -1,0 +1,1 @@
+"""The interactive shell and its history: `shell` and `queries`."""

@@ -1,0 +1,1 @@
+"""Commands for starting with one's own Kafka: `init` and `serve`."""

@@ -1,0 +1,122 @@
+"""`queryable init`: write a views file for topics of your own Kafka."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from model.config_providers import resolve
+from model.kafka_config import for_librdkafka, hide
+from model.problems import ConfigurationError
+from queryable.cli.connection_settings import connection_settings
+from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.optional_dependencies import server_extra
+from queryable.cli.options import BROKER_TIMEOUT, DEFAULT_SERVERS, KafkaFile, Servers, Timeout
+from queryable.client.protocol.errors import BadUse, NoAnswer
+
+if TYPE_CHECKING:
+    from queryable.cli.inspection.broker import Broker
+
+app = typer.Typer()
+
+
+@app.command()
+@reports_errors
+def init(
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC", help="Names of topics. [default: asks for one]"),
+    ] = None,
+    bootstrap_servers: Servers = None,
+    kafka: KafkaFile = None,
+    views: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")] = Path(
+        "views.toml"
+    ),
+    add: Annotated[bool, typer.Option("--add", help="Add the views to an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; mark uncertain values with TODO.")
+    ] = False,
+    records: Annotated[
+        int, typer.Option("--records", min=1, metavar="N", help="Records to look at per topic.")
+    ] = 500,
+    timeout: Timeout = None,
+) -> None:
+    """Write a views file for topics of your own Kafka.
+
+    Looks at the newest records of each topic: the formats of keys and values, and the partitioner
+    of the producers. Asks for what is missing, and for what the records do not show for certain.
+    Only reads from Kafka; joins no consumer group. `queryable serve` serves the file.
+
+    \b
+    Examples:
+      queryable init
+      queryable init orders --bootstrap-servers broker:9092
+      queryable init orders customers --kafka connection.toml --yes
+    """
+    with server_extra("init"):
+        from queryable.cli.adopt.prompts import ask_on_terminal, no_answer
+        from queryable.cli.start.inspection import describe_topic
+        from queryable.cli.start.questions import ask_topic
+        from queryable.cli.start.topic_view import kafka_table
+        from queryable.cli.start.views_writer import ADD, STOP, what_to_do, write_views
+    is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if not topics and not is_interactive:
+        raise BadUse("Name a TOPIC: there is no terminal on which to ask.")
+    action = what_to_do(views, add=add, force=force, is_interactive=is_interactive)
+    if action == STOP:
+        return
+    table = connection_settings(kafka)
+    broker, found = _connect(bootstrap_servers, table, timeout, is_interactive, kafka)
+    if not found:
+        raise BadUse(f"The broker at {broker.servers} has no topics yet.")
+    names = list(dict.fromkeys(topics or [ask_topic(found)]))
+    ask = ask_on_terminal if is_interactive else no_answer
+    seconds = timeout or BROKER_TIMEOUT
+    entries = [describe_topic(broker, found, name, records, seconds, ask) for name in names]
+    write_views(views, kafka_table(table), "\n".join(entries), is_added=action == ADD)
+    print(f"wrote {views}: {', '.join(names)}")
+    command = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"
+    print_stderr(f"next: {command} --bootstrap-servers {broker.servers}")
+
+
+def _connect(
+    servers: str | None,
+    table: Mapping[str, str],
+    timeout: float | None,
+    is_interactive: bool,
+    file: Path | None,
+) -> tuple[Broker, dict[str, int]]:
+    """The broker and its topics, without Kafka's own. Asks again if a broker that the user typed
+    does not answer. Raises BadUse and NoAnswer."""
+    with server_extra("init"):
+        from queryable.cli.inspection.broker import Broker
+        from queryable.cli.start.preflight import broker_advice
+        from queryable.cli.start.questions import ask_text
+    try:
+        resolved = resolve(table, open, os.environ)
+        settings = for_librdkafka(resolved)
+    except ConfigurationError as error:
+        raise BadUse(f"{file}: {error}.") from None
+    given = servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS")
+    while True:
+        chosen = given or (
+            ask_text("Kafka brokers", DEFAULT_SERVERS) if is_interactive else DEFAULT_SERVERS
+        )
+        broker = Broker(
+            chosen, settings, timeout or BROKER_TIMEOUT, lambda text: hide(text, table, resolved)
+        )
+        try:
+            topics = broker.topics()
+        except NoAnswer as error:
+            advice = broker_advice(chosen, "a file with a table [kafka], and give it with --kafka")
+            if given or not is_interactive:
+                raise NoAnswer(f"{error.detail} {advice}") from None
+            print_stderr(f"{error.detail} {advice}")
+            continue
+        return broker, {name: n for name, n in topics.items() if not name.startswith("__")}

@@ -1,0 +1,1 @@
+"""`queryable describe`: the fields of values, and the state of a view. No I/O."""

@@ -1,0 +1,93 @@
+"""The size, lag, dead letters and rates of a view, from the document of the admin page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PATH = "/admin/topology.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StateOfView:
+    """Sums over the partitions. `lag` is None if that of a partition is not known. `made_at`: when
+    the deployment made the document, ms."""
+
+    partitions: int
+    answerable: int
+    entries: int
+    size_bytes: int
+    dead_letters: int
+    lag: int | None
+    position: int
+    made_at: int
+
+    @classmethod
+    def of(cls, view: str, document: Mapping[str, Any]) -> StateOfView | None:
+        """None if the document does not have the view."""
+        for each in document.get("views", ()):
+            if each["name"] == view or (
+                each.get("current") and each["name"].partition("@")[0] == view
+            ):
+                return cls._of(each["placement"], document["made_at"])
+        return None
+
+    @classmethod
+    def _of(cls, placement: list[Mapping[str, Any]], made_at: int) -> StateOfView:
+        def total(name: str) -> int:
+            return sum(each.get(name) or 0 for each in placement)
+
+        lags = [each.get("lag") for each in placement]
+        return cls(
+            len(placement),
+            sum(bool(each.get("answered_by")) for each in placement),
+            total("entries"),
+            total("size_bytes"),
+            total("dead_letters"),
+            None if None in lags else total("lag"),
+            total("position"),
+            made_at,
+        )
+
+    def records_per_second(self, before: StateOfView) -> float | None:
+        """The rate at which records were read from the topic; None without a measurement."""
+        seconds = (self.made_at - before.made_at) / 1000
+        return max(self.position - before.position, 0) / seconds if seconds > 0 else None
+
+    def document(self, before: StateOfView) -> dict[str, Any]:
+        """The JSON of `describe`."""
+        return {
+            "answerable": self.answerable,
+            "entries": self.entries,
+            "size_bytes": self.size_bytes,
+            "dead_letters": self.dead_letters,
+            "lag": self.lag,
+            "records_per_second": self.records_per_second(before),
+        }
+
+
+def state_lines(document: Mapping[str, Any]) -> dict[str, str]:
+    """The state in `document` (`StateOfView.document`), for people."""
+    rate, job = document["records_per_second"], document.get("job_records_per_second")
+    rates = ["not measured" if rate is None else f"{rate:,.1f} records/s read from the topic"]
+    if job is not None:
+        rates.append(f"{job:,.1f} records/s read by the job")
+    lag = document["lag"]
+    return {
+        "entries": f"about {document['entries']:,}",
+        "size": bytes_text(document["size_bytes"]),
+        "answerable": f"{document['answerable']} partitions",
+        "lag": "unknown" if lag is None else f"{lag:,} records",
+        "dead letters": f"{document['dead_letters']:,}",
+        "rates": ", ".join(rates),
+    }
+
+
+def bytes_text(size: int) -> str:
+    number = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    return f"{number:.1f} TB"

@@ -1,0 +1,65 @@
+"""Errors of the API, in the terms of the command line: commands and options, not paths and
+parameters. No I/O."""
+
+from __future__ import annotations
+
+import re
+
+from queryable.client.protocol.errors import QueryableError
+
+_VIEW = r"(?P<view>[^\s/]+)"
+# the text of a path ► the command
+_COMMANDS = tuple(
+    (re.compile(rf"(?P<lead>: |use |)(?:GET )?{path}(?=[\s.,;]|$)"), command)
+    for path, command in (
+        (rf"/views/{_VIEW}/keys/\{{key\}}/(?P<query>windows|sessions|versions)",
+         "`queryable {query} {view} KEY`"),
+        (rf"/views/{_VIEW}/(?P<query>windows|sessions|top|count|aggregate)",
+         "`queryable {query} {view}`"),
+        (rf"/views/{_VIEW}/keys", "`queryable scan {view}`"),
+    )
+)  # fmt: skip
+_LISTS = re.compile(r"GET /views lists the views( and their paths)?")
+_OPTIONS = {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "as_of", "by", "from", "key_from", "key_to", "limit", "max_lag", "max_staleness", "order",
+        "partition", "prefix", "stale", "timeout", "to", "token_file", "value",
+    )
+}  # fmt: skip
+_NAMES = "|".join(sorted(_OPTIONS, key=len, reverse=True))
+# parameters at the start of a sentence about them, with or without the value
+_WITH_VALUE = re.compile(rf"^({_NAMES})=(\S*?)(?=:| )")
+_SUBJECT = re.compile(rf"^({_NAMES})(?= (?:is|names|and)\b|:)")
+_OBJECT = re.compile(rf"(?<=omit )({_NAMES})\b|(?<=^--from and )(to)\b")
+# an argument of the client, which cannot be a word of the sentence
+_ARGUMENT = re.compile(rf"(?<![-\w'\"])({'|'.join(n for n in _OPTIONS if '_' in n)})\b")
+_PARAMETER_CODES = ("bad-parameter", "unknown-parameter", "repeated-parameter")
+
+
+def error_text(error: QueryableError) -> str:
+    """The message, and the code of the API unless nothing was sent."""
+    code = f" [{error.code}]"
+    text = str(error).removesuffix(code)
+    if error.code in (*_PARAMETER_CODES, "bad-use"):
+        text = _with_options(text)
+    text = _with_commands(text)
+    return text if error.code == "bad-use" else text + code
+
+
+def _with_options(text: str) -> str:
+    text = _WITH_VALUE.sub(lambda found: f"{_OPTIONS[found[1]]} {found[2]}", text)
+    text = _SUBJECT.sub(lambda found: _OPTIONS[found[1]], text)
+    text = _OBJECT.sub(lambda found: _OPTIONS[found[1] or found[2]], text)
+    return _ARGUMENT.sub(lambda found: _OPTIONS[found[1]], text)
+
+
+def _with_commands(text: str) -> str:
+    for pattern, command in _COMMANDS:
+
+        def used(found: re.Match[str], command: str = command) -> str:
+            lead = ": use " if found["lead"] == ": " else found["lead"]
+            return lead + command.format(**found.groupdict())
+
+        text = pattern.sub(used, text)
+    return _LISTS.sub("`queryable views` lists them", text)

@@ -1,0 +1,1 @@
+"""`queryable shell`: reads commands, completes them, and remembers them."""

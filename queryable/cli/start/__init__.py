@@ -1,0 +1,1 @@
+"""`queryable init` and `serve`: starting with one's own Kafka."""

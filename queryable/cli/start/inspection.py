@@ -1,0 +1,44 @@
+"""Looks at a topic, says what it found, and proposes the topic's entry of views.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from queryable.cli.adopt.prompts import Ask
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.inspection.broker import Broker
+from queryable.cli.start.questions import did_you_mean, partitions_text
+from queryable.cli.start.topic_view import findings, record_text, topic_entry
+from queryable.client.protocol.errors import BadUse
+
+
+def describe_topic(
+    broker: Broker,
+    topics: Mapping[str, int],
+    topic: str,
+    sample_size: int,
+    seconds: float,
+    ask: Ask,
+) -> str:
+    """The entry. What was seen goes to stderr. Raises BadUse and NoAnswer."""
+    if topic not in topics:
+        hint = did_you_mean(topic, sorted(topics))
+        raise BadUse(f"{broker.servers} has no topic {topic}{hint}")
+    partitions = topics[topic]
+    config = broker.configs([topic])[topic]
+    sample = broker.sample(topic, partitions, sample_size, seconds).records
+    print_stderr(f"{topic}: {partitions_text(partitions)}, looked at {len(sample)} records")
+    if sample and all(record.key is None for record in sample):
+        raise BadUse(
+            f"The records of {topic} have no keys, so it is not a table. Let the producers set a "
+            "key, or derive a keyed topic (docs/spark/derived-views.md)."
+        )
+    if keyed := [record for record in sample if record.key is not None]:
+        print_stderr(f"  a record: {record_text(keyed[-1])}")
+    entry = topic_entry(topic, partitions, config, sample, ask)
+    for line in entry.splitlines():
+        if line.startswith(("key", "value", "partitioner")):
+            print_stderr(f"  {line}")
+    for finding in findings(entry, partitions, config, sample):
+        print_stderr(f"  {finding.status}: {finding.message} ► {finding.action}")
+    return entry

@@ -1,0 +1,63 @@
+"""Checks before `queryable serve` starts anything: the views file, the broker, and the topics."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from backend.settings import read_views
+from model.config_providers import resolve
+from model.kafka_config import for_kafka_python, for_librdkafka, hide
+from model.problems import ConfigurationError
+from model.views import Deployment
+from queryable.cli.inspection.broker import Broker
+from queryable.cli.options import BROKER_TIMEOUT
+from queryable.cli.start.questions import did_you_mean
+from queryable.client.protocol.errors import BadUse, NoAnswer
+
+
+def check_views(views: Path, servers: str, timeout: float | None) -> None:
+    """Raises BadUse if the file is wrong or a topic does not exist, and NoAnswer if the broker does
+    not answer. `timeout`: seconds for one request to the broker."""
+    if not views.exists():
+        raise BadUse(
+            f"{views} does not exist. `queryable init` writes it: it looks at a topic and proposes "
+            "a view."
+        )
+    try:
+        deployment = read_views(views)
+        kafka = resolve(deployment.kafka, open, os.environ)
+        for_kafka_python(kafka)  # backends use both clients
+    except ConfigurationError as error:
+        raise BadUse(f"{error}. docs/reference/views.md describes the file.") from None
+    broker = Broker(
+        servers,
+        for_librdkafka(kafka),
+        timeout or BROKER_TIMEOUT,
+        lambda text: hide(text, deployment.kafka, kafka),
+    )
+    try:
+        topics = broker.topics()
+    except NoAnswer as error:
+        raise NoAnswer(f"{error.detail} {broker_advice(servers, f'[kafka] of {views}')}") from None
+    if missing := list(missing_topics(deployment, topics)):
+        raise BadUse(f"{' '.join(missing)} Create the topic, or correct {views}.")
+
+
+def broker_advice(servers: str, kafka: str) -> str:
+    """`kafka`: where the settings of the connection are."""
+    return (
+        f"Is {servers} the address of a running broker? Set it with --bootstrap-servers or "
+        f"QUERYABLE_BOOTSTRAP_SERVERS. If the broker needs TLS or SASL, set it in {kafka} "
+        "(docs/security/kafka.md)."
+    )
+
+
+def missing_topics(deployment: Deployment, topics: Mapping[str, int]) -> Iterator[str]:
+    """One sentence for each topic that is needed and does not exist."""
+    for view in deployment.views:
+        if view.uses_spark or view.topic in topics:
+            continue  # Spark's job creates the topic of its view
+        hint = did_you_mean(view.topic, sorted(topics))
+        yield f"The topic {view.topic} of view {view.name} does not exist{hint}"

@@ -1,0 +1,58 @@
+"""How rows fit a terminal: as a table, or as records if a table would break words. No I/O."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+MAX_LINES_PER_CELL = 4
+_BORDERS = 3  # characters of a table per column, and one more
+_MAX_RULE = 60
+
+
+def column_widths(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], available: int
+) -> list[int] | None:
+    """The width of each column, in which no word is broken and cells have few lines; None if there
+    is none. `cells`: rows of texts. `available`: characters on a line."""
+    by_column = [[name, *(row[n] for row in cells)] for n, name in enumerate(columns)]
+    natural = [max(map(cell_len, texts)) for texts in by_column]
+    words = [max(map(longest_word, texts)) for texts in by_column]
+    # a text of n characters in a column of w has about n / w lines
+    least = [
+        max(word, -(-width // MAX_LINES_PER_CELL))
+        for word, width in zip(words, natural, strict=True)
+    ]
+    left = available - _BORDERS * len(columns) - 1 - sum(least)
+    if left < 0:
+        return None
+    widths = list(least)
+    for n in sorted(range(len(columns)), key=lambda n: natural[n] - least[n]):
+        more = min(natural[n] - widths[n], left)
+        widths[n] += more
+        left -= more
+    return widths
+
+
+def longest_word(text: str) -> int:
+    """In characters of a terminal."""
+    return max(map(cell_len, text.split()), default=0)
+
+
+def record_lines(number: int, cells: Sequence[tuple[str, str]], available: int) -> list[str]:
+    """One row as a record: a line for each cell, and more lines for long ones. Words stay whole."""
+    width = max((cell_len(name) for name, _ in cells), default=0)
+    title = f"─[ {number} ]"
+    lines = [title + "─" * max(min(available, _MAX_RULE) - len(title), 0)]
+    for name, text in cells:
+        wrapped = textwrap.wrap(
+            text, max(available - width - 3, 20),
+            break_long_words=False, break_on_hyphens=False, drop_whitespace=True,
+        )  # fmt: skip
+        padding = " " * (width - cell_len(name))
+        first, *rest = wrapped or [""]
+        lines.append(f"{name}{padding} │ {first}".rstrip())
+        lines += [f"{' ' * width} │ {line}" for line in rest]
+    return lines

@@ -1,0 +1,90 @@
+"""What `queryable init` writes for a topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from model.partitioner import partition_of
+from model.views_file import parse_views
+from queryable.cli.adopt.prompts import no_answer
+from queryable.cli.inspection.samples import SampledRecord
+from queryable.cli.start.topic_view import findings, kafka_table, record_text, topic_entry
+
+COMPACT = {"cleanup.policy": "compact"}
+PARTITIONS = 5
+
+
+def records(partitioner: str, value: bytes = b'{"n":1}') -> list[SampledRecord]:
+    partition = partition_of(partitioner)
+    assert partition is not None
+    keys = [b"order-%d" % n for n in range(50)]
+    return [SampledRecord(partition(key, PARTITIONS), 1, key, value, {}) for key in keys]
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32", "fnv1a"])
+def test_formats_and_partitioner_are_those_of_the_records(partitioner: str) -> None:
+    text = topic_entry("orders", PARTITIONS, COMPACT, records(partitioner), no_answer)
+    [view] = parse_views(text).views
+    assert (view.name, view.topic, view.path) == ("orders", "orders", "/orders")
+    assert (view.key, view.value, view.partitioner) == ("string", "json", partitioner)
+    assert f"50 of 50 keys are in the partition of {partitioner}" in text
+    assert "TODO" not in text
+
+
+def test_a_topic_that_is_not_compacted_is_a_table_too() -> None:
+    config = {"cleanup.policy": "delete", "retention.ms": "604800000"}
+    text = topic_entry("orders", PARTITIONS, config, records("murmur2"), no_answer)
+    assert parse_views(text).views[0].store == "key-value"
+    [finding] = findings(text, PARTITIONS, config, records("murmur2"))
+    assert "deletes records after 7d" in finding.message
+    assert 'retention = "7d"' in finding.action
+
+
+def test_keys_in_any_partition_are_marked() -> None:
+    scattered = [each._replace(partition=n % PARTITIONS) for n, each in enumerate(records("crc32"))]
+    text = topic_entry("orders", PARTITIONS, COMPACT, scattered, no_answer)
+    assert parse_views(text).views[0].partitioner == "none"
+    assert "TODO?" in text
+
+
+def test_what_the_user_answers_is_written() -> None:
+    few = records("murmur2")[:3]
+    text = topic_entry("orders", PARTITIONS, COMPACT, few, lambda _, field, found: "bytes"
+                       if field == "value" else found.value)  # fmt: skip
+    [view] = parse_views(text).views
+    assert (view.key, view.value) == ("string", "bytes")
+    assert "TODO" not in text
+
+
+@pytest.mark.parametrize("topic", ["views", "topics", "a_b.c-d", "v" * 200])
+def test_any_name_of_a_topic_gives_a_valid_file(topic: str) -> None:
+    text = topic_entry(topic, PARTITIONS, COMPACT, records("murmur2"), no_answer)
+    [view] = parse_views(text).views
+    assert view.topic == topic
+    assert view.path == (None if topic in ("views", "topics") else f"/{topic}")
+
+
+def test_records_without_a_key_are_a_finding() -> None:
+    mixed = [*records("murmur2"), SampledRecord(0, 1, None, b"{}", {})]
+    text = topic_entry("orders", PARTITIONS, COMPACT, mixed, no_answer)
+    assert ["1 of 51 records of topic orders have no key" in each.message
+            for each in findings(text, PARTITIONS, COMPACT, mixed)] == [True]  # fmt: skip
+
+
+def test_connection_settings_are_a_table() -> None:
+    settings = {"sasl.password": '${env:A}"\\', "security.protocol": "SASL_SSL"}
+    entry = topic_entry("orders", PARTITIONS, COMPACT, records("murmur2"), no_answer)
+    assert parse_views(kafka_table(settings) + entry).kafka == settings
+    assert kafka_table({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        (b"a", b'{"n":1}', 'a ► {"n":1}'),
+        (b"a\x1b[2J", None, "a\\x1b[2J ► none"),
+        (b"\xff\x00", b"x" * 100, "ff 00 ► " + "x" * 60 + "…"),
+    ],
+)
+def test_a_record_is_shown_on_one_line(key: bytes, value: bytes | None, shown: str) -> None:
+    assert record_text(SampledRecord(0, 1, key, value, {})) == shown

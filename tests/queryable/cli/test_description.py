@@ -1,0 +1,62 @@
+"""What `queryable describe` computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queryable.cli.description.fields import field_rows
+from queryable.cli.description.state import StateOfView, bytes_text, state_lines
+
+
+def test_the_schema_seen() -> None:
+    values = [{"n": 1, "of": {"city": "A"}}, {"n": 1.5, "of": {"city": None}, "tags": ["x"]}]
+    rows = {row["field"]: row for row in field_rows(values)}
+    assert {name: (row["type"], row["in"], row["example"]) for name, row in rows.items()} == {
+        ".n": ("integer or number", "2 of 2", "1"),
+        ".of.city": ("string or null", "2 of 2", "A"),
+        ".tags": ("list", "1 of 2", '["x"]'),
+    }
+    assert field_rows([True, 17]) == [
+        {"field": "value", "type": "boolean or integer", "in": "2 of 2", "example": "true"}
+    ]
+    assert field_rows([]) == []
+    assert len(field_rows([{f"f{n}": n for n in range(1000)}])) == 100
+
+
+def document(made_at: int, position: int, lag: int | None = 2) -> dict[str, Any]:
+    placement = [
+        {"position": position, "lag": lag, "entries": 10, "size_bytes": 1500, "dead_letters": 1,
+         "answered_by": ["b1"]},
+        {"state": "nobody", "position": 0, "lag": 0},
+    ]  # fmt: skip
+    return {"made_at": made_at, "views": [{"name": "orders@2", "current": True,
+                                           "placement": placement}]}  # fmt: skip
+
+
+def test_sums_and_rates() -> None:
+    before = StateOfView.of("orders", document(1000, 50))
+    after = StateOfView.of("orders@2", document(3000, 150))
+    assert before is not None
+    assert after is not None
+    assert state_lines(after.document(before)) == {
+        "entries": "about 10",
+        "size": "1.5 kB",
+        "answerable": "1 partitions",
+        "lag": "2 records",
+        "dead letters": "1",
+        "rates": "50.0 records/s read from the topic",
+    }
+    unknown = StateOfView.of("orders", document(1000, 50, lag=None))
+    assert unknown is not None
+    lines = state_lines(unknown.document(before) | {"job_records_per_second": 7.25})
+    assert lines["lag"] == "unknown"
+    assert lines["rates"] == "not measured, 7.2 records/s read by the job"
+    assert StateOfView.of("others", document(1000, 50)) is None
+
+
+@pytest.mark.parametrize(("size", "text"), [(0, "0 B"), (999, "999 B"), (2_500_000, "2.5 MB"),
+                                            (3 * 10**15, "3000.0 TB")])  # fmt: skip
+def test_sizes(size: int, text: str) -> None:
+    assert bytes_text(size) == text

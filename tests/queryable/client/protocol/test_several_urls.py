@@ -1,0 +1,81 @@
+"""Several URLs of one deployment: another one is asked if one does not answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from queryable import BadUse, Client, NoAnswer, Unconfirmed
+from queryable.client.protocol.calls.append import append
+from queryable.client.protocol.calls.point import get
+from queryable.client.settings import client_settings
+from tests.queryable.client.protocol.scripted_transport import (
+    BASE,
+    CUT,
+    REFUSED,
+    VALUE,
+    ok,
+    orders,
+    problem,
+)
+
+SECOND, THIRD = "http://second", "https://third"
+OTHERS = (SECOND, THIRD)
+PROCESSED = ok({"partition": 0, "offset": 7})
+
+
+def test_the_next_url_is_asked_at_once_and_stays_the_first() -> None:
+    driver = orders(REFUSED, CUT, VALUE, VALUE, other_urls=OTHERS)
+    assert driver.call(get, "orders", "a").value == 1
+    assert [each.base_url for each in driver.requests] == [BASE, SECOND, THIRD]
+    assert driver.sleeps == []
+    assert driver.call(get, "orders", "a").value == 1
+    assert driver.requests[-1].base_url == THIRD
+    # the time is shared, so a URL that hangs leaves time for the others
+    assert [round(each.timeout, 1) for each in driver.requests[:3]] == [3.3, 5.0, 10.0]
+
+
+def test_a_refusal_is_asked_elsewhere_too() -> None:
+    driver = orders(problem(503, "no-topology"), VALUE, VALUE, other_urls=OTHERS)
+    assert driver.call(get, "orders", "a").value == 1
+    assert [each.base_url for each in driver.requests] == [BASE, SECOND]
+    assert driver.call(get, "orders", "a").value == 1
+    assert driver.requests[-1].base_url == BASE, "it answers, so it stays the first"
+
+
+def test_none_answers() -> None:
+    driver = orders(*[REFUSED] * 20, other_urls=OTHERS)
+    with pytest.raises(NoAnswer):
+        driver.call(get, "orders", "a")
+    assert [each.base_url for each in driver.requests[:4]] == [BASE, SECOND, THIRD, THIRD]
+
+
+def test_a_record_that_may_be_written_is_not_sent_to_another_url() -> None:
+    driver = orders(CUT, other_urls=OTHERS)
+    with pytest.raises(Unconfirmed):
+        driver.call(append, "orders", "a", 1)
+    assert len(driver.requests) == 1
+    driver = orders(REFUSED, PROCESSED, other_urls=OTHERS)
+    assert driver.call(append, "orders", "a", 1).offset == 7
+    assert [each.base_url for each in driver.requests] == [BASE, SECOND]
+
+
+def test_a_local_read_is_sent_once_to_the_first_url() -> None:
+    driver = orders(REFUSED, VALUE, VALUE, other_urls=OTHERS)
+    assert driver.call(get, "orders", "a").value == 1
+    assert driver.call(get, "orders", "a", route="local").value == 1
+    assert driver.requests[-1].base_url == BASE
+    assert driver.targets[-1] == "/views/orders/keys/a?route=local"
+    driver = orders(REFUSED, other_urls=OTHERS)
+    with pytest.raises(NoAnswer):
+        driver.call(get, "orders", "a", route="local")
+
+
+def test_urls_are_a_list_or_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given in ("http://a/, HTTPS://b:1/x/,http://a", ["http://a", "https://b:1/x"]):
+        assert client_settings(given, 1, False, None, None).urls == ("http://a", "https://b:1/x")
+    monkeypatch.setenv("QUERYABLE_URL", "http://c,http://d")
+    assert client_settings(None, 1, False, None, None).urls == ("http://c", "http://d")
+    with pytest.raises(BadUse, match="'' is not a valid URL"):
+        Client("http://a,")
+    with pytest.raises(BadUse, match="at most 8"):
+        Client([f"http://h{n}" for n in range(9)])
