@@ -14,7 +14,7 @@ local shared = ngx.shared.queryable_topics
 
 local PATH = "/processors"
 local KEY = "configured"
-local INTERVAL_S = 3
+local INTERVAL_S = math.max(3, settings.refresh)
 local MAX_SEEDS = 32
 local MAX_NAME_BYTES = 249
 

@@ -34,6 +34,12 @@ def settled(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
     """nginx that has read the topology once and does not refresh it."""
     nginx = start_nginx(cluster.addresses(), **NEVER)
     nginx.wait_for_map(EPOCH)
+
+    def read() -> int:
+        return sum(len(backend.topology_answers) for backend in cluster.backends)
+
+    # a worker reads it even if it has it from another one
+    wait_until(lambda: read() == len(nginx.workers()), 10, "each worker to read the topology")
     return nginx
 
 

@@ -138,7 +138,7 @@ def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
         cluster.addresses(),
         {"QUERYABLE_PROXY_REFRESH": "0.1", "QUERYABLE_PROXY_READ_TIMEOUT": "10"},
         workers=1,
-        changes={"lua_max_running_timers 516;": "lua_max_running_timers 1;"},
+        changes={"lua_max_running_timers 517;": "lua_max_running_timers 1;"},
     ) as nginx:
         nginx.wait_for_map(EPOCH)
         for backend in cluster.backends:
