@@ -78,7 +78,6 @@ local function use(processors, addresses)
     end
     current = built
     source = { processors = processors, addresses = addresses }
-    workers.report(current.epoch, confirmed_at)
     return true
 end
 
@@ -93,12 +92,19 @@ local function load_shared()
         return false
     end
     etag = nil
+    confirmed_at = stored.confirmed_at
+    workers.report(current.epoch, confirmed_at)
     return true
 end
 
 local function store_shared()
     -- the epoch last: a worker that sees it must find its topology, or a newer one
-    local ok, err = shared:set("map", cjson.encode(source))
+    local stored = {
+        processors = source.processors,
+        addresses = source.addresses,
+        confirmed_at = confirmed_at,
+    }
+    local ok, err = shared:set("map", cjson.encode(stored))
     if ok then
         ok, err = shared:set("epoch", current.epoch)
     end
