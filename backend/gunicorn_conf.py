@@ -6,7 +6,6 @@ instance per core. Invalid settings end the process before the fork, with a mess
 
 from __future__ import annotations
 
-import logging
 import sys
 
 from backend.app import Application
@@ -17,6 +16,7 @@ from backend.security.configuration import token_keys
 from backend.server.memory import limit_arenas
 from backend.server.server import Application as ServerApplication
 from backend.settings import Settings, check_port, load_settings, read_views
+from backend.telemetry.logs import configure
 from model.problems import ConfigurationError
 
 
@@ -69,10 +69,6 @@ loglevel = "info"
 control_socket_disable = True
 proc_name = f"queryable-{_instance}"
 
-# The root logger is for this project's modules. gunicorn has its own.
-logging.basicConfig(
-    format=f"%(asctime)s {_instance} %(levelname)s %(name)s %(message)s", level=logging.WARNING
-)
-logging.getLogger("backend").setLevel(logging.INFO)
-# kafka-python logs a stack trace per failed connection. The member thread logs one line instead.
-logging.getLogger("kafka").setLevel(logging.CRITICAL)
+if _settings.log_format == "json":
+    logger_class = "backend.server.json_logger.JsonLogger"
+configure(_settings.log_format, _instance, _settings.request_log == "on")

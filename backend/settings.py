@@ -133,6 +133,12 @@ class Settings(BaseSettings):
     audit_log: str = Field(
         "", description="file for appends, admin actions and refusals; stderr if empty"
     )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="log lines: `text` for people, `json` for one object an event"
+    )
+    request_log: Literal["off", "on"] = Field(
+        "off", description="`on`: a log line for each request but plain point reads"
+    )
     auth: Literal["off", "jwt"] = Field(
         "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
     )

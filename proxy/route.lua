@@ -43,7 +43,8 @@ local NO_REPLICAS = {}
 local NO_HOSTS = browser_rules.new()
 
 local shared = ngx.shared.queryable_topics
-local now = require("proxy.telemetry.clock").now
+local clock = require "proxy.telemetry.clock"
+local now = clock.now
 
 local unhealthy, budget = balance.unhealthy, balance.budget
 local round_robin = 0
@@ -198,7 +199,7 @@ local function answer_page(var, page)
 end
 
 local function begin(var, skips_coalescing)
-    local began = now()
+    local began = clock.began(ngx.now())
     local uri = var.request_uri
     local page = PAGES[uri]
     if page then
@@ -245,7 +246,7 @@ function _M.access_fallback()
     metrics.count_fallback()
     local earlier = balance.count_attempts(var)
     -- nginx has cleared ngx.ctx; its own clock is less precise
-    local began = now() - (ngx.now() - ngx.req.start_time())
+    local began = clock.began(ngx.req.start_time())
     local label = is_point and labels.KEY or labels.below_key(var.request_uri)
     balance.set_candidates(others, 0, is_point and is_read, earlier, began, label)
 end

@@ -29,6 +29,7 @@ from backend.security.certificates import Certificates
 from backend.security.client_claims import claim, claimed
 from backend.security.signatures import HEADER, SignedRequest, Signer
 from backend.telemetry.peer_counts import PeerCounts
+from backend.telemetry.tracing import traced
 from backend.wire.answer import Answer, Header
 from model.problems import Unavailable
 from model.topology import HTTPS, Member
@@ -40,7 +41,7 @@ log = RateLimitedLog(logging.getLogger(__name__))
 
 # request headers that affect the answer; `Authorization` is passed on with every request
 _FORWARDED_HEADERS = frozenset(
-    (b"accept", b"content-type", b"if-none-match", b"last-event-id", b"view-version")
+    b"accept content-type if-none-match last-event-id tracestate view-version".split()
 )
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(
@@ -155,6 +156,7 @@ class PeerClient:
                 *filter(_is_forwarded, headers),
                 *passed_on(),
                 *claimed(self._claim),
+                *traced(),
             )
         }
         return url, {**forwarded, MARK.decode(): self._mark}

@@ -65,6 +65,7 @@ from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
 from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
+from backend.telemetry.tracing import TRACE, trace_of
 from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
@@ -280,6 +281,7 @@ class Router:
         route = match.route
         request = Request(scope, receive, send, self._extra, match.view, match.key, match.more)
         AUTHORIZATION.set(self._access.authorization(request.headers))
+        TRACE.set(trace_of(request.headers))
         with Measured(self._context.latencies, match, request) as measured:
             if route.is_internal:
                 answer = await self._handle_internal(match, request)

@@ -9,7 +9,17 @@ import pytest
 from local.settings import REPOSITORY
 
 SCRIPT = REPOSITORY / "local" / "install-packages"
-TOOLS = ["python3", "java", "mvn", "chromium", "chromedriver", "docker-compose", "jq", "gcc"]
+TOOLS = [
+    "python3",
+    "java",
+    "mvn",
+    "chromium",
+    "chromedriver",
+    "docker-compose",
+    "jq",
+    "logrotate",
+    "gcc",
+]
 
 
 @pytest.fixture

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from logging import INFO
 from time import perf_counter
 from types import TracebackType
 
+from backend.cluster.peer_client import MARK
 from backend.http.asgi import RECEIVED_EXTENSION
 from backend.http.request import Request
 from backend.http.route_table import Match
 from backend.http.sending import role_of
 from backend.telemetry.latencies import Labels, Latencies
+from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer
+
+UNLOGGED = frozenset(("internal/heartbeat", "processors", "health", "metrics"))
+"""Routes whose requests are repeated every second or so: they have no line in the log."""
 
 DISCONNECTED_STATUS = 499
 """Counted for requests whose clients did not wait for the answer, as nginx does."""
@@ -47,3 +53,19 @@ class Measured:
         view = self._match.view
         labels = Labels(self._match.route.label, "" if view is None else view.name, role, status)
         self._latencies.observe(self._latencies.series(labels), ended - began, ended)
+        if REQUESTS.isEnabledFor(INFO) and labels.route not in UNLOGGED:
+            _log(request, labels, ended - began)
+
+
+def _log(request: Request, labels: Labels, seconds: float) -> None:
+    """The key is not in the line; nginx's access log has the URI."""
+    sender = request.header(MARK)
+    fields = {
+        "method": request.method,
+        **labels._asdict(),
+        "duration_ms": round(seconds * 1000, 3),
+        "client": request.client,
+        "forwarded_by": None if sender is None else sender.decode("latin-1")[:256],
+    }
+    message = f"{request.method} {labels.route} {labels.view} {labels.status}"
+    REQUESTS.info(message, extra={"fields": fields})

@@ -17,6 +17,7 @@ from queryable.cli.check.machine import (
     check_tls,
     read_settings,
 )
+from queryable.cli.check.production import check_production
 
 
 def check_all(
@@ -24,9 +25,11 @@ def check_all(
     overrides: Mapping[str, Any],
     sample_size: int,
     timeout: float,
+    production: bool = False,
 ) -> Iterator[Finding]:
     """`overrides`: settings that replace those of the environment, unless they are None.
-    `sample_size`: records per topic. `timeout`: seconds for a request to the broker."""
+    `sample_size`: records per topic. `timeout`: seconds for a request to the broker.
+    `production`: also what a production deployment needs."""
     settings, findings = read_settings(environment)
     settings = settings.model_copy(
         update={name: value for name, value in overrides.items() if value is not None}
@@ -39,3 +42,5 @@ def check_all(
     yield check_authentication(settings)
     yield from check_cluster_secret(settings)
     yield check_nginx()
+    if production:
+        yield from check_production(settings, timeout)

@@ -35,6 +35,9 @@ def check(
     bootstrap_servers: Servers = None,
     records: SampleSize = 500,
     timeout: Timeout = None,
+    production: Annotated[
+        bool, typer.Option("--production", help="Also check what a production deployment needs.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check settings, views file, broker, topics and machine.
@@ -46,6 +49,7 @@ def check(
     Examples:
       queryable check
       queryable check --views views.toml --bootstrap-servers broker:9092
+      queryable check --production
       queryable check --json | grep -v '"ok"'
     """
     with server_extra("check"):
@@ -53,7 +57,7 @@ def check(
     overrides = {"views": views, "data_dir": data_dir, "bootstrap_servers": bootstrap_servers}
     for_terminal = is_for_terminal(as_json)
     findings = []
-    for finding in check_all(os.environ, overrides, records, timeout or BROKER_TIMEOUT):
+    for finding in check_all(os.environ, overrides, records, timeout or BROKER_TIMEOUT, production):
         findings.append(finding)
         if for_terminal:
             print(finding.line(), flush=True)

@@ -75,6 +75,15 @@ class Broker:
                 raise
         return {name: len(topic.partitions) for name, topic in topics.items()}
 
+    def replicas(self) -> dict[str, int]:
+        """The replicas of each topic: of the partition with the fewest."""
+        with self._translating_errors():
+            topics = self._admin.list_topics(timeout=self._timeout).topics
+        return {
+            name: min((len(p.replicas) for p in topic.partitions.values()), default=0)
+            for name, topic in topics.items()
+        }
+
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The configuration of each topic, with Kafka's names."""
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]

@@ -126,7 +126,10 @@ def test_a_command_reaches_a_job_that_follows_commands(
     assert pipeline_status(backend)["stats"] == {
         "batch_ms": 250, "input_rate": 12.5, "late_rows": 3,
     }  # fmt: skip
-    assert (metric(backend, "batch_seconds"), metric(backend, "input_rate")) == (0.25, 12.5)
+    assert (
+        metric(backend, "batch_duration_seconds"),
+        metric(backend, "input_records_per_second"),
+    ) == (0.25, 12.5)
     assert (metric(backend, "late_rows_total"), metric(backend, "state_rows")) == (3, None)
     sent = post(path, body)
     assert sent.status == 200
@@ -168,7 +171,7 @@ def test_every_answer_has_the_pipeline_lag(
     assert lines.headers["Pipeline-Lag"] == "6"
     assert "Pipeline-Lag" not in backend.get("/plain/k").headers, "of another view"
     assert pipeline_status(backend)["sources"] == [{"topic": pipeline.source, "lag": 6}]
-    assert (metric(backend, "lag"), metric(backend, "running")) == (6, 1)
+    assert (metric(backend, "lag_records"), metric(backend, "running")) == (6, 1)
 
     def fresh() -> bool:
         pipeline.commit(10, "running")

@@ -1,0 +1,89 @@
+"""systemd's units and logrotate's file, checked by systemd and logrotate."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backend.settings import Settings
+from local.waiting import wait_until
+from tests.support.nginx import Nginx
+from tests.support.prometheus.promql import DEPLOY
+
+UNITS = sorted((DEPLOY / "systemd").iterdir())
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_accepts_each_unit(unit: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not there")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    # the programs are not installed here, and nothing else may be wrong
+    complaints = [
+        line
+        for line in (done.stdout + done.stderr).splitlines()
+        if not re.search(r"Command /(opt|usr)/\S+ is not executable", line)
+    ]
+    assert complaints == []
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_services_restart_within_limits_of_memory(unit: Path) -> None:
+    text = unit.read_text()
+    if unit.suffix != ".service" or "Type=oneshot" in text:
+        return
+    for line in ("Restart=always", "StartLimitIntervalSec=0", "NoNewPrivileges=yes"):
+        assert line in text
+    assert re.search(r"^MemoryMax=\d+[GM]$", text, re.M)
+    known = {f"QUERYABLE_{name.upper()}" for name in Settings.model_fields} | {"QUERYABLE_BACKENDS"}
+    assert set(re.findall(r"QUERYABLE_[A-Z_]+", text)) <= known
+
+
+def test_a_stop_waits_longer_than_a_drain() -> None:
+    drain = Settings.model_fields["drain_time"].default
+    [seconds] = re.findall(
+        r"^TimeoutStopSec=(\d+)$", (DEPLOY / "systemd/queryable-backend@.service").read_text(), re.M
+    )
+    assert int(seconds) > drain + 30  # graceful_timeout of backend/gunicorn_conf.py
+
+
+@pytest.mark.system
+def test_logrotate_rotates_the_logs_of_a_running_nginx(tmp_path: Path) -> None:
+    logrotate = shutil.which("logrotate", path=os.environ["PATH"] + ":/usr/sbin")
+    if logrotate is None:
+        pytest.skip("logrotate is not there: make setup")
+    # as in the unit, all processes have one user
+    user = {"worker_processes auto;": "worker_processes auto; user root;"}
+    changes = user if os.getuid() == 0 else None
+    with Nginx(tmp_path / "prefix", "127.0.0.1:1", changes=changes) as nginx:
+        logs = tmp_path / "prefix" / "logs"
+        text = (DEPLOY / "logrotate" / "queryable-proxy").read_text()
+        text = text.replace("/var/lib/queryable-proxy/logs", str(logs))
+        text = re.sub(r"^ +su .*\n", "", text, flags=re.M)
+        (tmp_path / "rotate").write_text(text)
+        (tmp_path / "rotate").chmod(0o644)
+
+        def logged(query: str, file: Path) -> bool:
+            with nginx.client() as client:
+                client.get(f"/proxy/health?{query}")
+            return file.exists() and query in file.read_text()
+
+        access = logs / "access.log"
+        wait_until(lambda: logged("before", access), 5, "a line")
+        logs.chmod(0o755)
+        done = subprocess.run(
+            [logrotate, "--force", "--state", str(tmp_path / "state"), str(tmp_path / "rotate")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        wait_until(lambda: logged("after", access), 5, "nginx to write to the new file")
+        assert "before" in (logs / "access.log.1").read_text()
+        assert "before" not in access.read_text()
