@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backend.http.asgi import CLIENT_EXTENSION, Message, Receive, Scope, Send
+from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION, Message, Receive, Scope, Send
 from tests.backend.server.running_server import (
     App,
     answer,
@@ -44,7 +44,7 @@ def parts(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
 
 
 async def echo_scope(scope: Scope, receive: Receive, send: Send) -> None:
-    assert [*scope.pop("extensions")] == [CLIENT_EXTENSION]
+    assert [*scope.pop("extensions")] == [CLIENT_EXTENSION, RECEIVED_EXTENSION]
     await answer(send, json.dumps(scope, default=lambda value: value.decode("latin-1")).encode())
 
 
