@@ -13,6 +13,7 @@ from backend.cluster.lost_instances import LostInstances
 from backend.cluster.member import GroupMember
 from backend.cluster.version_log import VersionLog
 from backend.ingest.appender import Appender
+from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
@@ -101,6 +102,7 @@ class InstanceContext:
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     pipeline_commands: CommandSender = field(default_factory=CommandSender)
     unused_groups: UnusedGroups = field(default_factory=UnusedGroups)
+    dead_letter_reader: DeadLetterReader = field(default_factory=DeadLetterReader)
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)

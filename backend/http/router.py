@@ -36,6 +36,7 @@ from backend.http.responses import KeyResponses
 from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, page_path
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.commands import CommandRoutes
+from backend.http.routes.dead_letters import DeadLetterRoute
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.views import ViewRoutes
@@ -142,7 +143,7 @@ class Router:
         own_bound = nullcontext()  # the handler bounds how many there are at once
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
-        cluster = Access.CLUSTER
+        cluster, letters = Access.CLUSTER, DeadLetterRoute(self._context).dead_letters
         return (
             # one key
             Route(_READ, key, read, keys.point, requests, counts_reads=True),
@@ -161,6 +162,7 @@ class Router:
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
+            Route(_GET, "/admin/views/{view}/dead-letters", read, letters, Gate("commands", 4)),
             # commands
             *self._commands.all(),
             # writing

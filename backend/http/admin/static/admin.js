@@ -2,6 +2,7 @@
 
 import { askPermission, startActions } from "./actions.js";
 import { showAttention } from "./attention.js";
+import { startDeadLetters } from "./dead_letters.js";
 import { clock, setAttribute, setText } from "./dom.js";
 import { startGroups } from "./groups.js";
 import { showInstances } from "./instances.js";
@@ -112,6 +113,7 @@ document.addEventListener("visibilitychange", () => {
 start();
 startActions();
 startGroups();
+startDeadLetters();
 startSignIn(() => {
   askPermission();
   refresh();

@@ -128,6 +128,29 @@ def test_the_instances_and_the_numbers_of_a_partition(
     assert numbers["Standby"] == "none"
 
 
+def test_a_dead_letter_is_shown_with_its_reason(page: AdminPage, backends: list[Backend]) -> None:
+    page.one(".warnings [data-code='dead-letters'] button").click()
+    rows = "return [...document.querySelectorAll('#letters tbody tr')].map((r) => r.innerText)"
+    page.wait(lambda: page.run(rows), "the dead letter")
+    [row] = page.run(rows)
+    assert "not JSON" in row
+    assert "backend/things" in row
+    assert "1 × " in page.text("#letters ul"), "how often the reason is there"
+    assert "The newest 1 of topic" in page.text("#letters-said")
+    page.one("#letters-close").click()
+    assert not page.one("#letters").is_displayed()
+
+    answer = backends[1].get("/admin/views/things/dead-letters?limit=1").json()
+    [item] = answer["items"]
+    assert (item["key"], item["value"]) == ({"text": "not JSON"}, {"text": "{"})
+    assert item["offset"] >= 0
+    assert item["reason"] == answer["reasons"][0]["reason"]
+    assert backends[1].get("/admin/views/numbers/dead-letters").json()["items"] == []
+    for limit in ("0", "1001", "x"):
+        wrong = backends[1].get(f"/admin/views/things/dead-letters?limit={limit}")
+        assert (wrong.status, wrong.code) == (400, "bad-parameter")
+
+
 def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> None:
     """It is shown although the lag of the view is 0."""
 
