@@ -1,6 +1,7 @@
 // Refreshes the page while it is visible.
 
 import { askPermission, startActions } from "./actions.js";
+import { startAppearance } from "./appearance.js";
 import { showAttention } from "./attention.js";
 import { startDeadLetters } from "./dead_letters.js";
 import { clock, setAttribute, setText } from "./dom.js";
@@ -110,6 +111,7 @@ function describeFailure() {
 document.addEventListener("visibilitychange", () => {
   if (!signedOut) refresh();
 });
+startAppearance();
 start();
 startActions();
 startGroups();
