@@ -24,6 +24,7 @@ from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
+from backend.telemetry.history import History
 from backend.telemetry.latencies import Latencies
 from backend.telemetry.peer_counts import PeerCounts
 from backend.telemetry.rebalances import Rebalances
@@ -119,6 +120,7 @@ class InstanceContext:
     latencies: Latencies = field(default_factory=Latencies)
     peer_counts: PeerCounts = field(default_factory=PeerCounts)
     rebalances: Rebalances = field(default_factory=Rebalances)
+    history: History = field(default_factory=History)
     # RocksDB's tickers, by name, and the bytes in its block cache
     rocksdb: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, 0)
     over_quota: dict[str, int] = field(default_factory=dict)  # refused requests by view
@@ -195,6 +197,8 @@ class InstanceContext:
         """Use a new topology. The first one ends the state "starting"."""
         self.lost.apply_topology(self.topology, topology, self.settings.instance_id, self.dead)
         self.rebalances.applied(self._of_group, topology, self.settings.instance_id)
+        seconds = self.member.rebalance_seconds if self.member else 0.0
+        self.history.rebalanced(time.time(), self._of_group, topology, seconds)
         with self._changing:
             self._of_group = topology
             self._set_topology()

@@ -18,6 +18,8 @@ from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access, AccessControl
 from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.document import sign_in
+from backend.http.admin.history import PATH as HISTORY
+from backend.http.admin.history import HistoryRoute
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.auditing import DISCONNECTED, audit
 from backend.http.fast_path import READS, FastPath
@@ -116,6 +118,7 @@ class Router:
         )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self._internal = InternalRoutes(context, self._scans, access)
+        self._history = HistoryRoute(context)
         self._commands = CommandRoutes(context, Gate("commands", 16))
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
@@ -163,6 +166,7 @@ class Router:
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
             Route(_GET, "/admin/views/{view}/dead-letters", read, letters, Gate("commands", 4)),
+            Route(_GET, HISTORY, Access.ANY_SCOPE, self._history.history, Gate("commands", 16)),
             # commands
             *self._commands.all(),
             # writing
@@ -232,8 +236,10 @@ class Router:
         assert self._heartbeats is not None
         self._fast_path.start()
         self._heartbeats.start()
+        self._history.start()
 
     async def stop(self) -> None:
+        await self._history.stop()
         if self._heartbeats is not None:
             await self._heartbeats.stop()
         for client in (self._peer_client, self._heartbeat_client):

@@ -6,6 +6,7 @@ import { showAttention } from "./attention.js";
 import { startDeadLetters } from "./dead_letters.js";
 import { clock, setAttribute, setText } from "./dom.js";
 import { startGroups } from "./groups.js";
+import { refreshHistory, startHistory } from "./history.js";
 import { showInstances } from "./instances.js";
 import { showViews, start } from "./explore.js";
 import { askProxy, showProxy } from "./proxy.js";
@@ -46,6 +47,7 @@ async function refresh() {
       proxy = await asked;
       receive(await response.json());
       showData();
+      refreshHistory();
     }
     failure = null;
   } catch (error) {
@@ -115,6 +117,7 @@ startAppearance();
 start();
 startActions();
 startGroups();
+startHistory();
 startDeadLetters();
 startSignIn(() => {
   askPermission();

@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -229,6 +230,37 @@ def test_the_page_fits_the_window(page: AdminPage, width: int) -> None:
         assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
     finally:
         page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_last_hour_is_the_same_from_every_instance(
+    page: AdminPage, backends: list[Backend]
+) -> None:
+    def histories() -> list[dict[str, Any]]:
+        return [backend.get("/admin/history").json() for backend in backends]
+
+    def same() -> list[dict[str, Any]] | None:
+        # a step may have ended between the two requests
+        one, other = histories()
+        return [one, other] if one["samples"] and one == other else None
+
+    one, _ = page.wait(same, "the same samples")
+    assert one["instances"] == [backend.id for backend in backends]
+    assert {len(sample) for sample in one["samples"]} == {6}
+    own = backends[0].get("/admin/history?of=instance").json()
+    assert own["id"] == backends[0].id
+    charts = "return [...document.querySelectorAll('.chart')].map((chart) => [chart.dataset.title,"
+    charts += " chart.querySelector('canvas').getAttribute('aria-label')])"
+    page.wait(lambda: len(page.run(charts)) == 5, "the charts")
+    shown = dict(page.run(charts))
+    assert list(shown) == ["Lag", "Ingest", "Requests", "Errors (5xx)", "p99"]
+    assert shown["Lag"].startswith("Lag, 0 records")
+    assert shown["Requests"].endswith(tuple("0123456789"))
+    rows = "return [...document.querySelectorAll('#rebalances tbody tr')].map((r) => r.innerText)"
+    newest = page.run(rows)[0]
+    assert one["rebalances"][0]["epoch"] in newest
+    joined = {id_ for each in one["rebalances"] for id_ in each["joined"]}
+    assert joined == {backend.id for backend in backends}
+    assert sum(each["moved"].get("things", 0) for each in one["rebalances"]) >= PARTITIONS
 
 
 def test_a_hidden_page_sends_no_requests(page: AdminPage) -> None:
