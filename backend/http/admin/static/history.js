@@ -6,6 +6,7 @@ import { request } from "./requests.js";
 const TIMEOUT = 5000; // ms
 const INTERVAL = 10_000; // ms; the steps of the instances
 const HEIGHT = 120;
+const MIN_WIDTH = 200;
 const CHARTS = [
   ["Lag", "records", 1, "--owner-0"],
   ["Ingest", "records/s", 2, "--owner-2"],
@@ -18,6 +19,7 @@ const byId = (id) => document.getElementById(id);
 const plots = new Map(); // title -> uPlot
 let asked = -INTERVAL;
 let pending = false;
+let latest = null; // the document that is shown
 
 /** Asks for the last hour, every ten seconds while the section is open. */
 export async function refreshHistory() {
@@ -28,7 +30,8 @@ export async function refreshHistory() {
   try {
     const answer = await request("admin/history", AbortSignal.timeout(TIMEOUT));
     if (!answer.ok) throw new Error(`status ${answer.status}`);
-    show(await answer.json());
+    latest = await answer.json();
+    show(latest);
   } catch {
     setText(byId("history-said"), "The history is not known: no instance has answered.");
   } finally {
@@ -44,14 +47,22 @@ export function startHistory() {
   // the colours and sizes of canvases do not follow the page
   byId("theme").addEventListener("change", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  addEventListener("resize", redraw);
+  addEventListener("resize", resize);
 }
 
+function resize() {
+  for (const plot of plots.values()) {
+    const width = Math.max(MIN_WIDTH, plot.figure.clientWidth);
+    if (width !== plot.width) plot.setSize({ width, height: HEIGHT });
+  }
+}
+
+/** With the colours of the theme. */
 function redraw() {
   for (const plot of plots.values()) plot.destroy();
   plots.clear();
-  asked = -INTERVAL;
-  refreshHistory();
+  byId("charts").replaceChildren();
+  if (latest !== null) show(latest);
 }
 
 function show({ samples, instances, rebalances, step_s: step }) {
@@ -85,10 +96,8 @@ function draw(title, unit, colour, data) {
   if (!plot) {
     const figure = el("figure", { class: "chart" },
       el("figcaption", {}, el("b", {}, title), " ", el("span"), " ", el("small")));
-    const before = [...byId("charts").children].find((each) => each.dataset.title === title);
     figure.dataset.title = title;
-    if (before) before.replaceWith(figure);
-    else byId("charts").append(figure);
+    byId("charts").append(figure);
     plot = new uPlot(optionsOf(figure, unit, colour), data, figure);
     plot.figure = figure;
     plots.set(title, plot);
@@ -117,7 +126,7 @@ function optionsOf(figure, unit, colour) {
     font: `11px ${style.fontFamily}` };
   const now = Date.now() / 1000;
   return {
-    width: Math.max(200, figure.clientWidth),
+    width: Math.max(MIN_WIDTH, figure.clientWidth),
     height: HEIGHT,
     cursor: { drag: { x: false, y: false } },
     legend: { show: false },

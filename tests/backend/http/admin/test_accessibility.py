@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.support.topics import Writer
 pytestmark = pytest.mark.system
 
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text()
+ROOT = Path(__file__).parents[4]
 SERIOUS = ("serious", "critical")
 
 
@@ -94,6 +96,26 @@ def test_axe_finds_nothing_serious(page: AdminPage, theme: str, width: int) -> N
         assert violations(page) == []
     finally:
         page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_picture_of_the_docs_is_of_this_page(page: AdminPage, tmp_path: Path) -> None:
+    """QUERYABLE_PICTURES=docs/images writes it there."""
+    folder = Path(os.environ.get("QUERYABLE_PICTURES") or tmp_path)
+    screen = {"width": 1280, "height": 1250, "deviceScaleFactor": 1, "mobile": False}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    try:
+        page.one("#theme option[value=light]").click()
+        page.look_up("things", "k1")
+        page.wait(
+            lambda: page.run("return document.querySelectorAll('.chart').length") == 5, "them"
+        )
+        page.run("scrollTo(0, 0)")
+        assert page.driver.save_screenshot(str(folder / "admin-page.png"))
+        page.one("#theme option[value='']").click()
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert (folder / "admin-page.png").read_bytes().startswith(b"\x89PNG")
+    assert "admin-page.png" in (ROOT / "docs" / "admin-page.md").read_text()
 
 
 def test_the_theme_is_kept(page: AdminPage, driver: webdriver.Chrome) -> None:
