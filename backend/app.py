@@ -27,6 +27,7 @@ from backend.http.router import Router
 from backend.ingest.appender import Appender
 from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import SourceAssignments
+from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPolicy
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
@@ -167,6 +168,7 @@ class Instance:
             unused_groups=UnusedGroups(
                 kafka_python, settings.broker_timeout, settings.application_id
             ),
+            dead_letter_reader=DeadLetterReader(librdkafka, settings.broker_timeout),
             cluster=cluster,
             versions=self._versions.initial,
             version_log=self._versions.log,

@@ -13,6 +13,7 @@ from backend.cluster.lost_instances import LostInstances
 from backend.cluster.member import GroupMember
 from backend.cluster.version_log import VersionLog
 from backend.ingest.appender import Appender
+from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller
@@ -23,6 +24,7 @@ from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.certificates import Certificates
 from backend.security.cluster import ClusterAccess
 from backend.settings import Settings
+from backend.telemetry.history import History
 from backend.telemetry.latencies import Latencies
 from backend.telemetry.peer_counts import PeerCounts
 from backend.telemetry.rebalances import Rebalances
@@ -101,6 +103,7 @@ class InstanceContext:
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     pipeline_commands: CommandSender = field(default_factory=CommandSender)
     unused_groups: UnusedGroups = field(default_factory=UnusedGroups)
+    dead_letter_reader: DeadLetterReader = field(default_factory=DeadLetterReader)
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
@@ -117,6 +120,7 @@ class InstanceContext:
     latencies: Latencies = field(default_factory=Latencies)
     peer_counts: PeerCounts = field(default_factory=PeerCounts)
     rebalances: Rebalances = field(default_factory=Rebalances)
+    history: History = field(default_factory=History)
     # RocksDB's tickers, by name, and the bytes in its block cache
     rocksdb: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, 0)
     over_quota: dict[str, int] = field(default_factory=dict)  # refused requests by view
@@ -193,6 +197,8 @@ class InstanceContext:
         """Use a new topology. The first one ends the state "starting"."""
         self.lost.apply_topology(self.topology, topology, self.settings.instance_id, self.dead)
         self.rebalances.applied(self._of_group, topology, self.settings.instance_id)
+        seconds = self.member.rebalance_seconds if self.member else 0.0
+        self.history.rebalanced(time.time(), self._of_group, topology, seconds)
         with self._changing:
             self._of_group = topology
             self._set_topology()

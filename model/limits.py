@@ -32,7 +32,7 @@ MAX_JSON_PARTS = 32_768
 
 _LINE = 32 << 10
 LONGER_PARAMETERS = {
-    **dict.fromkeys(("from", "to", "key_from", "key_to", "prefix", "cursor"), _LINE),
+    **dict.fromkeys(("from", "to", "key", "key_from", "key_to", "prefix", "cursor"), _LINE),
     **dict.fromkeys(("by", "value"), MAX_PATH_BYTES),
     "min_offset": 16 << 10,
 }

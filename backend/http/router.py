@@ -34,8 +34,8 @@ from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, page_path
+from backend.http.routes.admin import AdminRoutes
 from backend.http.routes.append import AppendRoute
-from backend.http.routes.commands import CommandRoutes
 from backend.http.routes.internal import InternalRoutes
 from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.views import ViewRoutes
@@ -116,7 +116,7 @@ class Router:
         )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self._internal = InternalRoutes(context, self._scans, access)
-        self._commands = CommandRoutes(context, Gate("commands", 16))
+        self._admin = AdminRoutes(context, self._responses)
         # what instances ask one another finds room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
         most = context.settings.max_in_flight
@@ -162,8 +162,8 @@ class Router:
             ),
             Route(_POST, "/views/{view}/batch", read, views.batch, batches, MAX_BATCH_BYTES),
             Route(_POST, "/views/{view}/search", read, keys.search, requests, MAX_BODY, True),
-            # commands
-            *self._commands.all(),
+            # commands, and the admin page
+            *self._admin.all(),
             # writing
             Route(
                 _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY
@@ -223,7 +223,7 @@ class Router:
         self._keys.start(Asker(self._context, self._peer_client), any_partition)
         self._views.start(scatter_gather, batches)
         self._internal.start(batches, self._heartbeats)
-        self._commands.start(self._peer_client)
+        self._admin.start(self._peer_client)
         return scatter_gather
 
     def start_heartbeats(self) -> None:
@@ -231,8 +231,10 @@ class Router:
         assert self._heartbeats is not None
         self._fast_path.start()
         self._heartbeats.start()
+        self._admin.history.start()
 
     async def stop(self) -> None:
+        await self._admin.history.stop()
         if self._heartbeats is not None:
             await self._heartbeats.stop()
         for client in (self._peer_client, self._heartbeat_client):

@@ -88,6 +88,16 @@ class Latencies:
         for labels, series in sorted(self._series.copy().items()):
             yield labels, series.counts.copy(), series.seconds
 
+    def of_clients(self) -> tuple[int, int, list[int]]:
+        """Requests of clients and proxies since the start: all, those with a status of 500 or more,
+        and their durations by bucket."""
+        errors, counts = 0, [0] * BUCKETS
+        for labels, series in self._series.copy().items():
+            if not labels.route.startswith("internal/"):
+                counts = [a + b for a, b in zip(counts, series.counts, strict=True)]
+                errors += sum(series.counts) if labels.status >= 500 else 0
+        return sum(counts), errors, counts
+
     def recent(self) -> Recent:
         """The last minute."""
         now = self._clock()

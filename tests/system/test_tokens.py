@@ -161,11 +161,25 @@ def test_the_admin_page_asks_for_a_token(backends: list[Backend], driver: webdri
     sign_in(of)
     page.wait(lambda: len(page.grid("orders")) == 4, "the grid")
     assert not form.is_displayed()
+    buttons = "return [...document.querySelectorAll('.instance .action')].map((b) => b.disabled"
+    page.wait(lambda: page.run(f"{buttons} && b.title)"), "the buttons")
+    assert set(page.run(f"{buttons} && b.title)")) == {"Your token does not have the scope admin."}
     answer = page.look_up("orders", KEYS[0])
     assert (answer["outcome"], json.loads(answer["value"])) == ("found", {"n": 1})
     assert page.look_up("others", KEYS[0])["outcome"] == "forbidden"
     asked = page.refreshes()
     page.wait(lambda: page.refreshes() > asked, "that it refreshes itself")
+    with backends[0].client() as client:
+        headers = {"Authorization": f"Bearer {of}", "Content-Type": "application/json"}
+        refused = client.request("POST", "/admin/instances/b1/drain", b"{}", headers)
+        assert (refused.status, refused.code) == (403, "forbidden")
+        headers["Authorization"] = f"Bearer {token('admin')}"
+        unknown = client.request("POST", "/admin/instances/b9/undrain", b"{}", headers)
+        assert (unknown.status, unknown.code) == (404, "instance-not-found")
+        forwarded = client.request("POST", "/admin/instances/b2/undrain", b"{}", headers)
+        assert forwarded.status == 200, "the token is passed on"
+        who = client.request("GET", "/admin/identity", None, headers).json()
+        assert (who["auth"], who["scopes"], who["admin"]) == ("jwt", ["admin"], True)
     # in memory only
     kept = "return JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
     assert page.run(kept) == '[{},{},""]'

@@ -36,7 +36,8 @@ class AdminPage(NamedTuple):
 @cache
 def admin_page() -> AdminPage:
     """The page, for everyone."""
-    style, script = _file("static/admin.css"), _script("admin")
+    style = _file("vendor/uplot.min.css") + _file("static/admin.css")
+    script = _file("vendor/uplot.min.js") + _script("admin")
     icon = base64.b64encode(_file("static/icon.svg").encode()).decode()
     text = _file("templates/admin.html")
     for name, part in (("style", style), ("script", script), ("icon", icon)):

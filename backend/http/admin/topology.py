@@ -46,7 +46,7 @@ Ask = Callable[[list[Member]], list[Status]]
 
 
 class Peers:
-    """Requests /instance of other instances: at most 16 at once, within `deadline` s."""
+    """Requests a document of other instances: at most 16 at once, within `deadline` s."""
 
     def __init__(
         self,
@@ -54,16 +54,18 @@ class Peers:
         certificates: Certificates | None = None,
         timeout: float = _TIMEOUT,
         deadline: float = _DEADLINE,
+        path: str = "/instance",
     ) -> None:
-        """`signer`: None without a cluster secret."""
+        """`signer`: None without a cluster secret. `path`: of a document with the instance's id."""
         self._signer = signer
+        self._path = path
         self._timeout = timeout
         self._deadline = deadline
         self._certificates = certificates or Certificates()
         self._pool = ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="admin")
 
     def ask(self, members: list[Member]) -> list[Status]:
-        """The /instance of each member, in the same order.
+        """The document of each member, in the same order.
 
         If a member does not answer: `{"state": "unreachable", "error": reason}`.
         """
@@ -83,9 +85,10 @@ class Peers:
         connection = self._certificates.connection(member, self._timeout)
         try:
             signer = self._signer
-            signed = None if signer is None else signer.sign("GET", b"/instance", member.id)
+            path = self._path
+            signed = None if signer is None else signer.sign("GET", path.encode(), member.id)
             own = {} if signed is None else signed.headers
-            connection.request("GET", "/instance", headers={**headers, **own})
+            connection.request("GET", path, headers={**headers, **own})
             response = connection.getresponse()
             if response.status != 200:
                 raise ValueError(f"unexpected status {response.status}")

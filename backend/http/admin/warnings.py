@@ -86,7 +86,10 @@ def view_warnings(
             )
     dead = sum(p.get("dead_letters") or 0 for p in placement)
     if dead:
-        warn("dead-letters", f"{_records(dead)} not decodable. See topic {topic}.dead-letter.")
+        warn(
+            "dead-letters",
+            f"{_records(dead)} not decodable. They are in topic {topic}.dead-letter.",
+        )
     return warnings
 
 

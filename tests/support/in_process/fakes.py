@@ -41,6 +41,13 @@ class FakeUnusedGroups:
         raise NotFound("group-not-found", f"There is no consumer group {group}.")
 
 
+class FakeDeadLetterReader:
+    """A broker without dead letters."""
+
+    def newest(self, topic: str, limit: int) -> dict[str, Any]:
+        return {"topic": f"{topic}.dead-letter", "stored": 0, "items": []}
+
+
 class FakeSnapshotFetcher:
     def under_way(self) -> dict[tuple[str, int], Any]:
         return {}

@@ -23,6 +23,7 @@ from model.topology import Epoch, Member, PlacedView, Topology
 from model.views import View
 from tests.support.in_process.examples import ORDERS, metadata
 from tests.support.in_process.fakes import (
+    FakeDeadLetterReader,
     FakeIngestor,
     FakeMember,
     FakeSnapshotFetcher,
@@ -46,6 +47,7 @@ def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceConte
         member=cast(Any, FakeMember()),
         appender=cast(Any, None),
         unused_groups=cast(Any, FakeUnusedGroups()),
+        dead_letter_reader=cast(Any, FakeDeadLetterReader()),
     )
 
 

@@ -1,9 +1,12 @@
 // Refreshes the page while it is visible.
 
 import { askPermission, startActions } from "./actions.js";
+import { startAppearance } from "./appearance.js";
 import { showAttention } from "./attention.js";
+import { startDeadLetters } from "./dead_letters.js";
 import { clock, setAttribute, setText } from "./dom.js";
 import { startGroups } from "./groups.js";
+import { refreshHistory, startHistory } from "./history.js";
 import { showInstances } from "./instances.js";
 import { showViews, start } from "./explore.js";
 import { askProxy, showProxy } from "./proxy.js";
@@ -44,6 +47,7 @@ async function refresh() {
       proxy = await asked;
       receive(await response.json());
       showData();
+      refreshHistory();
     }
     failure = null;
   } catch (error) {
@@ -109,9 +113,12 @@ function describeFailure() {
 document.addEventListener("visibilitychange", () => {
   if (!signedOut) refresh();
 });
+startAppearance();
 start();
 startActions();
 startGroups();
+startHistory();
+startDeadLetters();
 startSignIn(() => {
   askPermission();
   refresh();

@@ -4,6 +4,7 @@ import { count, el, facts } from "./dom.js";
 import { indented, members } from "./json.js";
 import { colourOf } from "./owners.js";
 import { consoleCommand, curlCommand, pythonScript } from "./queries.js";
+import { compare } from "./replicas.js";
 import { hasToken, request } from "./requests.js";
 import { asCsv, asNdjson, download, itemTable } from "./tables.js";
 import { hexadecimal, parseExact, tree } from "./values.js";
@@ -25,6 +26,8 @@ export function showAnswer(asked, answer, body, took) {
     ...outcome(asked, answer, body, fields),
     pairs: pairsOf(answer, took),
     owner: answer.headers.get("Served-By"),
+    buttons: asked.query === "get" && [200, 404].includes(answer.status)
+      ? [button("Compare replicas", () => compare(asked, byId("found")))] : [],
   });
 }
 

@@ -1,5 +1,6 @@
 // What needs attention: faults and warnings of all parts, grouped by code, the worst first.
 
+import { showDeadLetters } from "./dead_letters.js";
 import { ago, bytes, count, el, reconcile, setAttribute, setText, whole } from "./dom.js";
 import { oldMaps } from "./proxy.js";
 
@@ -33,13 +34,21 @@ export function showAttention(topology, proxy) {
         item.lastElementChild,
         group.of,
         (finding) => finding.of ?? "",
-        () => el("li"),
-        (line, finding) => setText(line, finding.text),
+        (finding) => el("li", {}, el("span"), ...buttonsOf(finding)),
+        (line, finding) => setText(line.firstElementChild, finding.text),
       );
     },
   );
   byId("calm").hidden = topology === null || groups.length > 0;
   return groups.length;
+}
+
+/** What shows more about a finding. */
+function buttonsOf({ code, of }) {
+  if (code !== "dead-letters") return [];
+  const button = el("button", { type: "button" }, "Show the records and why");
+  button.addEventListener("click", () => showDeadLetters(of));
+  return [" ", button];
 }
 
 function ofInstances({ instances, made_at: madeAt, epoch }) {

@@ -61,16 +61,28 @@ export function fieldsOf(view, name) {
   return name === "get" && storeOf(view) === "versioned" ? [...fields, AS_OF] : fields;
 }
 
-/** The path of a key, relative to the page: readable if it is safe in a URL. */
-function keyPath(view, key) {
-  const keys = `views/${encodeURIComponent(view.name)}/keys/`;
-  if (!TYPED_AS_BYTES.has(view.key)) return [keys + encodeURIComponent(key), []];
-  if (URL_SAFE.test(key)) return [keys + key, []];
+/** The key in a URL, and the parameters that say how: readable if it is safe there. */
+function keyInUrl(view, key) {
+  if (!TYPED_AS_BYTES.has(view.key)) return [encodeURIComponent(key), []];
+  if (URL_SAFE.test(key)) return [key, []];
   // in base64url, no key is "." or has a slash
   const bytes = new TextEncoder().encode(key);
   const base64 = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
   const base64url = base64.replaceAll("+", "-").replaceAll("/", "_").replace(/=+$/u, "");
-  return [keys + base64url, [["encoding", "base64url"]]];
+  return [base64url, [["encoding", "base64url"]]];
+}
+
+/** The path of a key, relative to the page, and its parameters. */
+function keyPath(view, key) {
+  const [text, parameters] = keyInUrl(view, key);
+  return [`views/${encodeURIComponent(view.name)}/keys/${text}`, parameters];
+}
+
+/** The path of what all replicas have of a key. */
+export function replicasPath(view, key) {
+  const [text, parameters] = keyInUrl(view, key);
+  const encoding = parameters.length ? "&encoding=base64url" : "";
+  return `admin/views/${encodeURIComponent(view.name)}/replicas?key=${text}${encoding}`;
 }
 
 /** The path and the parameters of a query. `values`: by field; empty ones are left out. */

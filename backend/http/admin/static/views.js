@@ -3,6 +3,7 @@
 import { atLeast, bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
 import { colourOf } from "./owners.js";
 import { actionButton } from "./actions.js";
+import { collapseButton, filterViews } from "./appearance.js";
 import { describeStats, pipelineButtons, showPipelineButtons } from "./pipelines.js";
 import { answerableOf, belowOf } from "./totals.js";
 
@@ -22,6 +23,7 @@ const byId = (id) => document.getElementById(id);
 /** Shows the views of a document of admin/topology.json. */
 export function showGrid(topology) {
   reconcile(byId("views"), topology.views, (view) => view.name, newView, showView);
+  filterViews();
 }
 
 /** Marks the partition of the key that was looked up, and shows its numbers. */
@@ -34,7 +36,7 @@ export function mark(view, partition) {
 function newView(view) {
   const section = el("section", { "class": "view card", "aria-label": `View ${view.name}` },
     el("div", { class: "heading" },
-      el("div", {}, el("h3", {}, view.name), el("p", { class: "meta" })),
+      el("div", {}, el("h3", {}, collapseButton(view.name)), el("p", { class: "meta" })),
       el("p", { class: "sum" })),
     el("div", { class: "partitions", role: "group", "aria-label": `Partitions of ${view.name}` }),
     el("dl", { class: "facts pointed" }),
@@ -42,6 +44,7 @@ function newView(view) {
     el("details", {}, el("summary", {}, "All numbers"),
       el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Numbers of ${view.name}` },
         newTable())));
+  section.querySelector(".collapse").setAttribute("aria-expanded", "true");
   const select = (event) => {
     const tile = event.target.closest(".partition");
     if (tile) selected.set(view.name, Number(tile.dataset.partition));
@@ -142,7 +145,7 @@ function showPartition(tile, placement, view) {
   setText(tile.querySelector(".how"), short(placement));
   tile.querySelector("progress").value = percent(placement) ?? 0;
   const words = describe(placement, view.replicas).map(([name, text]) => `${name.toLowerCase()} ${text}`);
-  setAttribute(tile, "aria-label", `Partition ${placement.partition}: ${words.join(", ")}`);
+  setAttribute(tile, "aria-description", `Partition ${placement.partition}: ${words.join(", ")}`);
 }
 
 /** How much of the log is applied, in %; at most 99 before the goal is reached. */

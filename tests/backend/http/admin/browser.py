@@ -86,7 +86,7 @@ class AdminPage:
                   state: tile.dataset.state,
                   how: tile.querySelector(".how").textContent,
                   colour: getComputedStyle(tile).borderTopColor,
-                  label: tile.getAttribute("aria-label"),
+                  label: tile.getAttribute("aria-description"),
                 }]);
               }
             }

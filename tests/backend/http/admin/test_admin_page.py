@@ -7,6 +7,7 @@ import re
 import struct
 from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
@@ -128,6 +129,29 @@ def test_the_instances_and_the_numbers_of_a_partition(
     assert numbers["Standby"] == "none"
 
 
+def test_a_dead_letter_is_shown_with_its_reason(page: AdminPage, backends: list[Backend]) -> None:
+    page.one(".warnings [data-code='dead-letters'] button").click()
+    rows = "return [...document.querySelectorAll('#letters tbody tr')].map((r) => r.innerText)"
+    page.wait(lambda: page.run(rows), "the dead letter")
+    [row] = page.run(rows)
+    assert "not JSON" in row
+    assert "backend/things" in row
+    assert "1 × " in page.text("#letters ul"), "how often the reason is there"
+    assert "The newest 1 of topic" in page.text("#letters-said")
+    page.one("#letters-close").click()
+    assert not page.one("#letters").is_displayed()
+
+    answer = backends[1].get("/admin/views/things/dead-letters?limit=1").json()
+    [item] = answer["items"]
+    assert (item["key"], item["value"]) == ({"text": "not JSON"}, {"text": "{"})
+    assert item["offset"] >= 0
+    assert item["reason"] == answer["reasons"][0]["reason"]
+    assert backends[1].get("/admin/views/numbers/dead-letters").json()["items"] == []
+    for limit in ("0", "1001", "x"):
+        wrong = backends[1].get(f"/admin/views/things/dead-letters?limit={limit}")
+        assert (wrong.status, wrong.code) == (400, "bad-parameter")
+
+
 def test_a_stopped_job_is_shown(page: AdminPage, backends: list[Backend]) -> None:
     """It is shown although the lag of the view is 0."""
 
@@ -206,6 +230,37 @@ def test_the_page_fits_the_window(page: AdminPage, width: int) -> None:
         assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
     finally:
         page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_last_hour_is_the_same_from_every_instance(
+    page: AdminPage, backends: list[Backend]
+) -> None:
+    def histories() -> list[dict[str, Any]]:
+        return [backend.get("/admin/history").json() for backend in backends]
+
+    def same() -> list[dict[str, Any]] | None:
+        # a step may have ended between the two requests
+        one, other = histories()
+        return [one, other] if one["samples"] and one == other else None
+
+    one, _ = page.wait(same, "the same samples")
+    assert one["instances"] == [backend.id for backend in backends]
+    assert {len(sample) for sample in one["samples"]} == {6}
+    own = backends[0].get("/admin/history?of=instance").json()
+    assert own["id"] == backends[0].id
+    charts = "return [...document.querySelectorAll('.chart')].map((chart) => [chart.dataset.title,"
+    charts += " chart.querySelector('canvas').getAttribute('aria-label')])"
+    page.wait(lambda: len(page.run(charts)) == 5, "the charts")
+    shown = dict(page.run(charts))
+    assert list(shown) == ["Lag", "Ingest", "Requests", "Errors (5xx)", "p99"]
+    assert shown["Lag"].startswith("Lag, 0 records")
+    assert shown["Requests"].endswith(tuple("0123456789"))
+    rows = "return [...document.querySelectorAll('#rebalances tbody tr')].map((r) => r.innerText)"
+    newest = page.run(rows)[0]
+    assert one["rebalances"][0]["epoch"] in newest
+    joined = {id_ for each in one["rebalances"] for id_ in each["joined"]}
+    assert joined == {backend.id for backend in backends}
+    assert sum(each["moved"].get("things", 0) for each in one["rebalances"]) >= PARTITIONS
 
 
 def test_a_hidden_page_sends_no_requests(page: AdminPage) -> None:

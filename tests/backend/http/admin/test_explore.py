@@ -38,9 +38,9 @@ def topics(make_topic: MakeTopic) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def backend(
+def deployment(
     broker: Broker, topics: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Backend]:
+) -> Iterator[Deployment]:
     writer = Writer(broker.bootstrap_servers)
     things = {
         f"k{n:03}": {"n": n, "place": {"x": [1, {"y": "ü"}]}, "big": BIG, "text": '=1,"a"'}
@@ -61,8 +61,20 @@ def backend(
         prices={"topic": topics["prices"], "store": "versioned", "retention": "365d"},
     )
     folder = tmp_path_factory.mktemp("explore")
-    with Deployment(folder, broker.bootstrap_servers, views) as deployment:
-        yield deployment.start(1)[0]
+    with Deployment(folder, broker.bootstrap_servers, views, standby_replicas="1") as deployment:
+        deployment.start(1)
+        yield deployment
+
+
+@pytest.fixture(scope="module")
+def backend(deployment: Deployment) -> Backend:
+    return deployment.all[0]
+
+
+@pytest.fixture
+def other(backend: Backend, deployment: Deployment) -> Backend:
+    """Another instance; of the last test."""
+    return deployment.new().launch()
 
 
 @pytest.fixture(scope="module")
@@ -231,3 +243,40 @@ def test_a_key_is_followed(page: AdminPage, broker: Broker, topics: dict[str, st
     page.wait(lambda: len(table(page)) == 2, "the change")
     assert json.loads(table(page)[0]["Value"]) == {"n": "new"}
     assert ask(page, "things", "count"), "another query ends it"
+
+
+def test_the_answers_of_all_replicas_are_side_by_side(
+    page: AdminPage, backend: Backend, other: Backend
+) -> None:
+    backend.wait_ready(2)
+    page.wait(lambda: len(page.instances()) == 2, "both instances")
+
+    def compared(key: str) -> list[tuple[str, list[str]]]:
+        """Of each replica: its name and role, and the lines that are marked."""
+        assert ask(page, "things", "get", key=key)
+        press(page, "Compare replicas")
+        read = (
+            "return [...document.querySelectorAll('.replica')].map((r) => [r.children[0].innerText,"
+            " [...r.querySelectorAll('mark')].map((mark) => mark.textContent)])"
+        )
+        page.wait(lambda: len(page.run(read)) == 2, "both replicas")
+        return [(name, marked) for name, marked in page.run(read)]
+
+    shown = compared("k007")
+    assert {name.split()[1] for name, _ in shown} == {"active", "standby"}
+    assert {name.split()[0] for name, _ in shown} == {backend.id, other.id}
+    assert [marked for _, marked in shown] == [[], []]
+    assert "have the same" in page.text(".replicas .badge")
+    assert page.text(".replica pre").count(str(BIG)) == 1, "no digit is rounded"
+    assert [marked for _, marked in compared("nothing")] == [[], []]
+    # one of them hangs
+    active = shown[0][0].split()[0]
+    standby = other if active == backend.id else backend
+    if standby is other:
+        with standby.paused():
+            found = compared("k007")
+            assert found[1][1], "what differs is marked"
+            assert "differ" in page.text(".replicas .badge")
+    answer = backend.get("/admin/views/things/replicas?key=azAwNw&encoding=base64url").json()
+    assert [each["document"]["key"] for each in answer["replicas"]] == ["k007"] * 2
+    assert backend.get("/admin/views/things/replicas").code == "bad-parameter"

@@ -1,16 +1,22 @@
-"""The routes of commands, and of what their senders need to know."""
+"""The routes of the admin page: commands, what their senders may do, and what the page shows."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Mapping
 
 import orjson
 
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access
+from backend.http.admin.history import PATH as HISTORY
+from backend.http.admin.history import HistoryRoute
+from backend.http.admin.replicas import ReplicaRoute
+from backend.http.limits.gates import Gate
 from backend.http.request import Request
+from backend.http.responses import KeyResponses
 from backend.http.route_table import Route
 from backend.http.routes.consumer_groups import GroupRoutes
+from backend.http.routes.dead_letters import DeadLetterRoute
 from backend.http.routes.instances import InstanceCommands
 from backend.http.routes.pipelines import PipelineRoutes
 from backend.http.routes.view_versions import VersionRoutes
@@ -21,23 +27,28 @@ _MAX_BODY = 4096  # bytes
 _GET, _POST = ("GET",), ("POST",)
 
 
-class CommandRoutes:
+class AdminRoutes:
     """Builds the routes. All commands need the scope `admin`, and are audited."""
 
-    def __init__(self, context: InstanceContext, gate: AbstractAsyncContextManager[None]) -> None:
+    def __init__(self, context: InstanceContext, responses: Mapping[str, KeyResponses]) -> None:
         self._context = context
-        self._gate = gate
         self._instances = InstanceCommands(context)
+        self._replicas = ReplicaRoute(context, responses)
+        self.history = HistoryRoute(context)
 
     def start(self, peer_client: PeerClient) -> None:
         """In the event loop."""
         self._instances.start(peer_client)
+        self._replicas.start(peer_client)
 
     def all(self) -> tuple[Route, ...]:
         versions = VersionRoutes(self._context)
         pipelines = PipelineRoutes(self._context)
         groups = GroupRoutes(self._context)
-        gate, commands = self._gate, {
+        letters = DeadLetterRoute(self._context).dead_letters
+        replicas, history = self._replicas.replicas, self.history.history
+        of_view = "/admin/views/{view}"
+        gate, commands = Gate("commands", 16), {
             "/views/{view}/switch": versions.switch,
             "/views/{view}/rollback": versions.rollback,
             "/views/{view}/drop": versions.drop,
@@ -50,6 +61,10 @@ class CommandRoutes:
         return (
             Route(_GET, "/views/{view}/versions", Access.ANY_SCOPE, versions.versions, gate),
             Route(_GET, "/admin/identity", Access.ANY_SCOPE, self.identity, gate),
+            Route(_GET, HISTORY, Access.ANY_SCOPE, history, gate),
+            Route(_GET, of_view + "/replicas", Access.READ, replicas, Gate("commands", 64)),
+            # each has a consumer of its own
+            Route(_GET, of_view + "/dead-letters", Access.READ, letters, Gate("commands", 4)),
             Route(_GET, "/admin/groups", Access.ADMIN, groups.groups, gate),
             *(
                 Route(_POST, pattern, Access.ADMIN, handler, gate, _MAX_BODY)

@@ -1,0 +1,138 @@
+"""Reads the newest dead letters of a topic, for people who want to know why a record is missing."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from model.dead_letters import SUFFIX
+from model.problems import Unavailable
+
+MAX_LETTERS = 1000
+MAX_BYTES = 8 << 20  # of all keys and values that are read
+MAX_SHOWN = 2000  # bytes of a key or value
+_MAX_PARTITIONS = 16
+_POLL = 0.2  # s
+_EXPLAINED = {  # header -> name in the document
+    "by": "by",
+    "reason": "reason",
+    "source-topic": "topic",
+    "source-partition": "partition",
+    "source-offset": "offset",
+    "source-timestamp": "timestamp",
+}
+_NUMBERS = ("partition", "offset", "timestamp")
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
+
+
+class DeadLetterReader:
+    """Any thread may use it. Requests are rare, so each has a consumer of its own."""
+
+    def __init__(
+        self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
+    ) -> None:
+        """`client_settings`: of librdkafka. `timeout` (s): for the whole request."""
+        self._settings = dict(client_settings or {})
+        self._timeout = timeout
+
+    def newest(self, topic: str, limit: int) -> dict[str, Any]:
+        """The newest dead letters of the records of a topic, newest first. Blocks; Unavailable.
+
+            {"topic": of the dead letters, "stored": how many offsets it has,
+             "items": [{"topic", "partition", "offset", "timestamp": ms, "by", "reason",
+                        "key", "value"}]}
+
+        A key or value is {"text"} or {"base64"}, with "bytes", its size, if it is cut; or null.
+        """
+        letters = topic + SUFFIX
+        try:
+            consumer = Consumer(
+                {
+                    **self._settings,
+                    "client.id": "queryable-dead-letters",
+                    "group.id": "unused",
+                    "enable.auto.commit": False,
+                    "enable.partition.eof": True,
+                    "log_level": 0,
+                }
+            )
+            try:
+                stored, found = self._read(consumer, letters, limit)
+            finally:
+                consumer.close()
+        except KafkaException as e:
+            raise Unavailable(
+                "broker-unreachable", f"The broker does not answer: {e.args[0].str()}."
+            ) from None
+        found.sort(key=lambda message: message.timestamp()[1], reverse=True)
+        return {"topic": letters, "stored": stored, "items": [*map(_document, found[:limit])]}
+
+    def _read(self, consumer: Consumer, topic: str, limit: int) -> tuple[int, list[Message]]:
+        """The number of offsets of the topic, and its newest messages."""
+        deadline = time.monotonic() + self._timeout
+        described = consumer.list_topics(topic, self._timeout).topics[topic]
+        if described.error is not None:
+            if described.error.code() in _UNKNOWN:
+                return 0, []  # nobody has written a dead letter
+            raise KafkaException(described.error)
+        starts, stored = [], 0
+        for partition in sorted(described.partitions)[:_MAX_PARTITIONS]:
+            low, high = consumer.get_watermark_offsets(
+                TopicPartition(topic, partition), self._timeout
+            )
+            stored += high - low
+            if high > low:
+                starts.append(TopicPartition(topic, partition, max(low, high - limit)))
+        if not starts:
+            return stored, []
+        consumer.assign(starts)
+        found: list[Message] = []
+        size, unread = 0, {each.partition for each in starts}
+        while unread and size < MAX_BYTES and time.monotonic() < deadline:
+            message = consumer.poll(_POLL)
+            if message is None:
+                continue
+            if (error := message.error()) is None:
+                found.append(message)
+                size += len(message.key() or b"") + len(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                unread.discard(message.partition() or 0)
+            else:
+                raise KafkaException(error)
+        return stored, found
+
+
+def _document(message: Message) -> dict[str, Any]:
+    pairs: Any = message.headers() or ()
+    headers = {name: value for name, value in pairs if isinstance(value, bytes)}
+    document: dict[str, Any] = {
+        name: headers[header].decode(errors="replace") if header in headers else None
+        for header, name in _EXPLAINED.items()
+    }
+    for name in _NUMBERS:
+        text = document[name] or ""
+        document[name] = int(text) if text.isdecimal() and len(text) < 20 else None
+    is_null = headers.get("source-value") == b"null"
+    document["key"] = _shown(headers.get("source-key"), headers.get("source-key-bytes"))
+    value = None if is_null else message.value() or b""
+    document["value"] = _shown(value, headers.get("source-value-bytes"))
+    return document
+
+
+def _shown(content: bytes | None, size: bytes | None) -> dict[str, Any] | None:
+    """`size`: of the record's, if the dead letter has only a part of it."""
+    if content is None:
+        return None
+    total = int(size) if size is not None and size.isdigit() else len(content)
+    cut = content[:MAX_SHOWN]
+    more = {"bytes": total} if total > len(cut) else {}
+    try:
+        # a cut may be within a character
+        text = cut.decode(errors="strict" if len(cut) == len(content) else "ignore")
+        return {"text": text, **more}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(cut).decode(), **more}
