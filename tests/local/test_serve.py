@@ -10,7 +10,14 @@ import pytest
 
 from local import serve
 from local.errors import LocalError
-from local.serve import Edits, default_application_id, stack_settings, with_option_names
+from local.serve import (
+    Edits,
+    default_application_id,
+    require_sources,
+    stack_settings,
+    with_option_names,
+)
+from local.spark_views import declared_views
 from local.stack.nginx import check_configuration, lay_out, proxy_files
 from local.stack.readiness import waiting_text
 
@@ -40,6 +47,12 @@ def test_the_environment_fills_in_what_no_option_says(
     settings = stack_settings(tmp_path / "v", "k:1", {"proxy_port": None, "backend_port": 9})
     assert (settings.application_id, settings.proxy_port, settings.backend_port) == ("theirs", 7, 9)
     assert not settings.has_demo
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUERYABLE_BACKEND_PORT", "many")
+    with pytest.raises(LocalError, match=r"--backend-port: .*integer.*'many'"):
+        serve.serve(tmp_path / "v", "k:1", {}, ())
 
 
 def test_messages_name_options() -> None:
@@ -84,6 +97,15 @@ def test_pyspark_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(serve, "declared_views", missing)
     with pytest.raises(LocalError, match=r"Spark derives b, and pyspark is not .*server,spark\]"):
         serve._spark_views(views)
+
+
+def test_a_source_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    views = tmp_path / "views.toml"
+    views.write_text(DERIVED.replace('"a"', '"clicks"'))
+    derived = declared_views(views)
+    require_sources(derived, {"clicks"})
+    with pytest.raises(LocalError, match=r"b from the topic clicks, .* did you mean clcks"):
+        require_sources(derived, ["clcks", "x"])
 
 
 def test_what_backends_wait_for() -> None:
