@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import getpass
 import hashlib
 import math
@@ -9,8 +10,8 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterable
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from local.errors import LocalError, TimedOut
 from local.example_requests import example_request
 from local.http import Answer
 from local.kafka.connection import deployment_of
-from local.settings import StackSettings
-from local.spark_views import declared_views
+from local.settings import StackSettings, load_settings
+from local.spark_views import DerivedView, declared_views
 from local.stack.stack import Stack
 from queryable import Client, QueryableError
 
@@ -36,25 +37,45 @@ _MAX_SHOWN = 200
 """Characters of an answer that are shown."""
 
 
-def serve(views: Path, servers: str, options: dict[str, Any]) -> None:
+def serve(views: Path, servers: str, options: dict[str, Any], topics: Collection[str]) -> None:
     """Runs until Ctrl-C or SIGTERM; then all processes have ended.
 
-    ``options``: fields of ``StackSettings``; None: from the environment, else the default. Raises
-    ``LocalError``, which names the options of the command.
+    ``options``: fields of ``StackSettings``; None: from the environment, else the default.
+    ``topics``: those that exist. Raises ``LocalError``, which names the options of the command.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
     try:
-        _serve(stack_settings(views, servers, options))
+        with interrupted_once():
+            _serve(stack_settings(views, servers, options), topics)
     except LocalError as error:
         raise LocalError(with_option_names(str(error))) from None
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Lets the first of these signals raise KeyboardInterrupt. Others have no effect then: a second
+    Ctrl-C must not leave processes behind, and each has a deadline."""
+    is_stopping = False
+
+    def handle(*_: object) -> None:
+        nonlocal is_stopping
+        if not is_stopping:
+            is_stopping = True
+            raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, handle) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def stack_settings(views: Path, servers: str, options: dict[str, Any]) -> StackSettings:
     """The settings of the stack. The deployment's name is unique for its folder, because backends
     with the same name on one Kafka share the partitions."""
     given = {name: value for name, value in options.items() if value is not None}
-    settings = StackSettings(
+    settings = load_settings(
         **given, views=views.absolute(), bootstrap_servers=servers, demo_data=False
     )
     if "application_id" in settings.model_fields_set:
@@ -80,7 +101,7 @@ def with_option_names(message: str) -> str:
     return message
 
 
-def _serve(settings: StackSettings) -> None:
+def _serve(settings: StackSettings, topics: Collection[str]) -> None:
     began = time.monotonic()
     views = deployment_of(settings.views).views
     stack = Stack(
@@ -89,6 +110,7 @@ def _serve(settings: StackSettings) -> None:
         check_kafka=lambda *_: None,  # the command has checked it
         ready_timeout=math.inf,
     )
+    require_sources(stack.spark_views, topics)
     try:
         stack.start(report)
         if stack.spark_views:
@@ -104,9 +126,6 @@ def _serve(settings: StackSettings) -> None:
     except KeyboardInterrupt:
         report("stopping everything")
     finally:
-        # a second Ctrl-C must not leave processes behind: each has a deadline
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
         stack.stop()
 
 
@@ -122,6 +141,19 @@ def _spark_views(views: Path) -> tuple[str, ...]:
             f"Spark derives {', '.join(derived)}, and {error.name} is not installed. Run: "
             "pip install 'queryable-topics[server,spark]'"
         ) from None
+
+
+def require_sources(views: Mapping[str, DerivedView], topics: Collection[str]) -> None:
+    """Raises ``LocalError`` if a topic does not exist that Spark reads and does not make itself."""
+    made = {view.topic for view in views.values()}
+    for view in views.values():
+        for topic in view.sources:
+            if topic not in made and topic not in topics:
+                close = difflib.get_close_matches(topic, topics, 1, 0.6)
+                hint = f"; did you mean {close[0]}?" if close else "."
+                raise LocalError(
+                    f"Spark derives {view.name} from the topic {topic}, which does not exist{hint}"
+                )
 
 
 def _wait_for_spark(stack: Stack) -> None:

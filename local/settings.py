@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -108,9 +108,10 @@ class StackSettings(BaseSettings):
         return f"http://127.0.0.1:{self.proxy_port}"
 
 
-def load_settings() -> StackSettings:
-    """Reads the environment; ``LocalError`` names the variable and the problem."""
+def load_settings(**given: Any) -> StackSettings:
+    """Reads the environment; ``given`` takes precedence. ``LocalError`` names the variable and the
+    problem."""
     try:
-        return StackSettings()
+        return StackSettings(**given)
     except ValidationError as error:
         raise LocalError(problems_of(error)) from None

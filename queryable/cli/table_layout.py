@@ -29,10 +29,10 @@ def column_widths(
     if left < 0:
         return None
     widths = list(least)
-    for n in sorted(range(len(columns)), key=lambda n: natural[n] - least[n]):
-        more = min(natural[n] - widths[n], left)
-        widths[n] += more
-        left -= more
+    # the narrowest of those that need more gets the next character, so long ones share the rest
+    while left and (growing := [n for n, width in enumerate(widths) if width < natural[n]]):
+        widths[min(growing, key=widths.__getitem__)] += 1
+        left -= 1
     return widths
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from model.kinds.registry import kind_of
 from queryable import ALL_KEYS, View
 from queryable.cli.commands.view_versions import print_versions
 from queryable.cli.config import Connection
@@ -27,6 +28,7 @@ from queryable.cli.options import (
 )
 from queryable.cli.output import Output, output_of, sparkline, write_rows
 from queryable.cli.values import parse_key
+from queryable.client.protocol.errors import BadUse
 
 app = typer.Typer()
 
@@ -75,6 +77,7 @@ def windows(
     output = output_of(as_json, as_csv, vertical)
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
+        _require(view_info, "windows")
         rows = client.windows(
             view, **_bounds(view_info, key, key_from, key_to),
             **_options(from_, to, order, limit, stale),
@@ -114,6 +117,7 @@ def sessions(
     output = output_of(as_json, as_csv, vertical)
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
+        _require(view_info, "sessions")
         rows = client.sessions(
             view, **_bounds(view_info, key, key_from, key_to),
             **_options(from_, to, order, limit, stale),
@@ -156,11 +160,24 @@ def versions(
             print_versions(client, view, as_json)
             return
         view_info = client.view(view)
+        _require(view_info, "versions")
         rows = client.versions(
             view, parse_key(key, view_info), **_options(from_, to, order, limit, stale)
         )
         written = _print(rows, output, of_one_key=True, is_descending=order == "desc")
     exit_if_empty(written, f"no versions found in view {view}")
+
+
+def _require(view: View, history: str) -> None:
+    """Raises BadUse if the view has no windows, sessions or versions, with the command to use."""
+    kind = kind_of(view.store)
+    if kind.history == history:
+        return
+    command = kind.history if kind.history and not kind.has_points else "get"
+    raise BadUse(
+        f"View {view.name} has a {view.store} store, which has no {history}: use `queryable "
+        f"{command} {view.name} KEY`."
+    )
 
 
 def _bounds(

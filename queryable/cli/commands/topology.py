@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,7 @@ from queryable.cli.values import iso_time
 
 app = typer.Typer()
 
+_UNLIMITED = 10_000  # characters
 _ROLES = {
     "topicPartitions": "active",
     "standbyPartitions": "standby",
@@ -126,25 +128,36 @@ def _updates(client: Client, interval: float) -> Iterator[Document | Unavailable
 
 def tables(document: Document) -> RenderableType:
     """The epoch, the partitions of each instance, and the instances of each partition."""
-    return Group(
-        Text(f"epoch {document['epoch']}"), _instances_table(document), _views_table(document)
-    )
+    return Group(Text(f"epoch {document['epoch']}"), _Fitting(document), _views_table(document))
 
 
-def _instances_table(document: Document) -> Table:
-    table = Table("instance", "address", "state", "view", *_ROLES.values())
+class _Fitting:
+    """The instances; if the terminal is narrow, with the addresses below the names."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        wide = _instances_table(self._document)
+        fits = Measurement.get(console, options.update(width=_UNLIMITED), wide).maximum
+        yield wide if fits <= options.max_width else _instances_table(self._document, "\n")
+
+
+def _instances_table(document: Document, separator: str = "") -> Table:
+    """With `separator`, name and address are in one column."""
+    names = ("instance",) if separator else ("instance", "address")
+    table = Table(*names, "state", "view", *_ROLES.values())
     for each in document["processors"]:
         running = each["state"] == "running"
-        first = [
-            Text(each["id"]),
-            Text(f"{each['host']}:{each['port']}"),
-            Text(each["state"], style="green" if running else "red"),
-        ]
+        name, address = each["id"], f"{each['host']}:{each['port']}"
+        places = [name + separator + address] if separator else [name, address]
+        state = Text(each["state"], style="green" if running else "red")
+        first = [*map(Text, places), state]
         for view in document["views"]:
             partitions = [ranges(each.get(field, {}).get(view, ())) for field in _ROLES]
             if any(partitions):
                 table.add_row(*first, Text(view), *partitions)
-                first = [Text("")] * 3
+                first = [Text("")] * len(first)
         if first[0]:  # the instance has no partitions
             table.add_row(*first)
         table.add_section()

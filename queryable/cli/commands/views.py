@@ -56,7 +56,7 @@ def views(
 def _row(view: View) -> dict[str, object]:
     cells = {name: view.description.get(name) for name in _COLUMNS}
     cells["pipeline"] = pipeline_text(view)
-    return {name: "" if cell is None else cell for name, cell in cells.items()}
+    return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 def pipeline_text(view: View) -> str | None:

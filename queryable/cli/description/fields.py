@@ -7,7 +7,7 @@ from typing import Any
 
 from queryable.cli.values import cell_text, json_value
 
-_MAX_EXAMPLE = 40
+_MAX_EXAMPLE = 30
 _MAX_FIELDS = 100
 _NAMES: dict[type, str] = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "list",
@@ -35,7 +35,7 @@ def field_rows(values: Iterable[Any]) -> list[dict[str, Any]]:
         {
             "field": path or "value",
             "type": " or ".join(types[path]),
-            "in": f"{counts[path]} of {total}",
+            "in": f"{counts[path]}/{total}",
             "example": examples.get(path, ""),
         }
         for path in types

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
+
+from rich.console import Console
 
 from queryable.cli.adopt.prompts import Ask
 from queryable.cli.exit_codes import print_stderr
@@ -40,5 +43,7 @@ def describe_topic(
         if line.startswith(("key", "value", "partitioner")):
             print_stderr(f"  {line}")
     for finding in findings(entry, partitions, config, sample):
-        print_stderr(f"  {finding.status}: {finding.message} ► {finding.action}")
+        text = f"{finding.status}: {finding.message} ► {finding.action}"
+        width = Console(stderr=True).width
+        print_stderr(textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    "))
     return entry

@@ -17,9 +17,10 @@ from queryable.cli.start.questions import did_you_mean
 from queryable.client.protocol.errors import BadUse, NoAnswer
 
 
-def check_views(views: Path, servers: str, timeout: float | None) -> None:
-    """Raises BadUse if the file is wrong or a topic does not exist, and NoAnswer if the broker does
-    not answer. `timeout`: seconds for one request to the broker."""
+def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str, int]:
+    """The topics, with their numbers of partitions. Raises BadUse if the file is wrong or a topic
+    does not exist, and NoAnswer if the broker does not answer. `timeout`: seconds for one request
+    to the broker."""
     if not views.exists():
         raise BadUse(
             f"{views} does not exist. `queryable init` writes it: it looks at a topic and proposes "
@@ -43,6 +44,7 @@ def check_views(views: Path, servers: str, timeout: float | None) -> None:
         raise NoAnswer(f"{error.detail} {broker_advice(servers, f'[kafka] of {views}')}") from None
     if missing := list(missing_topics(deployment, topics)):
         raise BadUse(f"{' '.join(missing)} Create the topic, or correct {views}.")
+    return topics
 
 
 def broker_advice(servers: str, kafka: str) -> str:

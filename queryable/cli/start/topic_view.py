@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from model.problems import ConfigurationError
 from model.views import View
@@ -19,6 +21,7 @@ from queryable.cli.values import cell_text
 
 _LATEST_VALUE = Inference("key-value", Confidence.CERTAIN, "the latest value of each key")
 _MAX_SHOWN = 60
+_ENOUGH = 20  # records, to tell a format
 
 
 def topic_entry(
@@ -30,6 +33,8 @@ def topic_entry(
 ) -> str:
     """TOML. Fields that the sample does not show for certain are asked for, or marked."""
     fields = infer_view(partitions, config, records, _LATEST_VALUE)
+    if len(records) >= _ENOUGH and _are_numbers_as_text(records):
+        fields["key"] = replace(fields["key"], confidence=Confidence.CERTAIN)
     lines = [
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records sampled",
@@ -46,6 +51,12 @@ def topic_entry(
             written[0] += f"  # {fields[name].reason}"
         lines += written
     return "\n".join(lines) + "\n"
+
+
+def _are_numbers_as_text(records: Sequence[SampledRecord]) -> bool:
+    """Whether the keys are decimal numbers: as `string` and as `json` they have the same URLs."""
+    keys = {record.key for record in records if record.key is not None}
+    return bool(keys) and all(re.fullmatch(rb"-?[0-9]{1,40}", key) for key in keys)
 
 
 def _is_valid(lines: list[str]) -> bool:

@@ -14,12 +14,12 @@ def test_the_schema_seen() -> None:
     values = [{"n": 1, "of": {"city": "A"}}, {"n": 1.5, "of": {"city": None}, "tags": ["x"]}]
     rows = {row["field"]: row for row in field_rows(values)}
     assert {name: (row["type"], row["in"], row["example"]) for name, row in rows.items()} == {
-        ".n": ("integer or number", "2 of 2", "1"),
-        ".of.city": ("string or null", "2 of 2", "A"),
-        ".tags": ("list", "1 of 2", '["x"]'),
+        ".n": ("integer or number", "2/2", "1"),
+        ".of.city": ("string or null", "2/2", "A"),
+        ".tags": ("list", "1/2", '["x"]'),
     }
     assert field_rows([True, 17]) == [
-        {"field": "value", "type": "boolean or integer", "in": "2 of 2", "example": "true"}
+        {"field": "value", "type": "boolean or integer", "in": "2/2", "example": "true"}
     ]
     assert field_rows([]) == []
     assert len(field_rows([{f"f{n}": n for n in range(1000)}])) == 100

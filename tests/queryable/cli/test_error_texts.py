@@ -54,6 +54,11 @@ from queryable.cli.error_texts import error_text
             "--from and --to are for windows and sessions, not for words. [bad-parameter]",
         ),
         (
+            "unknown-parameter",
+            "Unknown parameter 'as_of'. Known parameters: encoding, route.",
+            "--as-of is not for this view or query. [unknown-parameter]",
+        ),
+        (
             "view-not-found",
             "View 'a' does not exist. GET /views lists the views.",
             "View 'a' does not exist. `queryable views` lists them. [view-not-found]",

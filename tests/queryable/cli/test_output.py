@@ -126,4 +126,12 @@ def test_topology_as_tables() -> None:
     lines = [[cell.strip() for cell in line.split("│")] for line in written.splitlines()]
     assert ["", "b1", "h:1", "draining", "v", "0", "2", "", ""] in lines
     assert ["", "v", "0", "b1 (draining)", "b3", ""] in lines
+    # in a narrow terminal nothing is cut off
+    narrow = Console(file=io.StringIO(), width=66)
+    narrow.print(tables(AFTER))
+    written = narrow.file.getvalue()  # type: ignore[attr-defined]
+    lines = [[cell.strip() for cell in line.split("│")] for line in written.splitlines()]
+    assert ["", "b1", "draining", "v", "0", "2", "", ""] in lines
+    assert ["", "h:1", "", "", "", "", "", ""] in lines
+    assert "…" not in written
     assert ["", "", "3", "none", "", ""] in lines

@@ -45,7 +45,10 @@ def test_no_word_is_broken(
 
 def test_a_table_that_fits_stays_a_table() -> None:
     assert column_widths(["a", "b"], [["xx", "yyyy"]], 80) == [2, 4]
-    # wrapped at spaces, the longest column last
+    # long columns share what is left
+    long = "a text of several words that is too long for its column"
+    assert column_widths(["a", "b", "c"], [["xx", long, long]], 80) == [2, 34, 34]
+    # wrapped at spaces
     assert column_widths(["a", "b"], [["xx", "yyyy yyyy"]], 15) == [2, 6]
     assert column_widths(["a", "b"], [["xx", "y" * 12]], 15) is None
     assert column_widths(["a"], [["日本語"]], 10) == [6]

@@ -200,8 +200,9 @@ def test_the_client_page_works_with_only_the_wheel_installed(
     run(scripts / "python", "-m", "doctest", "-o", "ELLIPSIS", "client.txt", cwd=tmp_path)
 
 
-# other tests run these: tests/e2e, test_stack.py; and those of docs/versions.md, in their order
-STARTING = ("up", "down", "demo", "bench")
+# other tests run these: tests/e2e, test_stack.py, tests/queryable/test_wheel.py and cli/start; and
+# those of docs/versions.md, in their order
+STARTING = ("up", "down", "demo", "bench", "init", "serve")
 WITH_SPARK = ("pipeline",)
 IN_ORDER = ("compare", "switch", "rollback", "drop")
 

@@ -72,7 +72,7 @@ def serve(
         from local.serve import serve as run
         from queryable.cli.start.preflight import check_views
     servers = bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or DEFAULT_SERVERS
-    check_views(views, servers, timeout)
+    topics = check_views(views, servers, timeout)
     options = {
         "proxy_port": port,
         "backend_port": backend_port,
@@ -81,7 +81,7 @@ def serve(
         "application_id": application_id,
     }
     try:
-        run(views, servers, options)
+        run(views, servers, options, topics)
     except LocalError as error:
         print_stderr(f"queryable serve: {error}")
         raise SystemExit(UNAVAILABLE) from None

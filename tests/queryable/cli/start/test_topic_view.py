@@ -31,6 +31,14 @@ def test_formats_and_partitioner_are_those_of_the_records(partitioner: str) -> N
     assert "TODO" not in text
 
 
+def test_numbers_as_text_are_strings() -> None:
+    numbers = [SampledRecord(0, 1, b"%d" % n, b"{}", {}) for n in range(20)]
+    text = topic_entry("orders", 1, COMPACT, numbers, no_answer)
+    assert parse_views(text).views[0].key == "string"
+    assert "TODO" not in text
+    assert "TODO" in topic_entry("orders", 1, COMPACT, numbers[:19], no_answer)
+
+
 def test_a_topic_that_is_not_compacted_is_a_table_too() -> None:
     config = {"cleanup.policy": "delete", "retention.ms": "604800000"}
     text = topic_entry("orders", PARTITIONS, config, records("murmur2"), no_answer)
