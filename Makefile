@@ -30,7 +30,7 @@ setup: packages-test $(INSTALLED) promtool $(SPARK_ARCHIVE) jars ## install miss
 setup-run: packages $(INSTALLED) $(SPARK_ARCHIVE)
 
 promtool: $(INSTALLED)
-	@test -x $(BIN)/promtool || local/unpack-promtool $(BIN)
+	@test -x $(BIN)/promtool || tests/support/prometheus/unpack-promtool $(BIN)
 
 packages:
 	@PYTHON=$(PYTHON) local/install-packages run
