@@ -228,6 +228,8 @@ class Instance:
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()
+        if self.context.spans is not None:
+            self.context.spans.shutdown()
         self._directory.close()
 
     def _reads_served(self) -> int:

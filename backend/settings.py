@@ -139,6 +139,12 @@ class Settings(BaseSettings):
     request_log: Literal["off", "on"] = Field(
         "off", description="`on`: a log line for each request but plain point reads"
     )
+    otlp_endpoint: str = Field(
+        "", description="OpenTelemetry collector for traces (OTLP over HTTP), http://host:4318"
+    )
+    otlp_ratio: float = Field(
+        1.0, ge=0, le=1, description="part of the traces that are sent to the collector"
+    )
     auth: Literal["off", "jwt"] = Field(
         "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
     )
