@@ -78,7 +78,7 @@ class Instance:
         }
         for view in self._views:
             view.codecs()  # imports custom classes
-        self._directory = DataDirectory(settings.data_dir, application=settings.application_id)
+        self._directory = DataDirectory.of(settings)
         for name, store in custom_stores.items():
             self._directory.use_custom_store(name, store)
         self._registry = PartitionRegistry(self._views)
