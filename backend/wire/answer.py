@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import orjson
@@ -27,7 +27,7 @@ class Answer:
     status: int
     headers: list[Header]
     body: bytes
-    role: str = ""
+    role: str = field(default="", compare=False)  # is not sent
 
 
 def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header, Header]:
