@@ -80,7 +80,7 @@ class Instance:
         }
         for view in self._views:
             view.codecs()  # imports custom classes
-        self._directory = DataDirectory(settings.data_dir, application=settings.application_id)
+        self._directory = DataDirectory.of(settings)
         for name, store in custom_stores.items():
             self._directory.use_custom_store(name, store)
         self._registry = PartitionRegistry(self._views)
@@ -234,6 +234,8 @@ class Instance:
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()
+        if self.context.spans is not None:
+            self.context.spans.shutdown()
         self._directory.close()
 
     def _reads_served(self) -> int:

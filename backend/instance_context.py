@@ -28,6 +28,7 @@ from backend.telemetry.history import History
 from backend.telemetry.latencies import Latencies
 from backend.telemetry.peer_counts import PeerCounts
 from backend.telemetry.rebalances import Rebalances
+from backend.telemetry.spans import Spans, spans_of
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
 from model.kinds.registry import kind_of
@@ -117,6 +118,7 @@ class InstanceContext:
     counts: dict[str, ReadCounts] = field(default_factory=dict)
     scans: dict[str, ScanCounts] = field(default_factory=dict)
     certificates: Certificates = field(init=False)
+    spans: Spans | None = field(init=False)  # for OpenTelemetry
     latencies: Latencies = field(default_factory=Latencies)
     peer_counts: PeerCounts = field(default_factory=PeerCounts)
     rebalances: Rebalances = field(default_factory=Rebalances)
@@ -128,7 +130,14 @@ class InstanceContext:
     revision: int = 0
 
     def __post_init__(self) -> None:
-        self.certificates = Certificates(self.settings)
+        settings = self.settings
+        self.certificates = Certificates(settings)
+        self.spans = spans_of(
+            settings.otlp_endpoint,
+            settings.instance_id,
+            settings.application_id,
+            settings.otlp_ratio,
+        )
         self.peers.on_change = self.revise
         self._changing = threading.Lock()  # of topology and versions
         self._of_group = self.topology

@@ -133,11 +133,26 @@ class Settings(BaseSettings):
     audit_log: str = Field(
         "", description="file for appends, admin actions and refusals; stderr if empty"
     )
+    block_cache_mb: int = Field(
+        96, ge=16, le=1 << 20, description="MiB for blocks and memtables of all stores (RocksDB)"
+    )
+    write_buffer_mb: int = Field(
+        8, ge=1, le=1024, description="MiB of a store's memtable before it is flushed (RocksDB)"
+    )
+    background_jobs: int = Field(
+        2, ge=1, le=64, description="threads for flushes and compactions (RocksDB)"
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="log lines: `text` for people, `json` for one object an event"
     )
     request_log: Literal["off", "on"] = Field(
         "off", description="`on`: a log line for each request but plain point reads"
+    )
+    otlp_endpoint: str = Field(
+        "", description="OpenTelemetry collector for traces (OTLP over HTTP), http://host:4318"
+    )
+    otlp_ratio: float = Field(
+        1.0, ge=0, le=1, description="part of the traces that are sent to the collector"
     )
     auth: Literal["off", "jwt"] = Field(
         "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"

@@ -284,7 +284,7 @@ class Router:
         request = Request(scope, receive, send, self._extra, match.view, match.key, match.more)
         AUTHORIZATION.set(self._access.authorization(request.headers))
         TRACE.set(trace_of(request.headers))
-        with Measured(self._context.latencies, match, request) as measured:
+        with Measured(self._context, match, request) as measured:
             if route.is_internal:
                 answer = await self._handle_internal(match, request)
             else:

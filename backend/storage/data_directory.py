@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rocksdict import Env, Options
 
+from backend.settings import Settings
 from backend.storage.custom import CustomPartition, CustomStore
 from backend.storage.options import SharedMemory, Tuning
 from backend.storage.ownership import (
@@ -119,6 +120,13 @@ class DataDirectory:
                 inside = list(view.iterdir()) if is_real_folder(view) else []
                 paths += [p for p in inside if name.fullmatch(p.name) and self._mark.is_on(p)]
         return paths
+
+    @classmethod
+    def of(cls, settings: Settings) -> DataDirectory:
+        """The folder of an instance."""
+        return cls(
+            settings.data_dir, application=settings.application_id, tuning=Tuning.of(settings)
+        )
 
     def use_custom_store(self, view: str, store: type[CustomStore]) -> None:
         """Use this class for the view's store partitions."""

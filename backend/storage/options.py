@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from rocksdict import Cache, MemtableFactory, Options, WriteBufferManager
 
+from backend.settings import Settings
 from model.pushes.tables import BLOCK_SIZE, BLOOM_BITS_PER_KEY, table_options
 
 # "rocksdb.block.cache.hit COUNT : 12"; the line of a histogram has more
@@ -31,6 +32,17 @@ class Tuning:
     max_wal: int = 64 << 20
     background_jobs: int = 2
     deletes_window: int = 4096  # entries
+
+    @classmethod
+    def of(cls, settings: Settings) -> Tuning:
+        """What the settings say. Memtables take up to half of the cache."""
+        cache = settings.block_cache_mb << 20
+        return cls(
+            cache=cache,
+            write_buffers=cache // 2,
+            write_buffer=min(settings.write_buffer_mb << 20, cache // 2),
+            background_jobs=settings.background_jobs,
+        )
 
 
 class SharedMemory:

@@ -52,7 +52,7 @@ def trace_of(headers: Iterable[Header]) -> Trace:
         trace_id, parent_id, flags = (group.decode() for group in found.groups())
         if trace_id != _NO_TRACE and parent_id != _NO_SPAN:
             return Trace(trace_id, span_id, parent_id, flags)
-    return Trace(f"{getrandbits(128) or 1:032x}", span_id, "", "00")
+    return Trace(f"{getrandbits(128) or 1:032x}", span_id, "", "01")
 
 
 def traced() -> list[Header]:

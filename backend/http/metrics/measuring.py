@@ -11,12 +11,14 @@ from backend.http.asgi import RECEIVED_EXTENSION
 from backend.http.request import Request
 from backend.http.route_table import Match
 from backend.http.sending import role_of
-from backend.telemetry.latencies import Labels, Latencies
+from backend.instance_context import InstanceContext
+from backend.telemetry.latencies import Labels
 from backend.telemetry.logs import REQUESTS
+from backend.telemetry.tracing import TRACE
 from backend.wire.answer import Answer
 
 UNLOGGED = frozenset(("internal/heartbeat", "processors", "health", "metrics"))
-"""Routes whose requests are repeated every second or so: they have no line in the log."""
+"""Routes whose requests are repeated every second or so: they have no log line and no span."""
 
 DISCONNECTED_STATUS = 499
 """Counted for requests whose clients did not wait for the answer, as nginx does."""
@@ -28,10 +30,10 @@ class Measured:
     A streamed answer is counted until it starts, because its end depends on the client.
     """
 
-    __slots__ = ("_latencies", "_match", "_request", "answer")
+    __slots__ = ("_context", "_match", "_request", "answer")
 
-    def __init__(self, latencies: Latencies, match: Match, request: Request) -> None:
-        self._latencies, self._match, self._request = latencies, match, request
+    def __init__(self, context: InstanceContext, match: Match, request: Request) -> None:
+        self._context, self._match, self._request = context, match, request
         self.answer: Answer | None = None
 
     def __enter__(self) -> Measured:
@@ -52,9 +54,14 @@ class Measured:
         began = request.scope.get("extensions", {}).get(RECEIVED_EXTENSION, ended)
         view = self._match.view
         labels = Labels(self._match.route.label, "" if view is None else view.name, role, status)
-        self._latencies.observe(self._latencies.series(labels), ended - began, ended)
-        if REQUESTS.isEnabledFor(INFO) and labels.route not in UNLOGGED:
+        latencies, spans = self._context.latencies, self._context.spans
+        latencies.observe(latencies.series(labels), ended - began, ended)
+        if labels.route in UNLOGGED:
+            return
+        if REQUESTS.isEnabledFor(INFO):
             _log(request, labels, ended - began)
+        if spans is not None and (trace := TRACE.get()) is not None:
+            spans.record(trace, request.method, labels, ended - began)
 
 
 def _log(request: Request, labels: Labels, seconds: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -44,7 +45,9 @@ def parts(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
 
 
 async def echo_scope(scope: Scope, receive: Receive, send: Send) -> None:
-    assert [*scope.pop("extensions")] == [CLIENT_EXTENSION, RECEIVED_EXTENSION]
+    extensions = scope.pop("extensions")
+    assert [*extensions] == [CLIENT_EXTENSION, RECEIVED_EXTENSION]
+    assert 0 <= perf_counter() - extensions[RECEIVED_EXTENSION] < 60
     await answer(send, json.dumps(scope, default=lambda value: value.decode("latin-1")).encode())
 
 

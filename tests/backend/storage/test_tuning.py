@@ -1,0 +1,55 @@
+"""The settings of RocksDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.settings import Settings
+from backend.storage.data_directory import DataDirectory
+from backend.storage.options import SharedMemory, Tuning
+
+
+def test_the_defaults_of_the_settings_are_those_of_the_tuning() -> None:
+    assert Tuning.of(Settings()) == Tuning()
+
+
+def test_memtables_take_up_to_half_of_the_cache() -> None:
+    tuning = Tuning.of(Settings(block_cache_mb=64, write_buffer_mb=512, background_jobs=3))
+    assert (tuning.cache, tuning.write_buffers) == (64 << 20, 32 << 20)
+    assert tuning.write_buffer == 32 << 20
+    assert tuning.background_jobs == 3
+
+
+def test_an_instance_opens_its_stores_with_its_settings(tmp_path: Path) -> None:
+    settings = Settings(data_dir=tmp_path, block_cache_mb=16, write_buffer_mb=1)
+    directory = DataDirectory.of(settings)
+    store, _ = directory.open("orders", 0)
+    try:
+        text = next((tmp_path / "orders" / "0").glob("OPTIONS-*")).read_text()
+        assert "write_buffer_size=1048576" in text
+        assert "max_background_jobs=2" in text
+    finally:
+        store.close()
+        directory.close()
+
+
+def test_statistics_are_those_of_all_stores_together(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    stores = [directory.open("orders", partition)[0] for partition in range(2)]
+    for store in stores:
+        store.get(b"missing")
+    tickers, cache_bytes = directory.rocksdb()
+    # opening a store reads its position, stream time and metadata
+    assert tickers["number.keys.read"] == 2 * 4
+    assert cache_bytes > 0
+    for store in stores:
+        store.close()
+    directory.close()
+
+
+@pytest.mark.parametrize("bulk_load", [False, True])
+def test_stores_share_their_options(bulk_load: bool) -> None:
+    memory = SharedMemory()
+    assert memory.shared_options(bulk_load) is memory.shared_options(bulk_load)
