@@ -19,7 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.support.ui import Select
 
 from local.kafka.broker import Broker
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import MakeTopic
@@ -75,12 +75,6 @@ def backend(deployment: Deployment) -> Backend:
 def other(backend: Backend, deployment: Deployment) -> Backend:
     """Another instance; of the last test."""
     return deployment.new().launch()
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 @pytest.fixture
