@@ -155,8 +155,11 @@ def test_count_top_and_aggregate(page: AdminPage) -> None:
     assert ask(page, "things", "count", exact="true") == "130"
     assert ask(page, "things", "top", by="n", limit="2") == "2 items"
     assert [row["key"] for row in table(page)] == ["k129", "k128"]
+    bars = "return [...document.querySelectorAll('#found progress')].map((bar) => bar.value)"
+    assert page.run(bars) == [100, 99.2]
     assert ask(page, "things", "aggregate", by="text", value="n") == "1 item"
     assert (table(page)[0]["entries"], table(page)[0]["max"]) == ("130", "129")
+    assert page.run(bars) == [100]
     assert ask(page, "things", "top", by="nothing", limit="2") == "0 items"
     assert ask(page, "prices", "get", key="tea", as_of="then") == "bad-parameter"
 
