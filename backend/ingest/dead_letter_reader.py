@@ -66,7 +66,7 @@ class DeadLetterReader:
                 consumer.close()
         except KafkaException as e:
             raise Unavailable(
-                "broker-unreachable", f"The broker does not answer: {e.args[0].str()}."
+                "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."
             ) from None
         found.sort(key=lambda message: message.timestamp()[1], reverse=True)
         return {"topic": letters, "stored": stored, "items": [*map(_document, found[:limit])]}

@@ -81,4 +81,4 @@ class UnusedGroups:
 
 
 def _unreachable(error: Exception) -> Unavailable:
-    return Unavailable("broker-unreachable", f"The broker does not answer: {error!r}.")
+    return Unavailable("broker-unreachable", f"The broker did not answer, or refused: {error!r}.")

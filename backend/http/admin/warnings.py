@@ -88,7 +88,7 @@ def view_warnings(
     if dead:
         warn(
             "dead-letters",
-            f"{_records(dead)} not decodable. They are in topic {topic}.dead-letter.",
+            f"{_records(dead)} not decodable. See topic {topic}.dead-letter.",
         )
     return warnings
 

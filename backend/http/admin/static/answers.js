@@ -36,7 +36,7 @@ export function showItems(asked, answer, body, took, more) {
   const { items, next } = parseExact(body);
   asked.items.push(...items);
   const isFull = asked.items.length >= MAX_ITEMS;
-  const content = [asked.items.length ? itemTable(asked.items) : el("p", {}, "There are none.")];
+  const content = [asked.items.length ? itemTable(asked.items, measureOf(asked)) : el("p", {}, "There are none.")];
   const buttons = asked.items.length ? [
     button("Download CSV", () => download(`${asked.view.name}.csv`, "text/csv", asCsv(asked.items))),
     button("Download NDJSON", () => (
@@ -52,6 +52,13 @@ export function showItems(asked, answer, body, took, more) {
     content,
     buttons,
   });
+}
+
+/** The numbers that a ranking or an aggregate is about. */
+function measureOf({ query, values, items }) {
+  if (query === "top") return values.by ? `value.${values.by}` : "value";
+  if (query !== "aggregate") return null;
+  return items.some((item) => item.sum !== undefined && item.sum !== null) ? "sum" : "entries";
 }
 
 function pairsOf(answer, took) {

@@ -131,13 +131,17 @@ function optionsOf(figure, unit, colour) {
     cursor: { drag: { x: false, y: false } },
     legend: { show: false },
     scales: {
-      x: { time: true, range: (_, min, max) => [Math.min(min ?? now, (max ?? now) - 600), max ?? now] },
+      // ten minutes at least; with one sample, uPlot would show a day
+      x: { time: true, range: ({ data: [times] }) => [
+        Math.min(times[0] ?? now, (times.at(-1) ?? now) - 600), times.at(-1) ?? now] },
       y: { range: (_, min, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
     axes: [
       { ...axis, values: (_, splits) => splits.map((at) => clock(at * 1000).slice(0, 5)) },
       { ...axis, size: 56 },
     ],
-    series: [{}, { label: unit, stroke: line, width: 1.5, fill: "transparent", points: { show: false } }],
+    series: [{}, { label: unit, stroke: line, width: 1.5, 
+      // a line needs two samples
+      points: { show: ({ data: [times] }) => times.length < 4, size: 5, fill: line } }],
   };
 }

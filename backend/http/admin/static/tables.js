@@ -32,18 +32,28 @@ function cellOf(item, column) {
   return inline(of);
 }
 
-export function itemTable(items) {
+/** `measure`: the column whose numbers are bars, too; null for none. */
+export function itemTable(items, measure = null) {
   const columns = columnsOf(items);
-  const rows = items.map((item) => el("tr", {}, ...columns.map((column) => {
+  const numbers = columns.includes(measure) ? items.map((item) => Number(cellOf(item, measure))) : [];
+  const most = Math.max(0, ...numbers.filter(Number.isFinite));
+  const bar = (i) => {
+    const share = most > 0 && numbers[i] > 0 ? Math.round((1000 * numbers[i]) / most) / 10 : 0;
+    return el("td", { class: "bar" }, el("progress", {
+      "max": "100", "value": String(share), "aria-label": `${share} % of the greatest ${measure}`,
+    }));
+  };
+  const rows = items.map((item, i) => el("tr", {}, ...columns.map((column) => {
     const text = cellOf(item, column);
     const cut = text.length > MAX_CELL;
     const cell = el("td", {}, cut ? `${text.slice(0, MAX_CELL)} …` : text);
     if (cut) cell.title = `${text.length} characters: look up the key`;
     return cell;
-  })));
+  }), ...(most > 0 ? [bar(i)] : [])));
+  const heads = most > 0 ? [...columns, `${measure} as bars`] : columns;
   return el("div", { "class": "scroll", "tabindex": "0", "role": "region", "aria-label": "Items" },
     el("table", {},
-      el("thead", {}, el("tr", {}, ...columns.map((column) => el("th", { scope: "col" }, column)))),
+      el("thead", {}, el("tr", {}, ...heads.map((name) => el("th", { scope: "col" }, name)))),
       el("tbody", {}, ...rows)));
 }
 

@@ -14,7 +14,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from local.kafka.broker import Broker
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.deployment import Deployment, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import MakeTopic
@@ -40,12 +40,6 @@ def nginx(
     with Deployment(folder, broker.bootstrap_servers, views) as deployment:
         deployment.start(2)
         yield deployment.proxy(workers=1)
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from backend.pipelines.consumer_groups import ConsumerGroups
 from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
 from model.pipelines.commands import GROUP_SUFFIX, parse_command
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import MakeTopic
@@ -55,12 +55,6 @@ def backends(
         audit_log=str(audit_log),
     ) as deployment:
         yield deployment.start(2)
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from selenium import webdriver
 
 from local.kafka.broker import Broker
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import MakeTopic
@@ -60,12 +60,6 @@ def backends(
     folder = tmp_path_factory.mktemp("admin")
     with Deployment(folder, broker.bootstrap_servers, views) as deployment:
         yield deployment.start(2)
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 @pytest.fixture

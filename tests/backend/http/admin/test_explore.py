@@ -19,7 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.support.ui import Select
 
 from local.kafka.broker import Broker
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import MakeTopic
@@ -75,12 +75,6 @@ def backend(deployment: Deployment) -> Backend:
 def other(backend: Backend, deployment: Deployment) -> Backend:
     """Another instance; of the last test."""
     return deployment.new().launch()
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 @pytest.fixture
@@ -161,8 +155,11 @@ def test_count_top_and_aggregate(page: AdminPage) -> None:
     assert ask(page, "things", "count", exact="true") == "130"
     assert ask(page, "things", "top", by="n", limit="2") == "2 items"
     assert [row["key"] for row in table(page)] == ["k129", "k128"]
+    bars = "return [...document.querySelectorAll('#found progress')].map((bar) => bar.value)"
+    assert page.run(bars) == [100, 99.2]
     assert ask(page, "things", "aggregate", by="text", value="n") == "1 item"
     assert (table(page)[0]["entries"], table(page)[0]["max"]) == ("130", "129")
+    assert page.run(bars) == [100]
     assert ask(page, "things", "top", by="nothing", limit="2") == "0 items"
     assert ask(page, "prices", "get", key="tea", as_of="then") == "bad-parameter"
 

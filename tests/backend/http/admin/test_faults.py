@@ -17,7 +17,7 @@ from selenium import webdriver
 
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
 from tests.support.nginx import Nginx
@@ -54,12 +54,6 @@ def deployment(own: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="module")
 def nginx(deployment: Deployment) -> Nginx:
     return deployment.proxy(workers=2)
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
-        yield driver
 
 
 @pytest.fixture(scope="module")

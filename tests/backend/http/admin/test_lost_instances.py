@@ -12,7 +12,7 @@ from selenium import webdriver
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
-from tests.backend.http.admin.browser import AdminPage, chromium
+from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.plugins.fixtures import MakeTopic
@@ -40,12 +40,6 @@ def backends(broker: Broker, make_topic: MakeTopic, tmp_path: Path) -> Iterator[
 @pytest.fixture
 def page(backends: list[Backend], driver: webdriver.Chrome) -> AdminPage:
     return AdminPage(driver, backends[0].port)
-
-
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[webdriver.Chrome]:
-    with chromium(tmp_path / "chromium") as driver:
-        yield driver
 
 
 def metric(backend: Backend, name: str) -> float:
