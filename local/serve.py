@@ -175,7 +175,9 @@ def show_examples(settings: StackSettings, views: Iterable[str]) -> None:
             print(f"  {curl(settings, target)}\n    {shown}")
             break
     else:
-        print(f"  {curl(settings, '/views')}\n    no view has an entry yet")
+        needs_token = settings.auth == "jwt" and not settings.headers
+        why = "set QUERYABLE_TOKEN for an example" if needs_token else "no view has an entry yet"
+        print(f"  {curl(settings, '/views')}\n    {why}")
     print(f"\nadmin page: {settings.proxy_url}/admin")
     print(f"data and logs: {settings.run_dir.absolute()}", flush=True)
 

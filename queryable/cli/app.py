@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 
 import typer
 
 import queryable
 from queryable.cli.config import Connection, set_connection
 from queryable.cli.help import Command, Group
-from queryable.cli.options import Timeout, TokenFile, Url
+from queryable.cli.options import Timeout
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Queries": (
@@ -53,9 +54,13 @@ def main_options(
         is_eager=True,
         help="Print the version and exit.",
     ),
-    url: Url = None,
+    url: str | None = typer.Option(
+        None, "--url", metavar="URL", help="URL of the proxy or a backend: see above."
+    ),
     timeout: Timeout = None,
-    token_file: TokenFile = None,
+    token_file: Path | None = typer.Option(  # noqa: B008
+        None, "--token-file", metavar="FILE", help="File with the bearer token: see above."
+    ),
 ) -> None:
     """Query Kafka topics over HTTP.
 

@@ -62,7 +62,7 @@ def test_all_partial_results_are_to_be_had(tmp_path: Path) -> None:
         for id_ in made.nodes:
             target = "/views/orders/search?partials=all"
             assert made.ask(id_, "POST", target, b'{"query":"a"}').json()["partials"] == expected
-        for more in ("max_lag=5", "min_offset=0:0", "route=redirect"):
+        for more in ("max_lag=5", "min_offset=0:0", "route=redirect", "route=local"):
             assert codes(made, f"keys/a?partials=all&{more}") == {(400, "bad-parameter")}
 
 
@@ -280,3 +280,15 @@ def test_partial_results_say_how_fresh_their_pipeline_is(tmp_path: Path, store: 
         for question in ("", "?partials=all"):
             answer = made.ask("b1", "GET", f"/views/orders/keys/a{windows}{question}")
             assert (answer.status, answer.headers["pipeline-lag"]) == (200, "unknown"), question
+
+
+def test_one_instance_alone_does_not_answer_for_all_partitions(tmp_path: Path) -> None:
+    with cluster(tmp_path, partitioner="none") as made:
+        put(made, 0, b"a", b"1", 10)
+        assert codes(made, "keys/a") == {(200, "")}
+        assert codes(made, "keys/a?route=local") == {(503, "mis-partitioned")}
+        assert codes(made, "keys/nobody?route=local") == {(503, "mis-partitioned")}
+    with cluster(tmp_path / "keyed") as made:
+        put(made, made.home(b"a"), b"a", b"1", 10)
+        assert codes(made, "keys/a?route=local") == {(200, ""), (503, "not-here")}
+        assert codes(made, "keys/nobody?route=local") == {(404, "key-not-found"), (503, "not-here")}

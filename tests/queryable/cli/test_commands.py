@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from local.serve import _example
+from local.settings import StackSettings
 from local.terminal import Terminal
 from local.waiting import wait_until
 from queryable import DELETE, Client
@@ -284,3 +286,56 @@ def test_topology(deployed: Deployed) -> None:
         drawings = terminal.text.split("instance")
         assert max(drawing.count("b2 joined") for drawing in drawings) == 1
         assert terminal.text.endswith("\x1b[?25h")  # the cursor is visible again
+
+
+@pytest.mark.parametrize(
+    ("view", "target"),
+    [
+        ("flights", "/views/flights/keys/N0"),
+        ("bookings", "/views/bookings/keys/anna/windows?order=desc&limit=1"),
+        ("visits", "/views/visits/keys/anna/sessions?order=desc&limit=1"),
+        ("prices", "/views/prices/keys/tea"),
+        ("nothing", None),
+    ],
+)
+def test_serve_shows_a_request_of_any_kind_of_store(
+    deployed: Deployed, view: str, target: str | None
+) -> None:
+    settings = StackSettings(proxy_port=int(deployed.url.rpartition(":")[2]))
+    found = _example(settings, view)
+    if target is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found[0], found[1].status) == (target, 200)
+
+
+def test_describe(deployed: Deployed) -> None:
+    [flights] = deployed.rows("describe", "flights", "--seconds", "1.2")
+    assert (flights["topic"], flights["store"], flights["partitions"]) != ("", "", 0)
+    assert (flights["answerable"], flights["lag"], flights["dead_letters"]) == (1, 0, 0)
+    assert flights["size_bytes"] > 0
+    assert flights["records_per_second"] == 0
+    assert {field["field"]: field["in"] for field in flights["fields"]} == {
+        ".from": "4/4", ".delay": "3/4",
+    }  # fmt: skip
+    assert [row["key"] for row in flights["sample"]] == ["N0", "N1", "N2"]
+    [bookings] = deployed.rows("describe", "bookings", "--seconds", "0")
+    assert bookings["sample"][0]["start"] == BEGAN
+    assert bookings["records_per_second"] is None
+    shown = deployed.shown("describe", "flights", "--seconds", "0", "--sample", "2")
+    assert re.search(r"^  dead letters  0$", shown, re.M)
+    assert "rates         not measured" in shown
+
+
+def test_a_query_of_another_kind_of_store_names_the_command(deployed: Deployed) -> None:
+    for arguments, advice in (
+        (("get", "bookings", "anna"), "use `queryable windows bookings KEY`"),
+        (("scan", "bookings"), "use `queryable windows bookings`"),
+        (("windows", "flights", "N0"), "use `queryable get flights KEY`"),
+        (("sessions", "bookings"), "use `queryable windows bookings KEY`"),
+        (("versions", "flights", "N0"), "use `queryable get flights KEY`"),
+    ):
+        error = deployed.run(*arguments, status=2)
+        assert advice in error, arguments
+        assert "/views/" not in error

@@ -260,6 +260,10 @@ def test_a_matching_etag_is_304_and_redirects_lead_to_the_owner(
             assert backend.get(path, If_None_Match='"x"').status == 200
             redirect = backend.get(f"{path}?route=redirect")
             statuses.append(redirect.status)
+            own = backend.get(f"{path}?route=local")
+            assert own.status == (503 if redirect.status == 307 else 200), own
+            if own.status == 503:
+                assert (own.code, own.headers["Retry-After"]) == ("not-here", "1")
             if redirect.status == 307:
                 [owner] = [b for b in backends if b is not backend]
                 expected = f"http://127.0.0.1:{owner.port}{path}?route=redirect"

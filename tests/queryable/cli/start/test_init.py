@@ -1,4 +1,4 @@
-"""`queryable init` on a terminal."""
+"""`queryable init`: questions on a terminal, and the settings of the connection."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from local.errors import LocalError
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.settings import REPOSITORY
 from local.terminal import Terminal
+from queryable.cli.app import app
+from queryable.cli.start.preflight import check_views
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 
@@ -55,3 +58,32 @@ def test_init_asks_on_a_terminal(broker: Broker, make_topic: MakeTopic, tmp_path
     assert f"[views.{topic}]" in text
     assert 'value = "json"' in text
     assert "TODO" not in text
+
+
+@pytest.mark.broker
+def test_settings_of_the_connection_are_copied_and_their_secrets_stay_references(
+    broker: Broker, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = make_topic(1)
+    Writer(broker.bootstrap_servers).send(topic, [(b"a", b"1")])
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "connection.toml").write_text(
+        '[kafka]\n"security.protocol" = "SASL_PLAINTEXT"\n"sasl.mechanism" = "PLAIN"\n'
+        '"sasl.username" = "queryable"\n"sasl.password" = "${env:OF_KAFKA}"\n'
+    )
+    servers = broker.sasl_bootstrap_servers
+    command = ["init", topic, "--bootstrap-servers", servers, "--kafka", "connection.toml", "--yes"]
+
+    def run(password: str) -> Result:
+        return CliRunner().invoke(app, [*command, "--timeout", "5"], env={"OF_KAFKA": password})
+
+    wrong = run("wrong-password")
+    assert wrong.exit_code == 3
+    assert "uthentication failed" in wrong.stderr
+    assert "wrong-password" not in wrong.output
+    assert not (tmp_path / "views.toml").exists()
+    assert run("secret").exit_code == 0
+    assert '"sasl.password" = "${env:OF_KAFKA}"' in (tmp_path / "views.toml").read_text()
+    # `serve` connects with it
+    monkeypatch.setenv("OF_KAFKA", "secret")
+    assert topic in check_views(Path("views.toml"), servers, 5.0)
