@@ -148,7 +148,7 @@ def test_the_access_log_names_the_backend_that_answered(cluster: Cluster, nginx:
     assert set(keyed) == {
         "time", "request_id", "client", "method", "uri", "status", "bytes", "request_time", "view",
         "partition", "owner", "attempts", "batch", "upstream_addr", "upstream_status",
-        "upstream_connect_time", "upstream_response_time", "served_by",
+        "upstream_connect_time", "upstream_response_time", "served_by", "trace_id",
     }  # fmt: skip
     expected = {
         "client": "127.0.0.1",
