@@ -47,6 +47,7 @@ class KafkaAdmin:
         # Looked up once, because each lookup of a class is slow (spark.jvm_names).
         self._partition_class = jvm.org.apache.kafka.common.TopicPartition
         self._offset_class = self._clients.consumer.OffsetAndMetadata
+        self._spec_class = self._clients.admin.ListConsumerGroupOffsetsSpec
         self._map_class = jvm.java.util.HashMap
         self._seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
         try:
@@ -102,7 +103,7 @@ class KafkaAdmin:
 
     def _committed(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, Any]]:
         """Java's ``OffsetAndMetadata`` by group and partition, in one request per coordinator."""
-        spec = self._clients.admin.ListConsumerGroupOffsetsSpec()
+        spec = self._spec_class()
         wanted = self._map_class()
         for group in groups:
             wanted.put(group, spec)
