@@ -148,6 +148,13 @@ def test_the_error_names_the_version() -> None:
         MemberMetadata.decode(FOREIGN["another version"])
 
 
+def decompressed(data: bytes) -> bytes | None:
+    try:
+        return zlib.decompress(data)
+    except zlib.error:
+        return None
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_damaged_user_data_is_refused(data: st.DataObject) -> None:
@@ -156,9 +163,11 @@ def test_damaged_user_data_is_refused(data: st.DataObject) -> None:
     flipped = valid[at] ^ data.draw(st.integers(1, 255))
     for damaged in (valid[:at], valid[:at] + bytes([flipped]) + valid[at + 1 :]):
         with pytest.raises(TopologyError):
-            MemberMetadata.decode(damaged)
-        with pytest.raises(TopologyError):
             Topology.decode(damaged, 1)
+        if decompressed(damaged) == decompressed(valid):
+            continue  # the bits that fill the last byte before the checksum mean nothing
+        with pytest.raises(TopologyError):
+            MemberMetadata.decode(damaged)
 
 
 def test_a_topology_that_is_too_large_is_refused() -> None:
