@@ -127,7 +127,8 @@ def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """
     steps: dict[int, list[list[float | None]]] = {}
     rebalances: dict[str, dict[str, Any]] = {}
-    for document in documents.values():
+    # in the same order on each instance, because ties and sums of floats depend on it
+    for _, document in sorted(documents.items()):
         for sample in document.get("samples", ()):
             steps.setdefault(sample[0], []).append(sample)
         for each in document.get("rebalances", ()):

@@ -81,6 +81,10 @@ def test_the_history_of_a_deployment_is_the_same_whoever_merges_it() -> None:
     before = topology(1, "b1")
     one.rebalanced(START, before, topology(2, "b1", "b2", active=(0, 1)), 0.5)
     other.rebalanced(START, Topology(), topology(2, "b1", "b2", active=(0, 1)), 2.0)
+    # nothing moves, and each instance applies it at another moment
+    same = [topology(n, "b1", "b2", active=(0, 1)) for n in (2, 3)]
+    one.rebalanced(START + 1, *same, 0.5)
+    other.rebalanced(START + 1.02, *same, 2.0)
     documents = {"b1": one.document(), "b2": other.document()}
 
     found = merged(documents)
@@ -91,6 +95,6 @@ def test_the_history_of_a_deployment_is_the_same_whoever_merges_it() -> None:
     assert first[:5] == [START, 6, 10.0, 20.0, 0.4]
     assert first[5] > 150, "the greatest p99"
     assert second[1] is None, "one does not know its lag"
-    [rebalance] = found["rebalances"]
+    [_, rebalance] = found["rebalances"]
     assert (rebalance["joined"], rebalance["moved"]) == (["b2"], {"orders": 1})
     assert rebalance["seconds"] == 2.0
