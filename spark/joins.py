@@ -33,7 +33,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark.formats.columns import column
+from spark.formats.columns import column_named
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,9 +171,9 @@ def _comparable(name: str, of: DataType) -> Column:
 
 def _in_json(field: StructField) -> Column:
     """JSON has no timestamps, and Python's range of them is smaller than Spark's."""
-    found = column(field.name)
+    column = column_named(field.name)
     is_time = isinstance(field.dataType, TimestampType)
-    return (F.unix_micros(found) if is_time else found).alias(field.name)
+    return (F.unix_micros(column) if is_time else column).alias(field.name)
 
 
 def _decoded(column: str, schema: StructType) -> Column:

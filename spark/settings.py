@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from model.views import SPARK_GROUP_PREFIX
 from spark.sources import Kafka
-from spark.view import REAL_TIME, View
+from spark.triggers import REAL_TIME, milliseconds
+from spark.view import View
 
 GROUP_PREFIX = SPARK_GROUP_PREFIX
 # Half of it is the time that a record waits. Shorter ones cost more CPU while nothing arrives: ten
@@ -19,8 +19,6 @@ DEFAULT_TRIGGER = "200 milliseconds"
 # A micro-batch of a few dead letters costs as much CPU as one of the view, and would delay it.
 DEAD_LETTERS_TRIGGER = "5 seconds"
 REAL_TIME_BATCH = "10 seconds"
-_TIME = re.compile(r"([0-9]{1,9}) (millisecond|second|minute|hour)s?")
-_UNITS_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +64,10 @@ class Settings:
         """The least time between two micro-batches of the view's dead letters: the view's, or
         DEAD_LETTERS_TRIGGER if it is longer."""
         own = self.micro_batch_trigger(view)
-        return max(DEAD_LETTERS_TRIGGER, own, key=_milliseconds)
+        return max(DEAD_LETTERS_TRIGGER, own, key=_length)
 
 
-def _milliseconds(time: str) -> float:
-    """Of a time in one unit; infinite if it is another of Spark's forms."""
-    found = _TIME.fullmatch(time)
-    return math.inf if found is None else int(found[1]) * _UNITS_MS[found[2]]
+def _length(trigger: str) -> float:
+    """In ms; infinite if `--trigger` has another form of Spark's."""
+    found = milliseconds(trigger)
+    return math.inf if found is None else found

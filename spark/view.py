@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -13,10 +12,9 @@ from pyspark.sql import DataFrame
 
 from spark.errors import JobError
 from spark.formats.decoders import Decoder
+from spark.triggers import REAL_TIME, milliseconds
 
 OUTPUT_MODES = ("update", "append")
-REAL_TIME = "real-time"
-_TRIGGER = re.compile(rf"(?:{REAL_TIME}|[0-9]+ (?:millisecond|second|minute|hour)s?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ class View:
             raise ValueError("a view needs either source and decoder, or sources")
         if self.output_mode not in OUTPUT_MODES:
             raise ValueError(f"output_mode {self.output_mode!r}: use {' or '.join(OUTPUT_MODES)}")
-        if not _TRIGGER.fullmatch(self.trigger):
+        if self.trigger not in ("", REAL_TIME) and milliseconds(self.trigger) is None:
             raise ValueError(f'trigger {self.trigger!r}: use "real-time" or "5 seconds"')
         topics = [source.topic for source in self.inputs]
         if len({*topics}) < len(topics):

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark.formats.batches import Fields
-from spark.formats.columns import column
+from spark.formats.columns import column_named
 
 
 class Check(Protocol):
@@ -42,7 +42,7 @@ class NotEmpty:
         return bool(fields[self.field] == "")
 
     def violated(self) -> Column:
-        return column(self.field) == ""
+        return column_named(self.field) == ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Within:
         return number is not None and not self.low <= number <= self.high
 
     def violated(self) -> Column:
-        return ~column(self.field).between(self.low, self.high)
+        return ~column_named(self.field).between(self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Needs:
         return fields[self.field] is not None and fields[self.other] is None
 
     def violated(self) -> Column:
-        return column(self.field).isNotNull() & column(self.other).isNull()
+        return column_named(self.field).isNotNull() & column_named(self.other).isNull()
 
 
 class Checks:

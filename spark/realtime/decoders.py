@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats.checks import Checks
-from spark.formats.columns import column
+from spark.formats.columns import column_named
 from spark.formats.decoders import Decoder, JsonDecoder, TextDecoder
 from spark.formats.records import MALFORMED
 from spark.realtime.json_values import REASON, check_schema, decoded
@@ -62,7 +62,7 @@ class ColumnJsonDecoder:
         rows = records.select(*(F.col(name).alias(_RAW + name) for name in needed))
         copied = (F.col(_RAW + name).alias(name) for name in self.record)
         accepted = self._checked(rows).where(F.isnull(REASON))
-        return accepted.select(*copied, *(column(name) for name in self.schema.names))
+        return accepted.select(*copied, *(column_named(name) for name in self.schema.names))
 
     def malformed(self, records: DataFrame) -> DataFrame:
         rows = records.select(*(F.col(name).alias(_RAW + name) for name in records.columns))

@@ -24,7 +24,8 @@ from spark.formats.decoders import TextDecoder
 from spark.formats.keys import int64
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
-from spark.view import REAL_TIME, View
+from spark.triggers import REAL_TIME
+from spark.view import View
 from spark.views import VIEWS
 from tests.spark.examples import flight
 from tests.spark.runner import Runner

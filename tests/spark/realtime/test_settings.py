@@ -20,6 +20,7 @@ JOB = Settings(views=[VIEW], kafka=Kafka("127.0.0.1:9092"), checkpoint_dir="x")
     ("own", "job", "is_real_time", "micro_batches", "dead_letters"),
     [
         ("", "1 second", False, "1 second", "5 seconds"),
+        ("", "0 seconds", False, "0 seconds", "5 seconds"),
         ("", "real-time", True, "200 milliseconds", "5 seconds"),
         ("real-time", "2 seconds", True, "2 seconds", "5 seconds"),
         ("3 seconds", "real-time", False, "3 seconds", "5 seconds"),
