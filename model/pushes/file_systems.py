@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fsspec.core import url_to_fs
@@ -15,18 +16,7 @@ def open_folder(url: str) -> tuple[Any, str]:
     ValueError."""
     fs, path = url_to_fs(url, use_listings_cache=False)
     if "webhdfs" in fs.protocol:
-        _limit_time(fs.session)
+        # requests has no time-outs, and fsspec sets none. fsspec returns the same fs again, and a
+        # partial of a partial is one partial.
+        fs.session.request = partial(fs.session.request, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT))
     return fs, path.rstrip("/")
-
-
-def _limit_time(session: Any) -> None:
-    """requests has no time-outs, and fsspec sets none."""
-    from requests.adapters import HTTPAdapter
-
-    class WithTimeouts(HTTPAdapter):  # type: ignore[misc]
-        def send(self, request: Any, **options: Any) -> Any:
-            options["timeout"] = options.get("timeout") or (CONNECT_TIMEOUT, READ_TIMEOUT)
-            return super().send(request, **options)
-
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, WithTimeouts())
