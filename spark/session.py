@@ -30,7 +30,9 @@ from spark.required import check_spark, spark_values
 # spark.archive writes it; it matches only the jars of this environment.
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 # The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
-ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+# Without that compiler the JVM has 48 MB for compiled code, which the code that Spark generates for
+# ten views fills within minutes. The JVM then compiles nothing any more; 240 MB is its usual size.
+ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
 _DEFAULTS = {

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
 from local.kafka.broker import Broker, quiet_admin
+from local.waiting import wait_until
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import RAW_RECORD
@@ -94,6 +95,13 @@ def set_config(servers: str, topic: str, name: str, value: str) -> None:
     admin = quiet_admin(servers)
     [future] = admin.incremental_alter_configs([resource]).values()
     future.result(10)
+
+    def is_set() -> bool:
+        [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return bool(described.result(10)[name].value == value)
+
+    # the broker applies it a little later
+    wait_until(is_set, 10, f"{name} of {topic}")
 
 
 def rows_of(session: SparkSession, records: Sequence[Record]) -> DataFrame:

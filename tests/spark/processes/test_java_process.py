@@ -64,3 +64,13 @@ def test_databases_of_state_are_closed_at_exit(session: SparkSession, tmp_path: 
     assert store.isMaintenanceRunning()
     close_state_at_exit(jvm).apply()
     assert not store.isMaintenanceRunning()
+
+
+@pytest.mark.spark
+def test_the_jvm_has_room_for_the_code_of_many_views(session: SparkSession) -> None:
+    """Regression: 48 MB were full within minutes, and the JVM stopped to compile."""
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+    sizes = {pool.getName(): pool.getUsage().getMax() for pool in pools}
+    assert sum(size for name, size in sizes.items() if name.startswith("Code")) >= 240 << 20, sizes
