@@ -22,7 +22,7 @@ from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
 from local.progress import bar
 from local.settings import REPOSITORY
-from local.stack.nginx import find_nginx, lay_out
+from local.stack.nginx import find_nginx, lay_out, workers_beside_backends
 from local.stack.supervisor import Child, Supervisor
 
 _START_TIMEOUT = 60.0  # s
@@ -210,7 +210,7 @@ class Stack:
         """
         name = self.new_name("proxy")
         [port] = free_ports(1)
-        command = lay_out(self.folder_of(name), port)
+        command = lay_out(self.folder_of(name), port, workers=workers_beside_backends())
         env = {
             "QUERYABLE_BACKENDS": f"127.0.0.1:{backend.port}",
             "QUERYABLE_PROXY_BATCHES": str(int(batches)),
@@ -219,8 +219,10 @@ class Stack:
         child = self._supervisor.start(name, command, env=env)
         return self._answering(self._server(child, port), "/proxy/health")
 
-    def launch_nginx(self, location: str, upstream: str = "", workers: str = "auto") -> Server:
-        """nginx with one location, which has the directives `location`; no access log, no Lua."""
+    def launch_nginx(self, location: str, upstream: str = "") -> Server:
+        """nginx with one location, which has the directives `location`; no access log, no Lua. As
+        many workers as ours."""
+        workers = workers_beside_backends()
         name = self.new_name("nginx")
         [port] = free_ports(1)
         prefix = self.folder_of(name)

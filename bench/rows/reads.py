@@ -81,7 +81,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
 
 def _subjects(stack: Stack, backend: Server) -> list[Subject]:
     sample = sample_answer(backend.port)
-    static = stack.launch_nginx(static_location(sample), workers="1")
+    static = stack.launch_nginx(static_location(sample))
     front = stack.launch_nginx(
         'proxy_pass http://static; proxy_http_version 1.1; proxy_set_header Connection "";',
         f"upstream static {{ server 127.0.0.1:{static.port}; keepalive 256; "

@@ -40,17 +40,27 @@ def find_nginx() -> str:
     raise LocalError(f"nginx is not installed. {_INSTALL}")
 
 
-def lay_out(prefix: Path, port: int, *, files: Path | None = None) -> list[str]:
+def workers_beside_backends() -> int:
+    """The number of nginx's workers on a machine that runs the backends, too: a third of its cores.
+    With few workers, more reads travel together (docs/sizing.md)."""
+    return max(1, len(os.sched_getaffinity(0)) // 3)
+
+
+def lay_out(
+    prefix: Path, port: int, *, files: Path | None = None, workers: int | None = None
+) -> list[str]:
     """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
     The configuration and the Lua modules are links to those of ``files`` (default:
-    ``proxy_files``), so a reload reads changes there.
+    ``proxy_files``), so a reload reads changes there. With ``workers``, nginx.conf is a copy.
     """
     nginx = find_nginx()
     files = files or proxy_files()
     try:
         (prefix / "logs").mkdir(parents=True, exist_ok=True)
         _link(prefix / "nginx.conf", files / "nginx.conf")
+        if workers is not None:
+            _set_workers(prefix / "nginx.conf", workers)
         _link(prefix / "proxy", files / "proxy")
         _link(prefix / "limits.conf", files / "proxy" / "limits.conf")
         if modules := _modules_folder(nginx):
@@ -63,8 +73,14 @@ def lay_out(prefix: Path, port: int, *, files: Path | None = None) -> list[str]:
     return [nginx, *arguments, "-g", "daemon off;"]
 
 
+def _set_workers(path: Path, workers: int) -> None:
+    text = path.read_text()
+    path.unlink()  # the link
+    path.write_text(text.replace("worker_processes auto;", f"worker_processes {workers};"))
+
+
 def _link(path: Path, target: Path) -> None:
-    if path.is_symlink():
+    if path.is_symlink() or path.is_file():
         path.unlink()
     path.symlink_to(target)
 

@@ -27,7 +27,7 @@ from local.spark_views import (
     source_offsets,
     spark_failure,
 )
-from local.stack.nginx import check_configuration, lay_out
+from local.stack.nginx import check_configuration, lay_out, workers_beside_backends
 from local.stack.preflight import check_machine, check_own_kafka
 from local.stack.readiness import Readiness
 from local.stack.run_folder import background_marker, end_orphans, ending_order, lock
@@ -226,7 +226,9 @@ class Stack:
             )
 
     def _start_nginx(self) -> None:
-        command = lay_out(self._run_dir / "nginx", self.settings.proxy_port)
+        command = lay_out(
+            self._run_dir / "nginx", self.settings.proxy_port, workers=workers_beside_backends()
+        )
         check_configuration(command)
         self._children.start("nginx", command, env=proxy_environment(self.settings))
 

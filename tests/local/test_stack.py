@@ -128,6 +128,14 @@ def test_nginx_accepts_its_folder_and_listens_on_loopback_only(tmp_path: Path) -
     assert (tmp_path / "nginx" / "listen.conf").read_text() == f"listen 127.0.0.1:{port};\n"
 
 
+def test_the_number_of_workers_of_nginx_can_be_given(tmp_path: Path) -> None:
+    prefix = tmp_path / "nginx"
+    for workers, line in ((3, "worker_processes 3;"), (None, "worker_processes auto;")):
+        lay_out(prefix, 9, workers=workers)
+        assert line in (prefix / "nginx.conf").read_text()
+        assert "worker_processes auto;" in (REPOSITORY / "nginx.conf").read_text()
+
+
 def test_outside_containers_no_server_listens_on_all_addresses() -> None:
     sources = list(REPOSITORY.glob("local/**/*.py"))
     assert REPOSITORY / "local" / "kafka" / "broker_config.py" in sources
