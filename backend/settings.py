@@ -6,7 +6,7 @@ They are read once, at the start.
 from __future__ import annotations
 
 import socket
-from functools import partial
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
@@ -218,6 +218,7 @@ class Settings(BaseSettings):
         return self
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether the address, to listen on or of a socket, is of this machine's loopback interface."""
     try:

@@ -3,7 +3,7 @@
 -- Hot path: see route.
 
 local balancer = require "ngx.balancer"
-local coalescer = require "proxy.coalescer"
+local coalescer = require "proxy.reads.coalescer"
 local discovery = require "proxy.discovery"
 local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
@@ -93,7 +93,6 @@ end
 --- Records how the previous attempt failed. Returns whether another one is allowed.
 local function after_failure(ctx, now)
     local backend = ctx.backend
-    coalescer.finish_leader(ngx.var, true)
     local _, status = balancer.get_last_failure()
     if status == 503 then
         passive_health.succeeded(unhealthy, backend.name)

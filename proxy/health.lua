@@ -2,7 +2,7 @@
 -- one has one.
 
 local cjson = require "cjson.safe"
-local coalescer = require "proxy.coalescer"
+local coalescer = require "proxy.reads.coalescer"
 local deployments = require "proxy.admin.deployments"
 local discovery = require "proxy.discovery"
 local retry_budget = require "proxy.retry_budget"

@@ -1,8 +1,7 @@
---- Header filter and log phases: update the state of the backend that answered, and set the
--- variables of the access log. Hot path: see route.
+--- Header filter and log phases of forwarded requests: update the state of the backend that
+-- answered, and set the variables of the access log. Hot path: see route.
 
 local balance = require "proxy.balance"
-local coalescer = require "proxy.coalescer"
 local discovery = require "proxy.discovery"
 local labels = require "proxy.telemetry.labels"
 local latencies = require "proxy.telemetry.latencies"
@@ -16,13 +15,11 @@ local _M = {}
 -- nginx.conf
 local NON_RETRYABLE, UNAVAILABLE = 530, 503
 
---- Header filter phase of every response. The next point read can be sent now, even if the client
--- reads this answer slowly.
+--- Header filter phase.
 function _M.header_filter()
     if ngx.status == NON_RETRYABLE then
         ngx.status = UNAVAILABLE
     end
-    coalescer.finish_leader(ngx.var, false)
 end
 
 local function count_retries(attempts)
@@ -57,14 +54,9 @@ local function observe(var, ctx)
     latencies.observe(latencies.series(ctx.label, var.queryable_view, role, ngx.status), seconds)
 end
 
---- Log phase of every request.
+--- Log phase.
 function _M.log()
     local var = ngx.var
-    if var.queryable_batch and var.queryable_batch ~= "" then
-        return
-    end
-    -- the client may have disconnected before the answer arrived
-    coalescer.finish_leader(var, false)
     local ctx = ngx.ctx
     local backend = ctx.backend
     if not backend then

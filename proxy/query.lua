@@ -202,11 +202,6 @@ local function is_unambiguous(uri)
     return byte(uri, 1) == SLASH and not find(uri, '[^!-"$-~]')
 end
 
---- Whether the raw URI is that of a plain read: unambiguous, and without arguments.
-function _M.is_plain(uri)
-    return is_unambiguous(uri) and not find(uri, "?", 1, true)
-end
-
 --- Parses `$request_uri`.
 -- views: `by_name` and `by_path` (tables of views), `path_depth` (parts of the longest short path),
 -- `longest_name` (bytes of the longest part of a path), `max_key_bytes`.
@@ -228,6 +223,31 @@ function _M.parse(uri, views)
     local to, rest_at = part_end(path, key_at)
     local key = parse_key(view, path, key_at, to, arguments, views.max_key_bytes)
     return view, key, rest_at == nil
+end
+
+--- Parses the raw URI of a plain read: it has no arguments, and only bytes that a URL may
+-- have (RFC 3986) without `#`.
+-- Returns the view, the key bytes, and whether the key is a text that is stored as it is, and that
+-- JSON does not escape. The key is nil if the read is not plain.
+function _M.plain_key(uri, views)
+    -- without `%` and `?`, and split at the last slash
+    local before, text = match(uri, "^(/[!$&->@-[%]^-~]*/)([!$&-.0->@-[%]^-~]+)$")
+    local view = before and views.by_prefix[before]
+    if view then
+        if #text > views.max_key_bytes then
+            return nil, nil, false
+        end
+        if view.stores_text then
+            return view, text, true
+        end
+        return view, view.encode_key and view.encode_key(text), false
+    end
+    if find(uri, "[^!$-[%]^-~]") or find(uri, "?", 1, true) then
+        return nil, nil, false
+    end
+    local is_point, key
+    view, key, is_point = _M.parse(uri, views)
+    return view, is_point and key or nil, false
 end
 
 --- The view of a request without a key: /views/{view}/…, or /api/v1/{kind}/{view}… of KIQR's
@@ -267,8 +287,21 @@ _M.MAX_PLAIN_HEADERS = 64
 -- bytes of a header; backends accept 8,190
 local MAX_PLAIN_HEADER_BYTES = 8000
 
--- backends reject requests in which these contradict each other
-local MAY_CONTRADICT = { ["x-forwarded-ssl"] = true, ["x-forwarded-protocol"] = true }
+-- values of Accept that request JSON
+local ACCEPTS_JSON = { [""] = true, ["*/*"] = true, ["application/json"] = true }
+
+-- headers that a plain read does not have
+local NOT_PLAIN = {
+    -- they change the answer
+    ["if-match"] = true, ["if-none-match"] = true, ["if-modified-since"] = true,
+    ["if-unmodified-since"] = true, ["range"] = true, ["if-range"] = true,
+    -- it has a body
+    ["content-length"] = true, ["transfer-encoding"] = true, ["expect"] = true,
+    -- backends decide about requests of pages of other sites
+    ["origin"] = true,
+    -- backends reject requests in which these contradict each other
+    ["x-forwarded-ssl"] = true, ["x-forwarded-protocol"] = true,
+}
 
 -- Tokens by the value of their header: most requests have one of a few, and a table is faster than
 -- a pattern by far.
@@ -298,8 +331,7 @@ function _M.plain_token(headers)
     local token = ""
     for name, value in pairs(headers) do
         -- a table: the header is repeated
-        if type(value) ~= "string" or #name + #value > MAX_PLAIN_HEADER_BYTES
-            or MAY_CONTRADICT[name]
+        if type(value) ~= "string" or #name + #value > MAX_PLAIN_HEADER_BYTES or NOT_PLAIN[name]
         then
             return nil
         end
@@ -308,7 +340,9 @@ function _M.plain_token(headers)
             if not token then
                 return nil
             end
-        elseif find(value, "[^ -~]") then
+        elseif find(value, "[^ -~]") or name == "accept" and not ACCEPTS_JSON[value]
+            or name == "sec-fetch-site" and find(value, "cross-site", 1, true)
+        then
             return nil
         end
     end

@@ -1,28 +1,25 @@
---- Access phase: selects the backends that can answer a request, in the order of the attempts.
+--- Access phase of forwarded requests, which are all but the point reads that are answered together
+-- (see point_reads): selects the backends that can answer a request, in the order of the attempts.
 -- For a key these are the replicas of its partition: the active, its standbys, then those that
 -- failed recently or are dead. If none can be reached, nginx runs `access_fallback`, which tries
 -- other backends: they forward the request.
 --
--- Hot path, together with balance, log and coalescer. It must not log (except for its own
--- failures), parse or write JSON, or create closures. It looks up ngx.ctx once per phase (never for
--- coalesced reads), and copies no list of backends while all of them are healthy.
+-- Hot path, together with balance and log. It must not log (except for its own failures), parse or
+-- write JSON, or create closures. It looks up ngx.ctx once per phase, and copies no list of
+-- backends while all of them are healthy.
 
 local admin_page = require "proxy.admin.page"
 local balance = require "proxy.balance"
 local browser_rules = require "proxy.security.browser_rules"
-local coalescer = require "proxy.coalescer"
 local discovery = require "proxy.discovery"
 local health = require "proxy.health"
 local labels = require "proxy.telemetry.labels"
-local latencies = require "proxy.telemetry.latencies"
 local metrics = require "proxy.metrics"
 local passive_health = require "proxy.passive_health"
 local problem = require "proxy.problem"
 local query = require "proxy.query"
 local quota = require "proxy.security.quota"
-local reload = require "proxy.reload"
 local retry_budget = require "proxy.retry_budget"
-local settings = require "proxy.settings"
 local targets = require "proxy.telemetry.targets"
 local topology = require "proxy.topology"
 
@@ -33,18 +30,12 @@ local MAX_ANY, MAX_FALLBACK = 3, 2
 
 local IS_READ = { GET = true, HEAD = true }
 
--- nginx closes the connection after an answer with this status; nginx.conf maps it to @retiring
-local CLOSE_CONNECTION = 497
-
-local LEADER, ANSWERED, REROUTE = coalescer.LEADER, coalescer.ANSWERED, coalescer.REROUTE
-
 local NO_REPLICAS = {}
 -- the rules until the topology is known
 local NO_HOSTS = browser_rules.new()
 
 local shared = ngx.shared.queryable_topics
 local clock = require "proxy.telemetry.clock"
-local now = clock.now
 
 local unhealthy, budget = balance.unhealthy, balance.budget
 local round_robin = 0
@@ -87,42 +78,6 @@ local function other_backends(current, replicas, limit)
     return others
 end
 
---- The token of the read, or "", if it may be coalesced: it is a plain read (see query), its Host
--- is allowed, and the active has no recent failure. Nil if it may not.
-local function token_to_coalesce(var, uri, replica, owner, browsers)
-    if settings.batches == 0 or replica.id ~= owner or unhealthy.by_name[replica.name] then
-        return nil
-    end
-    if var.queryable_plain == "" or not query.is_plain(uri) then
-        return nil
-    end
-    local headers, err = ngx.req.get_headers(query.MAX_PLAIN_HEADERS)
-    if err or not browser_rules.allows_host(browsers, headers.host) then
-        return nil
-    end
-    return query.plain_token(headers)
-end
-
---- Coalesces the read with others, and answers it if the batch has the answer. Returns the outcome.
-local function coalesce(var, uri, replica, token, view, began)
-    local outcome, result, index = coalescer.enqueue(replica, uri, token)
-    if outcome == ANSWERED then
-        var.queryable_batch = result.count
-        local head = result.heads[index]
-        local series = head.series
-        if not series then
-            series = latencies.series(labels.KEY, view.name, labels.role(head.served_by),
-                                      head.status)
-            head.series = series
-        end
-        latencies.observe(series, now() - began)
-        coalescer.send(result, index)
-    elseif outcome == LEADER then
-        var.queryable_leader = result
-    end
-    return outcome
-end
-
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
 local function choose_candidates(current, replicas, is_point, began, label)
     local candidates, healthy = replicas, replicas.healthy
@@ -145,8 +100,7 @@ local function count(var, view)
 end
 
 --- Answers the request, or sets the candidates for the balancer. `began`: when (s, of `clock`).
--- `is_counted`: it is within its view's quota.
-local function route(var, uri, began, skips_coalescing, is_counted)
+local function route(var, uri, began)
     local current = discovery.topology()
     if not current then
         return answer_without_backend("no-topology")
@@ -158,7 +112,8 @@ local function route(var, uri, began, skips_coalescing, is_counted)
         -- a request target has no fragment (RFC 9112, 3.2), and HTTP parsers treat one differently
         return problem.send("bad-request")
     end
-    if current.views.have_quotas and not is_counted then
+    -- point_reads may have counted it
+    if current.views.have_quotas and var.queryable_counted == "" then
         local of = view or query.view_of(uri, current.views)
         local wait = of and of.quota and count(var, of)
         if wait then
@@ -172,18 +127,6 @@ local function route(var, uri, began, skips_coalescing, is_counted)
     end
     local label = view and (is_point and labels.KEY or labels.below_key(uri))
     is_point = partition and is_point and IS_READ[var.request_method]
-    local token = is_point and not skips_coalescing and replicas[1]
-        and token_to_coalesce(var, uri, replicas[1], owner, current.browsers)
-    if token then
-        local outcome = coalesce(var, uri, replicas[1], token, view, began)
-        if outcome == ANSWERED then
-            return
-        end
-        if outcome == REROUTE then
-            -- the topology or the backend's health may have changed while the read waited
-            return route(var, uri, began, true, true)
-        end
-    end
     return choose_candidates(current, replicas, is_point, began, label)
 end
 
@@ -198,23 +141,18 @@ local function answer_page(var, page)
     return page()
 end
 
-local function begin(var, skips_coalescing)
-    local began = clock.began(ngx.now())
+--- Access phase of @forward.
+function _M.access()
+    local var = ngx.var
+    -- a read that has waited for its batch
+    local began = tonumber(var.queryable_began) or clock.began(ngx.now())
     local uri = var.request_uri
     local page = PAGES[uri]
     if page then
         return answer_page(var, page)
     end
     retry_budget.earn(budget)
-    return route(var, uri, began, skips_coalescing, false)
-end
-
---- Access phase of every request.
-function _M.access()
-    if reload.is_retiring() then
-        return ngx.exit(CLOSE_CONNECTION)
-    end
-    return begin(ngx.var, false)
+    return route(var, uri, began)
 end
 
 --- Access phase of a page of the proxy, in whatever form the client has written its path.
@@ -222,16 +160,10 @@ function _M.access_page(path)
     return answer_page(ngx.var, PAGES[path])
 end
 
---- Access phase of @retiring: requests that arrive while newer workers replace this one.
-function _M.access_retiring()
-    return begin(ngx.var, true)
-end
-
 --- Access phase of @fallback: no replica of the key could be reached (nginx's own 502 or 504).
 function _M.access_fallback()
     local var = ngx.var
     balance.record_last_failure(var)
-    coalescer.finish_leader(var, true)
     local current = discovery.topology()
     local _, _, replicas, _, is_point = resolve(current, var.request_uri)
     local is_read = IS_READ[var.request_method]

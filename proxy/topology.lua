@@ -4,13 +4,14 @@
 -- one from start to end.
 --   epoch     its text, "<leader's ms>-<generation>"
 --   browsers  see browser_rules
---   views     by_name, by_path, path_depth, longest_name (bytes), max_key_bytes, have_quotas; a
---             view is {name, encode_key, partitions, partitioner, quota}; quota is as in quota.lua,
---             or nil; partitioner is a function, or nil if the request goes to any backend;
---             encode_key is a function, or nil: see key_codec
+--   views     by_name, by_path, by_prefix (of a path, up to the key), path_depth, longest_name
+--             (bytes), max_key_bytes, have_quotas; a view is {name, encode_key, stores_text,
+--             partitions, partitioner, partitioner_name, quota}; quota is as in quota.lua, or nil;
+--             partitioner is a function, or nil if the request goes to any backend; encode_key is a
+--             function, or nil: see key_codec; stores_text: keys are text, and stored as they are
 --   replicas  by view name, then partition: list of backends in the order of the attempts, the
 --             active before its standbys within a rank; `healthy` is the number of backends before
---             the dead ones (all, if all are dead)
+--             the dead ones (all, if all are dead); point_reads keeps texts there, `line` and `log`
 --   owners    by view name, then partition: the active's id
 --   backends  {id, host, address, port, name, tls_name, state, rank, is_dead}; address is nil if
 --             unknown, name is "address:port"; tls_name is the name that the certificate must have,
@@ -103,7 +104,7 @@ local function max_key_bytes(reported)
 end
 
 local function build_views(processors)
-    local by_name, by_path, path_depth, longest = {}, {}, 1, #"views"
+    local by_name, by_path, by_prefix, path_depth, longest = {}, {}, {}, 1, #"views"
     local quotas, have_quotas = processors.quotas, false
     for name, declared in pairs(processors.views) do
         local view = {
@@ -111,6 +112,8 @@ local function build_views(processors)
             encode_key = key_codec.codec(declared.key, declared.key_schema),
             partitions = tonumber(declared.partitions) or 0,
             partitioner = partitioner[declared.partitioner],
+            partitioner_name = declared.partitioner,
+            stores_text = declared.key == "string" and declared.store == "key-value",
         }
         if type(quotas) == "table" and quotas[name] then
             -- "orders" and "orders@2" are one view while version 2 is current
@@ -120,10 +123,11 @@ local function build_views(processors)
             have_quotas = have_quotas or view.quota ~= nil
         end
         by_name[name] = view
+        by_prefix["/views/" .. name .. "/keys/"] = view
         longest = math.max(longest, #name)
         if type(declared.path) == "string" then
             local path = without_trailing_slashes(declared.path)
-            by_path[path] = view
+            by_path[path], by_prefix[path .. "/"] = view, view
             local _, depth = path:gsub("/", "")
             path_depth = math.max(path_depth, depth)
             longest = math.max(longest, #path)
@@ -132,6 +136,7 @@ local function build_views(processors)
     return {
         by_name = by_name,
         by_path = by_path,
+        by_prefix = by_prefix,
         path_depth = path_depth,
         longest_name = longest,
         max_key_bytes = max_key_bytes(processors.max_key_bytes),

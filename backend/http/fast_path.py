@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from backend.http.access import AccessControl
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
+from backend.http.routes.batched_keys import BatchedKeys
+from backend.http.routes.batched_paths import BatchedPaths
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.sending import complete, internal_error
 from backend.instance_context import InstanceContext
@@ -20,7 +22,7 @@ from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainReads
-from model.problems import Forbidden, Problem
+from model.problems import BadRequest, Forbidden, Problem
 
 READS = "/internal/reads"
 
@@ -45,9 +47,9 @@ class FastPath:
         self._responses = responses
         self._access = access
         self._turn = TurnReads(context.latencies)
-        self.coalesced = PointBatchRoute(
-            context, paths, responses, self._answer_counted, access, self._turn
-        )
+        keys = BatchedKeys(paths, responses, access, self._turn)
+        of_paths = BatchedPaths(paths, responses, self._answer_counted, access, self._turn)
+        self.coalesced = PointBatchRoute(context, keys, of_paths, access, self._turn)
 
     def start(self) -> None:
         """In the event loop: measure from now on."""
@@ -85,6 +87,8 @@ class FastPath:
             answer = self.coalesced.answer(reads.body)
         except Forbidden as problem:
             self._refused(problem, client)
+            answer = problem_answer(problem)
+        except BadRequest as problem:
             answer = problem_answer(problem)
         except Exception:
             log.exception("POST %s", READS)

@@ -17,8 +17,18 @@ from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.scans.scatter_gather import Freshness
 from backend.queries.versions import Version, VersionedReads
 from backend.security.browser_rules import VARY_ORIGIN
-from backend.telemetry.latencies import KEY, Labels, Series
-from backend.wire.answer import JSON, Answer, Header, etag_of, freshness_headers, problem_answer
+from backend.telemetry.latencies import KEY, Labels, Series, TurnReads
+from backend.wire.answer import (
+    JSON,
+    Answer,
+    Header,
+    etag_of,
+    freshness_headers,
+    lag_text,
+    lines_of,
+    problem_answer,
+    staleness_text,
+)
 from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
 from model.problems import NotFound, Problem
@@ -38,11 +48,14 @@ class KeyResponses:
         self._key_json, self._value_json = reads.key_json, reads.value_json
         # the values of a custom store do not come from one record
         self._has_etags = not reads.view.is_custom
+        # an entry is sent to the proxy as it is stored
+        self.sends_entries = reads.view.value_codec.is_json
         self.form: tuple[Header, ...] = (JSON, VARY) if self._has_etags else (JSON,)
         if context.settings.cors_origins:
             self.form += (VARY_ORIGIN,)  # also for coalesced reads, which have no Origin
         self._pipeline = context.pipelines.get(reads.view.name)
         me = context.settings.instance_id
+        self._fixed_lines: dict[tuple[int, str, bytes], bytes] = {}
         self.use_versions()
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
         self._series: dict[tuple[str, int], Series] = {}
@@ -58,6 +71,7 @@ class KeyResponses:
     def use_versions(self) -> None:
         """Other versions of views are current. Called in any thread."""
         self._version = self._context.version_headers(self.view)
+        self._fixed_lines = {}
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
         """The value of a key from this instance, or 404; NotOwner, Problem as in `resolve_one`."""
@@ -104,6 +118,47 @@ class KeyResponses:
         if self._pipeline is not None:
             headers += self._pipeline.headers(time.monotonic())
         return headers
+
+    # for the proxy (see `wire/point_batch.py`)
+
+    def fixed_lines(self, state: State) -> bytes:
+        """Lines of the headers that change only with the view's version or the instance's role: of
+        all answers, and of those with a value, up to the offset in the ETag."""
+        known = self._fixed_lines  # before the version: `use_versions` replaces both
+        store_partition = state.store_partition
+        of = store_partition.partition, store_partition.role, store_partition.etag_format
+        lines = known.get(of)
+        if lines is None:
+            etag = store_partition.etag_format.partition(b"%d")[0]
+            shared = lines_of([self._served_by[store_partition.role], *self._version])
+            lines = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
+            known[of] = lines
+        return lines
+
+    def state_lines(self, state: State) -> bytes:
+        """Lines of the other headers of all answers."""
+        store_partition, position, lag, staleness = state
+        texts = store_partition.partition_header, position, lag_text(lag), staleness_text(staleness)
+        lines = b"partition: %b\noffset: %d\nlag: %b\nstaleness: %b\n" % texts
+        if self._pipeline is not None:
+            lines += lines_of(self._pipeline.headers(time.monotonic()))
+        return lines
+
+    def miss_lines(self, state: State) -> bytes:
+        """Lines of the further headers of the answer to missing keys, an empty line, and its
+        body."""
+        problem = self.reads.missing(state)
+        return b"%b\n%b" % (lines_of(problem.headers()), problem.body())
+
+    def count_coalesced(self, turn: TurnReads, state: State, hits: int, misses: int) -> None:
+        """Counts reads that were answered together, by the same store partition."""
+        role = state.store_partition.role
+        if hits:
+            self._counts.found += hits
+            turn.note(self.series(role, 200), hits)
+        if misses:
+            self._counts.missed += misses
+            turn.note(self.series(role, 404), misses)
 
     def _represented(self, state: State, entry: Entry, headers: list[Header], kind: str) -> Answer:
         """The value in the representation that the client accepts."""

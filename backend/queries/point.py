@@ -67,7 +67,8 @@ class Unresolved(NamedTuple):
 
 
 class ViewReads(KeyRouting):
-    """Point reads of one view, from the store partitions of this instance."""
+    """Point reads of one view, from the store partitions of this instance. `stores_text`: whether a
+    stored key is 0x01 and the text of the key."""
 
     def __init__(self, view: View, context: InstanceContext) -> None:
         super().__init__(view, context)
@@ -76,6 +77,7 @@ class ViewReads(KeyRouting):
         self._is_text = view.key_codec.is_text
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
+        self.stores_text = plain and self._is_text
         self._expires = view.retention is not None
         self.key_json = view.key_codec.to_json
         self.value_json: Callable[[bytes], bytes] = view.value_codec.to_json
@@ -205,9 +207,28 @@ class ViewReads(KeyRouting):
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
 
-    def _state(self, store_partition: StorePartition) -> State:
+    def resolve_stored(
+        self, partition: int, stored_keys: list[bytes], now: float
+    ) -> tuple[State, list[Entry | None]]:
+        """`resolve` of keys that are all in this partition, at `now` (s, monotonic); NotOwner,
+        Problem. Only for a view that `stores_text`, and if `undoubted_partitions` is the number
+        from which the partition was computed."""
+        if max(map(len, stored_keys)) > self.max_key_bytes + 1:
+            raise KeyTooLong("key-too-long", "A key is too long.")
+        store_partition = self.holder_of(partition, PLAIN)
+        state = self._state(store_partition, now)
+        try:
+            entries = self._stored_entries(store_partition.store, stored_keys)
+        except (StoreClosedError, StoreError) as e:
+            raise self.unreadable(store_partition, e) from None
+        if None in entries:
+            self.refuse_doubtful(stored_keys[entries.index(None)][1:])
+        return state, entries
+
+    def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
         progress = store_partition.progress
-        now = time.monotonic()
+        if now is None:
+            now = time.monotonic()
         lag, staleness = progress.lag(now, self._trusted_for), progress.staleness(now)
         # half the time of State(…)
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
@@ -237,7 +258,13 @@ class ViewReads(KeyRouting):
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         """`look_up` of each; raises if one of them fails."""
-        found = store.get_many(list(map(self._stored_key, keys)))
+        return self._stored_entries(store, list(map(self._stored_key, keys)))
+
+    def _stored_entries(self, store: Store, stored_keys: list[bytes]) -> list[Entry | None]:
+        if len(stored_keys) == 1:  # a list of one takes longer
+            found = [store.get(stored_keys[0])]
+        else:
+            found = store.get_many(stored_keys)
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
             found = [s if s is None or decode_entry(s).timestamp >= until else None for s in found]

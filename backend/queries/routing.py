@@ -206,6 +206,19 @@ class KeyRouting:
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be resolved one by one. Unavailable."""
+        count = self.undoubted_partitions()
+        if count is None:
+            return None
+        if len(keys) < _LEAST_FOR_NUMPY:
+            place = self._partition_of
+            assert place is not None
+            return [place(key, count) for key in keys]
+        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
+        return found
+
+    def undoubted_partitions(self) -> int | None:
+        """The number of partitions from which the partition of every key follows; None if keys have
+        to be resolved one by one. Unavailable."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
         metadata = self._metadata.get(self.view.topic)
@@ -217,11 +230,7 @@ class KeyRouting:
             or (metadata is not None and metadata.partitions != count)
         ):
             return None
-        if len(keys) < _LEAST_FOR_NUMPY:
-            place = self._partition_of
-            return [place(key, count) for key in keys]
-        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
-        return found
+        return count
 
     def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
         """After partitions were added, a key's partition is known if both counts give the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -32,10 +33,22 @@ class Answer:
 
 def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header, Header]:
     """The headers Lag (records) and Staleness (ms). `staleness` is in s; None means unknown."""
-    return (
-        (b"lag", b"unknown" if lag is None else b"%d" % lag),
-        (b"staleness", b"unknown" if staleness is None else b"%d" % (staleness * 1000)),
-    )
+    return (b"lag", lag_text(lag)), (b"staleness", staleness_text(staleness))
+
+
+def lag_text(lag: int | None) -> bytes:
+    """A lag (records; None: unknown) as a header's value."""
+    return b"unknown" if lag is None else b"%d" % lag
+
+
+def staleness_text(seconds: float | None) -> bytes:
+    """A staleness (None: unknown) as a header's value, in ms."""
+    return b"unknown" if seconds is None else b"%d" % (seconds * 1000)
+
+
+def lines_of(headers: Iterable[Header]) -> bytes:
+    """`name: value` of each, ended by a line feed."""
+    return b"".join([b"%b: %b\n" % header for header in headers])
 
 
 def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Answer:

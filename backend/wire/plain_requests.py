@@ -43,7 +43,7 @@ _GET = re.compile(
     + _OTHERS
     + rb")?\r\n"
 )
-# The request that proxy/point_batch_client.lua sends.
+# The request that proxy/reads/point_batch_client.lua sends.
 _READS = re.compile(
     rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\n"
     rb"(?:Queryable-Signature: ([0-9a-f:]{1,256})\r\n)?"

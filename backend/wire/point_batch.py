@@ -1,37 +1,76 @@
 """Framing of coalesced point reads from the proxy to a backend.
 
-    request   raw paths, unchanged, one per line: those of reads without a token; then, for each
-              token, a line `token:TOKEN` and the paths of its reads
-    response  "QTR1"
-              number of items, number of heads, length of the epoch
-              per head: status, length of its lines
-              per item: number of its head, length of its ETag, length of its body
-              the epoch, the lines of each head, and the ETag and body of each item
+A request is text. It has groups of reads: reads of keys of one partition, or of any paths. The
+groups of each token follow the line that names it; those of reads without a token come first.
 
-Each token is named once. The items are in the order of the paths in the request.
+    token TOKEN
+    keys VIEW PARTITIONER PARTITIONS PARTITION COUNT
+        then COUNT stored keys, one per line: 0x01 and the key
+    paths COUNT
+        then COUNT raw paths, unchanged, one per line
 
-Numbers are 4 B, little-endian. Many items share a head. Its lines are `name: value`, each ended by
-a line feed, in the order in which they are sent. All items have the same Topology-Epoch, so it is
-sent once. If the number of an item's head is ALONE, the proxy must send that request separately.
-The proxy's side is proxy/point_batch.lua.
+Keys are those of key-value views whose keys are text; a key in this form has only bytes that a
+URL has unescaped, so it has no line feed. The proxy has computed the partition, and says from how
+many.
+
+A response has numbers (4 B, little-endian), then bytes:
+
+    "QTR2"
+    number of groups of keys, number of heads, length of the epoch
+    per group of keys: lengths of its fixed lines, its state lines and its miss
+    per key: length of its entry, or ABSENT, or ALONE
+    per head: status, length of its lines
+    per path: number of its head, or ALONE; length of its ETag; length of its body
+    the epoch; the fixed lines, state lines and miss of each group; the entries of the keys;
+    the lines of each head; the ETag and body of each path
+
+Keys and paths are in the order of the request. ALONE: the proxy must send that read separately.
+An entry is as it is stored: 8 B, the offset of its record (8 B, big-endian), and the value as JSON.
+The proxy makes the answer of it: `{"key":…,"value":…}`.
+
+Lines are `name: value`, each ended by a line feed, in the order in which they are sent. The fixed
+lines of a group rarely change, so that the proxy can keep them parsed: those of all its answers, an
+empty line, and those of its found keys. The last one of these is not ended: it is the ETag up to
+the offset. The state lines change with each record and with time. The miss is the answer to all
+missing keys (404): its other lines, an empty line, and its body. All answers have the same
+Topology-Epoch, so it is sent once.
+
+The proxy's side is proxy/reads/point_batch.lua.
 """
 
 from __future__ import annotations
 
-import struct
+from array import array
 from collections.abc import Sequence
+from typing import NamedTuple
 
-MAGIC = b"QTR1"
+from model.records import ENTRY
+
+MAGIC = b"QTR2"
 ALONE = 0xFFFF_FFFF
+ABSENT = 0xFFFF_FFFE
 MAX_LINES = 1024
-"""The maximum number of reads and tokens of a request."""
+"""The maximum number of lines of a request."""
 
-_TOKEN = b"\ntoken:"
+_TOKEN, _KEYS, _PATHS = b"token", b"keys", b"paths"
 
 
-ReadsOfToken = tuple[bytes | None, list[bytes]]
-"""A token, which is not verified, and the paths of its reads. None: reads without a token. It is a
-plain tuple, as an Item."""
+class TooManyLines(ValueError):
+    """A request has more than MAX_LINES lines."""
+
+
+class Reads(NamedTuple):
+    """A group of reads. `token`: not verified; None: reads without one. `partition`: the words
+    VIEW PARTITIONER PARTITIONS PARTITION, and `texts` are stored keys; None: `texts` are paths."""
+
+    token: bytes | None
+    partition: bytes | None
+    texts: list[bytes]
+
+
+KeyAnswers = tuple[bytes, bytes, bytes, Sequence[int], Sequence[bytes]]
+"""The answers to a group of keys: fixed lines, state lines, the miss; the size of each key's entry,
+or ABSENT, or ALONE; and the entries that are sent. It is a plain tuple, as an Item."""
 
 Head = tuple[int, bytes]
 """Status and lines."""
@@ -43,26 +82,66 @@ object of a class would cost as much as the read."""
 ASK_ALONE: Item = (ALONE, b"", b"")
 
 
-def decode_reads(body: bytes) -> list[ReadsOfToken]:
-    """The groups of a request. Raises ValueError if it has more than MAX_LINES lines."""
+def all_alone(count: int) -> KeyAnswers:
+    """No answers to a group of so many keys."""
+    return b"", b"", b"", [ALONE] * count, ()
+
+
+def decode_reads(body: bytes) -> list[Reads]:
+    """The groups of a request. Raises ValueError if it is malformed; TooManyLines."""
     if body.count(b"\n") >= MAX_LINES:
-        raise ValueError(f"more than {MAX_LINES} lines in one request")
-    without, *others = (b"\n" + body).split(_TOKEN)
-    groups: list[ReadsOfToken] = [(None, without[1:].split(b"\n"))] if without else []
-    for group in others:
-        token, *paths = group.split(b"\n")
-        groups.append((token, paths))
+        raise TooManyLines(f"There are more than {MAX_LINES} lines.")
+    lines = body.split(b"\n")
+    groups: list[Reads] = []
+    token: bytes | None = None
+    at, end = 0, len(lines)
+    while at < end:
+        kind, _, rest = lines[at].partition(b" ")
+        at += 1
+        if kind == _TOKEN:
+            token = rest
+            continue
+        partition, _, count = rest.rpartition(b" ")
+        if not count.isdigit() or kind not in (_KEYS, _PATHS):
+            raise ValueError("A line is neither a token nor the first one of a group.")
+        size = int(count)
+        texts = lines[at : at + size]
+        if len(texts) != size or not size:
+            raise ValueError("A group has no reads, or fewer than its first line says.")
+        if kind == _PATHS:
+            groups.append(Reads(token, None, texts))
+        else:
+            _check_stored_keys(texts)
+            groups.append(Reads(token, partition, texts))
+        at += size
     return groups
 
 
-def encode_answers(epoch: bytes, heads: Sequence[Head], items: Sequence[Item]) -> bytes:
-    """The response for these items."""
-    numbers = [len(items), len(heads), len(epoch)]
+def _check_stored_keys(texts: Sequence[bytes]) -> None:
+    """Other keys of a store are not entries: its position, and its metadata."""
+    if min(texts) < ENTRY or max(texts) >= b"\x02":
+        raise ValueError("A stored key does not begin with 0x01.")
+
+
+def encode_answers(
+    epoch: bytes,
+    keys: Sequence[KeyAnswers],
+    heads: Sequence[Head] = (),
+    items: Sequence[Item] = (),
+) -> bytes:
+    """The response with the answers to all groups of keys, and to all paths."""
+    numbers = array("I", (len(keys), len(heads), len(epoch)))
     blobs = [epoch]
+    for fixed, state, miss, _, _ in keys:
+        numbers.extend((len(fixed), len(state), len(miss)))
+        blobs += (fixed, state, miss)
+    for _, _, _, sizes, entries in keys:
+        numbers.extend(sizes)
+        blobs += entries
     for status, lines in heads:
-        numbers += (status, len(lines))
+        numbers.extend((status, len(lines)))
         blobs.append(lines)
     for head, etag, body in items:
-        numbers += (head, len(etag), len(body))
+        numbers.extend((head, len(etag), len(body)))
         blobs += (etag, body)
-    return b"".join([MAGIC, struct.pack(f"<{len(numbers)}I", *numbers), *blobs])
+    return b"".join((MAGIC, numbers.tobytes(), *blobs))

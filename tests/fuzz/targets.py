@@ -51,6 +51,7 @@ from tests.backend.wire.test_plain_requests import check_against_parser
 from tests.model.test_protobuf import ORDERS
 from tests.support.in_process.avro_examples import ORDER
 from tests.support.in_process.tokens import Keys, token
+from tests.support.point_batch import assert_complete
 from tests.vectors.uri_vectors import VIEWS
 
 Target = Callable[[bytes], None]
@@ -96,12 +97,9 @@ def packed_strings(data: bytes) -> None:
 
 
 def coalesced_reads(data: bytes) -> None:
-    """No path and no token is lost, added or moved to another token."""
+    """No read is lost, added or moved to another token, and a stored key is that of an entry."""
     with suppress(ValueError):
-        lines = []
-        for token, paths in decode_reads(data):
-            lines += [*([] if token is None else [b"token:" + token]), *paths]
-        assert b"\n".join(lines) == data
+        assert_complete(data, decode_reads(data))
 
 
 def signatures(data: bytes) -> None:
@@ -250,7 +248,10 @@ _SEEDS: dict[str, list[bytes]] = {
     "cursors": [encode_cursor(_QUESTION, b"a").encode(), b"AQ"],
     "scan_requests": [_REQUEST],
     "packed_strings": [pack([b"a", b"", b"ccc"])],
-    "coalesced_reads": [b"/orders/a\n/orders/b", b"/a\ntoken:x.y.z\n/orders/a\ntoken:z\n/b"],
+    "coalesced_reads": [
+        b"paths 2\n/orders/a\n/orders/b",
+        b"paths 1\n/a\ntoken x.y.z\nkeys orders murmur2 2 0 2\n\x01a\n\x01b\ntoken z\npaths 1\n/b",
+    ],
     "signatures": [b"1:0a:%b:%b" % (b"0" * 64, b"f" * 64)],
     "tokens": [token("read:*").encode(), b"e30.e30."],
     "token_keys": [
@@ -264,7 +265,7 @@ _SEEDS: dict[str, list[bytes]] = {
     "snapshots": [_snapshot()],
     "plain_requests": [
         b"GET /orders/a HTTP/1.1\r\nHost: b\r\nAccept: */*\r\n\r\n",
-        b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 9\r\n\r\n/orders/a",
+        b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 17\r\n\r\npaths 1\n/orders/a",
     ],
     "codecs": [
         *(bytes([number]) + text

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from backend.http.routes.batched_keys import LARGE
 from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_reads, encode_answers
 from model.formats.avro.schema import AvroSchema
 
@@ -54,6 +55,9 @@ class Answer:
 
 
 Behaviour = Callable[[Request], Answer | None]
+
+OF_A_SERVER = ("Content-Length", "Connection", "Topology-Epoch", "X-Content-Type-Options")
+"""Headers that a single answer has, but not one of a batch."""
 
 CATCHING_UP = Answer(
     503, b'{"code":"catching-up"}', {"Retry-After": "1", "Content-Type": "application/problem+json"}
@@ -173,7 +177,7 @@ class Backend:
         elif request.path == "/admin" and "Connection" in request.headers:
             answer = self.page  # that nginx keeps
         elif request.path == "/internal/reads":
-            self.batches.append(sum(len(paths) for _, paths in decode_reads(request.body)))
+            self.batches.append(sum(len(reads.texts) for reads in decode_reads(request.body)))
             answer = self.behave_batch(request)
         else:
             self.requests.append(request)
@@ -193,21 +197,28 @@ class Backend:
         handler.wfile.flush()
 
     def answer_batch(self, batch: Request) -> Answer | None:
-        """Answers each of the coalesced reads like a single read."""
+        """Answers each of the coalesced reads like a single read. They are paths: no view of VIEWS
+        has keys that are stored as they are."""
         heads: list[Head] = []
         items: list[Item] = []
+        epoch = self.cluster.epoch
         for request in _reads_of(batch):
             self.requests.append(request)
             answer = self.behave(request)
             if answer is None:
                 return None
-            if answer.status == 503:
+            epoch = answer.headers.get("Topology-Epoch", epoch)
+            if answer.status == 503 or len(answer.body) >= LARGE:
                 items.append(ASK_ALONE)
                 continue
-            lines = "".join(f"{name}: {value}\n" for name, value in answer.headers.items())
+            lines = "".join(
+                f"{name.lower()}: {value}\n"
+                for name, value in answer.headers.items()
+                if name not in OF_A_SERVER
+            )
             heads.append((answer.status, lines.encode()))
             items.append((len(heads) - 1, b"", answer.body))
-        return Answer(200, encode_answers(self.cluster.epoch.encode(), heads, items))
+        return Answer(200, encode_answers(epoch.encode(), (), heads, items))
 
     def answer(self, request: Request) -> Answer:
         """The answer of a healthy backend: its name."""
@@ -220,13 +231,19 @@ class Backend:
             return Answer(304, b"", {"ETag": etag})
         return Answer(200, json.dumps(self.cluster.topology()).encode(), {"ETag": etag})
 
+    @property
+    def single_requests(self) -> list[Request]:
+        """Those that were not in a batch."""
+        return [request for request in self.requests if "Host" in request.headers]
+
     def requests_for(self, path: str) -> list[Request]:
         return [request for request in self.requests if path in request.path]
 
 
 def _reads_of(batch: Request) -> Iterator[Request]:
     """The coalesced reads as single requests."""
-    for token, paths in decode_reads(batch.body):
+    for token, partition, paths in decode_reads(batch.body):
+        assert partition is None
         headers = {} if token is None else {"Authorization": f"Bearer {token.decode()}"}
         for path in paths:
             yield Request("GET", path.decode(), headers, b"", batch.connection)

@@ -82,10 +82,10 @@ def wait_waiting(nginx: Nginx, backend: Backend, count: int) -> None:
     wait_until(lambda: reads(nginx, backend)["waiting"] == count, 10, f"{count} reads to wait")
 
 
-def send_behind_leader(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequence[str]) -> None:
-    """Sends a leader to the active, and then further reads, which wait for it."""
+def send_behind_first(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequence[str]) -> None:
+    """Sends a read to the active, and then further ones, which wait for it."""
     crowd.send(LINE)
-    wait_until(lambda: len(active.requests) == 1, 10, "the leader")
+    wait_until(lambda: len(active.requests) == 1, 10, "the first read")
     crowd.send(*lines)
     wait_waiting(nginx, active, len(lines))
 

@@ -46,14 +46,16 @@ def test_a_read_goes_to_the_standby_when_the_active(roles: Roles, nginx: Nginx, 
         too_much = Answer(200, b"{}", {"X": "x" * 20_000})
         answers = {"closes": None, "answers 503": CATCHING_UP, "sends too many headers": too_much}
         active.behave = always(answers[fault])
+        if fault == "sends too many headers":
+            active.behave_batch = active.behave
     assert get(nginx).json() == {"by": standby.name}
     with nginx.client() as client:
         assert client.request("HEAD", KEY).status == 200
     assert other.requests == []
     entries = nginx.access_log(2, KEY)
     attempts = {entry["method"]: entry["attempts"] for entry in entries}
-    assert attempts["GET"] == 2
-    # the same worker may already know that the active fails
+    # a read is sent to the active with others first; the same worker then knows that it fails
+    assert attempts["GET"] == (2 if fault == "answers 503" else 1)
     assert attempts["HEAD"] in ({2} if fault == "answers 503" else {1, 2})
     assert {entry["owner"] for entry in entries} == {active.name}
     assert {entry["served_by"] for entry in entries} == {f"{standby.name}; active"}
@@ -120,7 +122,7 @@ def test_the_last_503_is_passed_on_unchanged(roles: Roles, nginx: Nginx) -> None
     assert response.headers["Retry-After"] == "1"
     assert response.headers["Content-Type"] == "application/problem+json"
     # any other backend would forward the request to the same two
-    assert [len(backend.requests) for backend in roles] == [1, 1, 0]
+    assert [len(backend.single_requests) for backend in roles] == [1, 1, 0]
     assert other.requests == []
 
 
@@ -138,7 +140,7 @@ def test_a_non_retryable_503_is_not_retried(
     assert response.body == (b'{"code":"repartitioned"}' if method == "GET" else b"")
     assert response.headers["Retry-After"] == "1"
     assert response.headers["Content-Type"] == "application/problem+json"
-    assert sum(len(backend.requests) for backend in roles) == 1
+    assert sum(len(backend.single_requests) for backend in roles) == 1
     (entry,) = nginx.access_log(1, target)
     assert (entry["status"], entry["attempts"], entry["upstream_status"]) == (503, 1, "530")
 

@@ -16,12 +16,12 @@ PURE = (
     "topology",
     "passive_health",
     "retry_budget",
-    "point_batch",
+    "reads/point_batch",
     "telemetry/buckets",
     "telemetry/clock",
     "telemetry/labels",
 )
-HOT = ("route", "balance", "log", "coalescer")
+HOT = ("route", "balance", "log", "reads/point_reads", "reads/coalescer", "reads/point_batch")
 
 
 def run(*command: str) -> None:

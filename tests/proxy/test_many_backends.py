@@ -64,7 +64,7 @@ def coalesce_reads(nginx: Nginx, backend: Backend, path: str) -> None:
     try:
         with Crowd(nginx) as crowd:
             crowd.send(f"GET {path} HTTP/1.1")
-            wait_until(lambda: len(backend.requests) == before + 1, 10, "the leader")
+            wait_until(lambda: len(backend.requests) == before + 1, 10, "the first read")
             crowd.send(*[f"GET {path} HTTP/1.1"] * 3)
             wait_until(
                 lambda: reads(nginx, backend)["waiting"] == 3 or len(backend.requests) > before + 1,
@@ -98,7 +98,7 @@ def test_reads_for_each_of_many_backends_are_coalesced(
     paths = keys(many, nginx)
     for backend in (many.backends[0], many.backends[MANY // 2], many.backends[-1]):
         coalesce_reads(nginx, backend, paths[backend.name])
-        assert backend.batches == [3]
+        assert backend.batches[-2:] == [1, 3]
     assert metric(nginx, "batches_no_call_total") == 0
 
 
@@ -119,8 +119,9 @@ def test_reads_for_backends_above_the_limit_are_sent_by_themselves_and_counted(
         assert backend.batches == []
     assert metric(nginx, "batches_no_call_total") == counted + 8
     [backend] = [b for b in many.backends if b.name not in without][:1]
+    before = sum(backend.batches)
     coalesce_reads(nginx, backend, paths[backend.name])
-    assert sum(backend.batches) == 3  # up to 16 calls at once: not all need be in one
+    assert sum(backend.batches) == before + 4  # up to 16 calls at once: not all need be in one
     assert "no timer started" not in nginx.error_log()
 
 
@@ -148,7 +149,7 @@ def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
         gate = Gate(backend)
         with Crowd(nginx) as crowd:
             crowd.send(LINE)
-            wait_until(lambda: len(backend.requests) == 1, 10, "the leader")
+            wait_until(lambda: len(backend.requests) == 1, 10, "the first read")
             # each read is sent by itself if the queue's timer does not start in time
             deadline = time.monotonic() + 1
             wait_until(lambda: time.monotonic() > deadline, 2, "the timer to be late")
@@ -173,7 +174,7 @@ def test_nginx_allows_all_timers_of_a_worker() -> None:
         [found] = re.findall(pattern, (REPOSITORY / path).read_text(), re.MULTILINE)
         return int(found)
 
-    max_calls = number("proxy/coalescer.lua", r"^_M\.MAX_CALLS = (\d+)$")
+    max_calls = number("proxy/reads/coalescer.lua", r"^_M\.MAX_CALLS = (\d+)$")
     max_timers = sum(
         number(f"proxy/{module}.lua", r"^_M\.MAX_TIMERS = (\d+)$")
         for module in ("discovery", "metrics", "admin/deployments")

@@ -19,7 +19,7 @@ from local.errors import LocalError
 from local.waiting import wait_until
 from tests.proxy.backends import CATCHING_UP, EPOCH, Answer, Cluster, Request, always
 from tests.proxy.conftest import KEY, Roles, StartNginx
-from tests.proxy.crowd import LINE, PATIENT, Crowd, Gate, send_behind_leader
+from tests.proxy.crowd import LINE, PATIENT, Crowd, Gate, send_behind_first
 from tests.support.in_process.instance import context
 from tests.support.nginx import Nginx
 from tests.support.prometheus.promtool import promtool
@@ -142,10 +142,10 @@ def test_coalesced_reads_are_counted_one_by_one(
     gate = Gate(active)
     active.answer = answer_of("active")  # type: ignore[method-assign, assignment]
     with Crowd(nginx) as crowd:
-        send_behind_leader(crowd, nginx, active, [LINE] * 3)
+        send_behind_first(crowd, nginx, active, [LINE] * 3)
         gate.open()
         assert [answer.status for answer in crowd.answers()] == [200] * 4
-    assert active.batches == [3]
+    assert active.batches == [1, 3]
     wait_counted(nginx, (("key", "words", "active", "200"), 4))
 
 

@@ -125,8 +125,9 @@ class Nginx:
         """
 
         def entries() -> list[dict[str, Any]]:
-            lines = (self.prefix / "logs" / "access.log").read_text(errors="replace").splitlines()
-            found = [json.loads(line) for line in lines]
+            text = (self.prefix / "logs" / "access.log").read_text(errors="replace")
+            # nginx may be writing the last line
+            found = [json.loads(line) for line in text.split("\n")[:-1]]
             return [e for e in found if path in e["uri"] and e["uri"] != "/proxy/health"]
 
         wait_until(lambda: len(entries()) >= count, 10, f"{count} lines in the access log")

@@ -3,34 +3,71 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from backend.wire.point_batch import MAGIC, Head, Item, ReadsOfToken
+from backend.wire.point_batch import ABSENT, ALONE, MAGIC, Head, Item, KeyAnswers, Reads
+from model.records import ENTRY_HEAD_SIZE, entry_offset
 
 
 def encode_paths(paths: Sequence[bytes]) -> bytes:
     """The body of a request for these raw paths, without tokens."""
-    return b"\n".join(paths)
+    return encode_reads([Reads(None, None, list(paths))])
 
 
-def encode_reads(groups: Sequence[ReadsOfToken]) -> bytes:
+def encode_reads(groups: Sequence[Reads]) -> bytes:
     """The body of a request; reads without a token come first."""
     lines: list[bytes] = []
-    for token, paths in groups:
-        lines += [*([] if token is None else [b"token:" + token]), *paths]
+    named: bytes | None = None
+    for token, partition, texts in groups:
+        if token is not None and token != named:
+            lines.append(b"token " + token)
+            named = token
+        first = b"paths" if partition is None else b"keys " + partition
+        lines += [b"%b %d" % (first, len(texts)), *texts]
     return b"\n".join(lines)
 
 
-def decode_answers(response: bytes) -> tuple[bytes, list[Head], list[Item]]:
-    """The epoch, heads and items of a response. Raises ValueError if it is malformed."""
+def assert_complete(body: bytes, groups: Sequence[Reads]) -> None:
+    """The groups have each read of the body, with its token, and nothing else."""
+    token: bytes | None = None
+    rest, lines = list(groups), body.split(b"\n")
+    while lines:
+        line = lines.pop(0)
+        if line.partition(b" ")[0] == b"token":
+            token = line.partition(b" ")[2]
+            continue
+        group = rest.pop(0)
+        assert group.token == token
+        assert line.startswith(b"paths " if group.partition is None else b"keys ")
+        assert lines[: len(group.texts)] == group.texts != []
+        assert group.partition is None or all(text[0] == 1 for text in group.texts)
+        del lines[: len(group.texts)]
+    assert not rest
+
+
+class Answers(NamedTuple):
+    epoch: bytes
+    keys: list[KeyAnswers]
+    heads: list[Head]
+    items: list[Item]
+
+
+def decode_answers(response: bytes, groups: Sequence[Reads]) -> Answers:
+    """The answers to these groups. Raises ValueError if the response is malformed."""
+    in_groups = [len(group.texts) for group in groups if group.partition is not None]
+    paths = sum(len(group.texts) for group in groups if group.partition is None)
     try:
         if response[:4] != MAGIC:
             raise ValueError("not a response to coalesced point reads")
-        item_count, head_count, epoch_size = struct.unpack_from("<3I", response, 4)
-        numbers = struct.unpack_from(f"<{2 * head_count + 3 * item_count}I", response, 16)
+        group_count, head_count, epoch_size = struct.unpack_from("<3I", response, 4)
+        if group_count != len(in_groups):
+            raise ValueError("wrong number of groups")
+        count = 3 * group_count + sum(in_groups) + 2 * head_count + 3 * paths
+        numbers = iter(struct.unpack_from(f"<{count}I", response, 16))
     except struct.error as e:
         raise ValueError(str(e)) from None
-    at = 16 + 4 * len(numbers)
+    at = 16 + 4 * count
 
     def take(size: int) -> bytes:
         nonlocal at
@@ -39,11 +76,54 @@ def decode_answers(response: bytes) -> tuple[bytes, list[Head], list[Item]]:
             raise ValueError("the response is truncated")
         return response[at - size : at]
 
+    of_groups = [(next(numbers), next(numbers), next(numbers)) for _ in in_groups]
+    sizes = [[next(numbers) for _ in range(number)] for number in in_groups]
+    of_heads = [(next(numbers), next(numbers)) for _ in range(head_count)]
+    of_items = [(next(numbers), next(numbers), next(numbers)) for _ in range(paths)]
     epoch = take(epoch_size)
-    of_heads, of_items = numbers[: 2 * head_count], numbers[2 * head_count :]
-    heads = [(s, take(n)) for s, n in zip(of_heads[::2], of_heads[1::2], strict=True)]
-    triples = zip(of_items[::3], of_items[1::3], of_items[2::3], strict=True)
-    items = [(head, take(etag), take(body)) for head, etag, body in triples]
+    lines = [(take(fixed), take(state), take(miss)) for fixed, state, miss in of_groups]
+    keys = [
+        (*texts, each, [take(size) for size in each if size < ABSENT])
+        for texts, each in zip(lines, sizes, strict=True)
+    ]
+    heads = [(status, take(size)) for status, size in of_heads]
+    items = [(head, take(etag), take(body)) for head, etag, body in of_items]
     if at != len(response):
         raise ValueError("unexpected bytes after the response")
-    return epoch, heads, items
+    return Answers(epoch, keys, heads, items)
+
+
+class Whole(NamedTuple):
+    """An answer as the proxy sends it."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
+def headers_of(lines: bytes) -> list[tuple[bytes, bytes]]:
+    split = (line.split(b": ", 1) for line in lines.splitlines())
+    return [(name, value) for name, value in split]
+
+
+def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | None]:
+    """The answers to the keys of a group, without Content-Length and Topology-Epoch; None: alone.
+    As proxy/reads/point_reads.lua makes them."""
+    fixed, state, miss, sizes, sent = of
+    entries = iter(sent)
+    for size, key in zip(sizes, keys, strict=True):
+        if size == ALONE:
+            yield None
+            continue
+        of_all, of_found = fixed.split(b"\n\n")
+        headers = headers_of(state) + headers_of(of_all + b"\n")
+        if size == ABSENT:
+            of_miss, body = miss.split(b"\n\n", 1)
+            yield Whole(404, [*headers, *headers_of(of_miss)], body)
+            continue
+        entry = next(entries)
+        *found, (name, etag) = headers_of(of_found)
+        assert name == b"etag"
+        etag += b'%d-json"' % entry_offset(entry)
+        body = b'{"key":"%b","value":%b}' % (key, entry[ENTRY_HEAD_SIZE:])
+        yield Whole(200, [*headers, *found, (b"etag", etag)], body)

@@ -132,7 +132,9 @@ _DOCUMENTS = [
 _COALESCED = [
     post(
         "/internal/reads",
-        "\n".join(f"{_KEYS}/order%20{n}" for n in range(start, start + 1000)).encode(),
+        "\n".join(
+            ["paths 1000", *(f"{_KEYS}/order%20{n}" for n in range(start, start + 1000))]
+        ).encode(),
         b"Content-Type: application/octet-stream\r\n",
     )
     for start in range(0, 10_000, 1000)

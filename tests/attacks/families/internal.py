@@ -33,7 +33,14 @@ _MALFORMED = [
     *_internal("scan", b"", b"{}", b"[" * 10_000, b'{"view":"orders"}', b"\x00" * 1000),
     *_internal("batch", b"", _LARGE * 100, b"\x00" * 1000, _LARGE + b"orders", b"[" * 100_000),
     *_internal("heartbeat", b"", b"{}", _ZEROS + b"{}", _ZEROS + b"[" * 3000),
-    *_internal("reads", b"\n" * 5000, b"a\n" * 500_000),
+    *_internal(
+        "reads",
+        b"\n" * 5000,
+        b"a\n" * 500_000,
+        b"paths 9999999999999\n/a",
+        b"keys orders murmur2 9 0 1\n\x00position",
+        b"keys " + b"9" * 100_000,
+    ),
 ]
 
 
@@ -65,7 +72,7 @@ def _signature(secret: bytes, body: bytes, receiver: str, at: int, target: str =
     return b"Queryable-Signature: %d:%b:%b:%b\r\n" % (at, nonce, body_hash, mac)
 
 
-_BODY = f"/views/{VIEW}/keys/order%201".encode()
+_BODY = f"paths 1\n/views/{VIEW}/keys/order%201".encode()
 
 
 def _now() -> int:

@@ -19,6 +19,7 @@ from model.views_file import parse_views
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
 from tests.support.in_process.world import World, world
+from tests.support.point_batch import encode_paths
 
 REMOTE, LOCAL = ("192.0.2.7", 50_000), ("127.0.0.1", 50_000)
 VIEWS = '[views.orders]\ntopic = "orders"\nkey = "string"\nvalue = "json"\n'
@@ -156,7 +157,7 @@ def test_point_reads_of_the_view_are_counted_by_the_router(orders: World) -> Non
     key = next(n for n in range(20) if orders.partition(b"%d" % n) % 2 == 0)
     path = f"/orders/{key}".encode()
     assert router.answer_now(path) is None
-    reads = PlainReads(None, path)
+    reads = PlainReads(None, encode_paths([path]))
     counted = router.reads_now(reads, "127.0.0.1")
     assert counted.body.count(b'{"key"') == 1, "the proxy has counted it"
     assert [orders.ask(f"keys/{key}").status for _ in range(3)] == [200, 200, 429]

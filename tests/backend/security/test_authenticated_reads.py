@@ -20,7 +20,7 @@ from backend.security.tokens import TokenVerifier
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
-from backend.wire.point_batch import ASK_ALONE, ReadsOfToken
+from backend.wire.point_batch import ASK_ALONE, Reads
 from model.problems import Unavailable
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
@@ -59,11 +59,15 @@ def router(instance: Instance, access: AccessControl) -> Router:
     return Router(instance.context, None, access)  # type: ignore[arg-type]
 
 
-def coalesced(shell: Router, groups: list[ReadsOfToken]) -> list[tuple[int, bytes] | None]:
+PathsOfToken = tuple[bytes | None, list[bytes]]
+
+
+def coalesced(shell: Router, of_tokens: list[PathsOfToken]) -> list[tuple[int, bytes] | None]:
     """Status and body of each read; None for those that must be sent separately."""
+    groups = [Reads(token, None, paths) for token, paths in of_tokens]
     answer = shell.reads_now(PlainReads(None, encode_reads(groups)), "127.0.0.1")
     assert answer.status == 200, answer.body
-    _, heads, items = decode_answers(answer.body)
+    _, _, heads, items = decode_answers(answer.body, groups)
     return [None if item == ASK_ALONE else (heads[item[0]][0], item[2]) for item in items]
 
 
@@ -116,7 +120,7 @@ def test_answers_need_the_scope_of_the_token_of_the_read(
         access.verify(each)
     shell, open_to_all = router(instance, access), router(instance, AccessControl(None))
     order = sorted(reads, key=lambda each: each is not None)  # those without a token come first
-    groups: list[ReadsOfToken] = [(sent, reads[sent]) for sent in order]
+    groups: list[PathsOfToken] = [(sent, reads[sent]) for sent in order]
     answers = iter(coalesced(shell, groups))
     for sent, paths in groups:
         for path in paths:
@@ -137,7 +141,7 @@ def test_tokens_change_nothing_if_authentication_is_off(
 ) -> None:
     shell = router(instance, AccessControl(None))
     order = sorted(reads, key=lambda each: each is not None)
-    groups: list[ReadsOfToken] = [(sent, reads[sent]) for sent in order]
+    groups: list[PathsOfToken] = [(sent, reads[sent]) for sent in order]
     paths = [path for _, of_token in groups for path in of_token]
     assert coalesced(shell, groups) == coalesced(shell, [(None, paths)])
     for path in paths:
@@ -159,7 +163,7 @@ def test_the_fast_path_verifies_no_token(instance: Instance) -> None:
 def test_a_batch_verifies_a_new_token_once(instance: Instance) -> None:
     keys = Keys()
     shell = router(instance, access_control(keys))
-    group: ReadsOfToken = (ORDERS_TOKEN, [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"])
+    group: PathsOfToken = (ORDERS_TOKEN, [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"])
     for _ in range(3):
         answers = coalesced(shell, [group])
         assert [answer is not None for answer in answers] == [True, False, True, True]
@@ -170,7 +174,7 @@ def test_a_batch_verifies_a_bounded_number_of_tokens(instance: Instance) -> None
     keys = Keys()
     shell = router(instance, access_control(keys))
     tokens = [token("read:orders", sub=str(n)) for n in range(3 * MAX_VERIFICATIONS)]
-    groups: list[ReadsOfToken] = [(each, [b"/orders/a"]) for each in tokens]
+    groups: list[PathsOfToken] = [(each, [b"/orders/a"]) for each in tokens]
     for calls in (1, 2, 3):
         answers = coalesced(shell, groups)
         assert sum(answer is not None for answer in answers) == calls * MAX_VERIFICATIONS
@@ -182,7 +186,7 @@ def test_refused_tokens_do_not_delay_a_batch(instance: Instance) -> None:
     shell = router(instance, access_control(keys))
     forged = [token("read:*", key=OTHER_SECRET, sub=str(n)) for n in range(100)]
     long = b"x" * 8193
-    groups: list[ReadsOfToken] = [(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
+    groups: list[PathsOfToken] = [(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
     assert coalesced(shell, groups) == [None] * len(groups)
     assert keys.verifications == MAX_VERIFICATIONS
 
@@ -198,7 +202,7 @@ def test_keys_that_are_being_fetched_delay_only_the_tokens_that_need_them(
         raise Unavailable("keys-unavailable", "The keys are being fetched.")
 
     keys.on_use = unavailable
-    groups: list[ReadsOfToken] = [(ORDERS_TOKEN, [b"/orders/a"]), (ANY_VIEW, [b"/orders/a"])]
+    groups: list[PathsOfToken] = [(ORDERS_TOKEN, [b"/orders/a"]), (ANY_VIEW, [b"/orders/a"])]
     answers = coalesced(router(instance, access), groups)
     assert [answer is not None for answer in answers] == [True, False]
     assert not caplog.records
@@ -209,7 +213,7 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
     clock = [now]
     access = AccessControl(TokenVerifier(keys, clock=lambda: clock[0]))
     shell = router(instance, access)
-    group: ReadsOfToken = (token("read:orders", seconds=60), [b"/orders/a"])
+    group: PathsOfToken = (token("read:orders", seconds=60), [b"/orders/a"])
 
     def answered() -> list[bool]:
         alone = shell.answer_now(b"/orders/a", group[0])

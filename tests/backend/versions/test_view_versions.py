@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +14,9 @@ import orjson
 import pytest
 
 from backend.http.flask_app import create_flask_app
+from backend.wire.point_batch import Reads
+from model.partitioner import partition_of
+from model.records import ENTRY
 from model.versions import VersionState
 from tests.backend.http.kiqr_client import asking
 from tests.backend.http.kiqr_stores import b64, serdes
@@ -26,18 +28,12 @@ from tests.support.in_process.versioned import (
     KEYS,
     ONLY_IN_FIRST,
     Deployment,
-    Said,
     two_versions,
 )
+from tests.support.point_batch import encode_reads
 
 # which version is current on b1 and b2
 CURRENT = [(1, 1), (2, 1), (1, 2), (2, 2)]
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[Deployment]:
-    with two_versions(tmp_path) as deployment:
-        yield deployment
 
 
 def versions_in(document: Any) -> set[int]:
@@ -130,13 +126,18 @@ def test_coalesced_reads_and_the_fast_path_say_the_version(made: Deployment, cur
     made.switch(current)
     for instance in ("b1", "b2"):
         router = made.routers[instance]
-        lines = b"".join(b"/o/%b\n" % key.encode() for key in KEYS)
-        answer = asyncio.run(
-            made.request(instance, "POST", "/internal/reads", lines.removesuffix(b"\n"))
-        )
-        assert answer.status == 200
-        assert b"view-version: %d\n" % current in answer.body
-        assert b"view-version: %d" % (3 - current) not in answer.body
+        count = len(router._context.placed(router._context.versions.named["orders"]).active)
+        place = partition_of("murmur2")
+        reads = [Reads(None, None, [f"/o/{key}".encode() for key in KEYS])]
+        for key in map(str.encode, KEYS):
+            words = b"orders murmur2 %d %d" % (count, place(key, count))
+            reads.append(Reads(None, words, [ENTRY + key]))
+        for groups in (reads[:1], reads[1:]):
+            body = encode_reads(groups)
+            answer = asyncio.run(made.request(instance, "POST", "/internal/reads", body))
+            assert answer.status == 200
+            assert b"view-version: %d\n" % current in answer.body
+            assert b"view-version: %d" % (3 - current) not in answer.body
         for key in KEYS:
             now = router.answer_now(b"/o/" + key.encode())
             if now is not None:
@@ -187,95 +188,6 @@ def test_an_etag_is_of_one_version(made: Deployment) -> None:
     made.switch(2)
     answer = made.ask("/o/key-1", headers={"if-none-match": etag})
     assert (answer.status, answer.version) == (200, 2)
-
-
-def stream(made: Deployment, target: str, last_id: str = "", then: Any = None) -> Said:
-    """The events of a stream until it ends by itself; `then` runs after the first event."""
-    headers = [(b"last-event-id", last_id.encode())] if last_id else []
-
-    async def run() -> Said:
-        def on_chunk(answer: Said) -> None:
-            if answer.body.count(b"\n\n") == 1 and then is not None:
-                then()
-
-        async with asyncio.timeout(5):
-            return await made.request("b1", "GET", target, b"", headers, on_chunk)
-
-    return asyncio.run(run())
-
-
-def key_of(made: Deployment, instance: str) -> str:
-    """A key whose partitions of both versions an instance has."""
-    router = made.routers[instance]
-    return next(
-        key
-        for key in KEYS
-        if all(router.answer_now(b"/views/orders@%d/keys/%b" % (v, key.encode())) for v in (1, 2))
-    )
-
-
-def test_a_stream_of_changes_ends_with_a_switch(made: Deployment) -> None:
-    """Its client opens it again, and gets the value of the new version, whatever it saw before."""
-    key = key_of(made, "b1")
-    before = stream(made, f"/o/{key}/changes", then=lambda: made.switch(2))
-    assert before.version == 1
-    assert b'"v":1' in before.body
-    last_id = before.body.split(b"\n")[0].removeprefix(b"id: ").decode()
-    after = stream(made, f"/o/{key}/changes", last_id, then=lambda: made.switch(1))
-    assert after.version == 2
-    assert b'"v":2' in after.body
-    last_id = after.body.split(b"\n")[0].removeprefix(b"id: ").decode()
-    assert last_id.startswith("2/")
-    again = stream(made, f"/o/{key}/changes", last_id, then=lambda: made.switch(2))
-    assert b'"v":1' in again.body
-
-
-def test_a_stream_that_is_being_opened_ends_with_a_switch(made: Deployment) -> None:
-    forwarding: Any = made.routers["b1"].keys._forwarding
-
-    async def read(follow: Any, _: Any) -> Any:
-        made.switch(2)
-        return follow()
-
-    forwarding.read = read
-    answer = stream(made, f"/o/{key_of(made, 'b1')}/changes")
-    assert (answer.status, answer.version, answer.body) == (200, 1, b"")
-
-
-def test_a_stream_ends_if_the_current_version_is_unknown_here(made: Deployment) -> None:
-    key = key_of(made, "b1")
-    unknown = VersionState(3, 2, (), 1)
-    before = stream(
-        made,
-        f"/o/{key}/changes",
-        then=lambda: made.contexts["b1"].apply_versions({"orders": unknown}),
-    )
-    assert before.version == 1
-    assert made.ask(f"/o/{key}/changes").json["code"] == "version-unknown"
-
-
-def test_a_stream_of_a_named_version_does_not_end(made: Deployment) -> None:
-    key = key_of(made, "b1")
-
-    async def run() -> Said:
-        answered = asyncio.Event()
-        opened: list[Said] = []
-
-        def on_chunk(answer: Said) -> None:
-            opened.append(answer)
-            answered.set()
-
-        target = f"/views/orders@1/keys/{key}/changes"
-        task = asyncio.create_task(made.request("b1", "GET", target, on_chunk=on_chunk))
-        await asyncio.wait_for(answered.wait(), 5)
-        made.switch(2)
-        for _ in range(20):
-            await asyncio.sleep(0)
-        assert not task.done()
-        made.routers["b1"].drain()
-        return await asyncio.wait_for(task, 5)
-
-    assert asyncio.run(run()).version == 1
 
 
 def test_an_undecided_view_answers_only_for_named_versions(made: Deployment) -> None:

@@ -7,14 +7,24 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backend.wire.point_batch import (
+    ABSENT,
+    ALONE,
     ASK_ALONE,
+    MAX_LINES,
     Head,
     Item,
-    ReadsOfToken,
+    KeyAnswers,
+    Reads,
     decode_reads,
     encode_answers,
 )
-from tests.support.point_batch import decode_answers, encode_paths, encode_reads
+from tests.support.point_batch import (
+    Answers,
+    assert_complete,
+    decode_answers,
+    encode_paths,
+    encode_reads,
+)
 
 NAMES = st.from_regex(r"[a-z-]{1,12}", fullmatch=True)
 VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
@@ -23,64 +33,116 @@ LINES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
 )
 HEADS = st.lists(st.tuples(st.integers(100, 599), LINES), max_size=4)
 
+PATHS = st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1, max_size=4)
+STORED_KEYS = st.lists(st.from_regex(rb"\x01[!-~]*", fullmatch=True), min_size=1, max_size=4)
+TOKENS = st.from_regex(rb"[A-Za-z0-9._~+/-]+=*", fullmatch=True)
+PARTITIONS = st.from_regex(rb"[a-z@0-9]+ [a-z0-9]+ [0-9]{1,5} [0-9]{1,5}", fullmatch=True)
+GROUPS = st.tuples(st.none(), PATHS) | st.tuples(PARTITIONS, STORED_KEYS)
+
 
 @st.composite
-def answers(draw: st.DrawFn) -> tuple[bytes, list[Head], list[Item]]:
+def requests(draw: st.DrawFn) -> list[Reads]:
+    """Groups without a token come first, then those of each token."""
+    tokens = [None, *draw(st.lists(TOKENS, max_size=3, unique=True))]
+    return [
+        Reads(token, *group)
+        for token in tokens
+        for group in draw(st.lists(GROUPS, min_size=token is not None, max_size=3))
+    ]
+
+
+@st.composite
+def key_answers(draw: st.DrawFn, count: int) -> KeyAnswers:
+    entries = draw(
+        st.lists(st.none() | st.binary(min_size=16, max_size=60), min_size=count, max_size=count)
+    )
+    without = draw(st.sampled_from([ABSENT, ALONE]))
+    sizes = [without if entry is None else len(entry) for entry in entries]
+    texts = [draw(st.binary(max_size=20)) for _ in range(3)]
+    return (*texts, sizes, [entry for entry in entries if entry is not None])
+
+
+@st.composite
+def items(draw: st.DrawFn, count: int) -> tuple[list[Head], list[Item]]:
     heads = draw(HEADS)
     complete = st.tuples(
         st.integers(0, max(0, len(heads) - 1)), st.binary(max_size=9), st.binary(max_size=50)
     )
-    items = draw(
-        st.lists(st.just(ASK_ALONE) | complete if heads else st.just(ASK_ALONE), max_size=9)
-    )
-    return draw(st.binary(max_size=20)), heads, items
+    one = st.just(ASK_ALONE) | complete if heads else st.just(ASK_ALONE)
+    return heads, draw(st.lists(one, min_size=count, max_size=count))
 
 
-@given(answers())
-def test_answers_are_decoded_as_they_were_encoded(
-    framed: tuple[bytes, list[Head], list[Item]],
-) -> None:
-    assert decode_answers(encode_answers(*framed)) == framed
+@st.composite
+def answered(draw: st.DrawFn) -> tuple[list[Reads], Answers]:
+    """Groups, and their answers."""
+    groups = draw(requests())
+    keys = [draw(key_answers(len(group.texts))) for group in groups if group.partition is not None]
+    paths = sum(len(group.texts) for group in groups if group.partition is None)
+    heads, of_paths = draw(items(paths))
+    return groups, Answers(draw(st.binary(max_size=20)), keys, heads, of_paths)
 
 
-@given(answers(), st.data())
+@given(answered())
+def test_answers_are_decoded_as_they_were_encoded(of: tuple[list[Reads], Answers]) -> None:
+    groups, answers = of
+    assert decode_answers(encode_answers(*answers), groups) == answers
+
+
+@given(answered(), st.data())
 def test_a_truncated_or_longer_response_is_refused(
-    framed: tuple[bytes, list[Head], list[Item]], data: st.DataObject
+    of: tuple[list[Reads], Answers], data: st.DataObject
 ) -> None:
-    answer = encode_answers(*framed)
+    groups, answers = of
+    response = encode_answers(*answers)
     with pytest.raises(ValueError, match=r"."):
-        decode_answers(answer[: data.draw(st.integers(0, len(answer) - 1))])
+        decode_answers(response[: data.draw(st.integers(0, len(response) - 1))], groups)
     with pytest.raises(ValueError, match=r"truncated|unexpected|unpack"):
-        decode_answers(answer + b"x")
+        decode_answers(response + b"x", groups)
 
 
-@given(st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1))
+@given(PATHS)
 def test_paths_are_decoded_as_they_were_encoded(paths: list[bytes]) -> None:
-    assert decode_reads(encode_paths(paths)) == [(None, paths)]
+    assert decode_reads(encode_paths(paths)) == [Reads(None, None, paths)]
 
 
-PATHS = st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1, max_size=4)
-TOKENS = st.from_regex(rb"[A-Za-z0-9._~+/-]+=*", fullmatch=True)
+@given(requests())
+@example([])
+def test_groups_are_decoded_as_they_were_encoded(groups: list[Reads]) -> None:
+    if groups:
+        assert decode_reads(encode_reads(groups)) == groups
 
 
-@given(
-    st.lists(st.tuples(st.none(), PATHS), max_size=1),
-    st.lists(st.tuples(TOKENS, PATHS), max_size=4),
-)
-@example([], [])
-def test_tokens_are_decoded_as_they_were_encoded(
-    without: list[ReadsOfToken], others: list[ReadsOfToken]
-) -> None:
-    groups = [*without, *others] or [(None, [b""])]
-    assert decode_reads(encode_reads(groups)) == groups
-
-
-PIECES = st.sampled_from([b"/a", b"\n", b"\n\n", b"token:", b"\ntoken:", b"token", b":", b" "])
+PIECES = st.sampled_from(
+    [b"/a", b"\n", b"\n\n", b"token ", b"\ntoken x", b"paths 1", b"paths 2", b"keys a b 1 0 1",
+     b"\x01k", b"\x00k", b"\x02", b" ", b"-1", b"9"]
+)  # fmt: skip
 
 
 @given(st.lists(PIECES).map(b"".join))
-def test_each_line_is_a_token_or_a_read(body: bytes) -> None:
-    groups = decode_reads(body)
-    assert encode_reads(groups) == body
-    assert all(token is not None for token, _ in groups[1:])
-    assert not any(path.startswith(b"token:") for _, paths in groups for path in paths)
+def test_a_request_is_decoded_completely_or_refused(body: bytes) -> None:
+    try:
+        groups = decode_reads(body)
+    except ValueError:
+        return
+    assert_complete(body, groups)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"/orders/a", "neither a token nor"),
+        (b"token:x\n/orders/a", "neither a token nor"),
+        (b"paths\n/a", "neither a token nor"),
+        (b"paths -1\n/a", "neither a token nor"),
+        (b"lines 1\n/a", "neither a token nor"),
+        (b"paths 2\n/a", "fewer than"),
+        (b"paths 0", "has no reads"),
+        (b"keys v murmur2 2 0 1\n\x00position", "0x01"),
+        (b"keys v murmur2 2 0 2\n\x01a\n\x02b", "0x01"),
+        (b"keys v murmur2 2 0 2\n\x01a\n", "0x01"),
+        (b"paths %d" % MAX_LINES + b"\n/a" * MAX_LINES, "more than 1024 lines"),
+    ],
+)
+def test_malformed_requests_are_refused(body: bytes, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        decode_reads(body)

@@ -113,10 +113,11 @@ def test_each_container_writes_only_to_its_volumes_and_to_bounded_memory(name: s
 
 
 def test_the_proxy_has_a_folder_for_each_path_that_nginx_writes_to() -> None:
-    configuration = (REPOSITORY / "nginx.conf").read_text()
+    files = [REPOSITORY / "nginx.conf", *(REPOSITORY / "proxy").glob("*.conf")]
+    configuration = "\n".join(path.read_text() for path in files)
     directives = r"^\s*(?:pid|error_log|access_log|\w+_temp_path) ([^\s;]+)"
     written = re.findall(directives, configuration, re.MULTILINE)
-    assert len(written) == 8
+    assert len(written) == 9
     assert all(not path.startswith("/") for path in written), "below the prefix, /srv"
     assert [mount.partition(":")[0] for mount in SERVICES["proxy"]["tmpfs"]] == ["/tmp", "/srv"]
     assert "proxy-logs:/srv/logs" in SERVICES["proxy"]["volumes"]

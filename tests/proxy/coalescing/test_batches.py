@@ -18,7 +18,7 @@ from tests.proxy.crowd import (
     Gate,
     metric,
     reads,
-    send_behind_leader,
+    send_behind_first,
     wait_waiting,
 )
 from tests.support.nginx import Nginx
@@ -30,20 +30,20 @@ def test_reads_that_arrive_during_a_call_are_coalesced(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active, standby, _ = roles
-    send_behind_leader(crowd, nginx, active, [LINE] * 20)
+    send_behind_first(crowd, nginx, active, [LINE] * 20)
     assert len(active.requests) == 1
     gate.open()
     answers = crowd.answers()
     assert [answer.json() for answer in answers] == [{"by": active.name}] * 21
     assert {answer.headers["Topology-Epoch"] for answer in answers} == {EPOCH}
     assert {answer.headers["Served-By"] for answer in answers} == {f"{active.name}; active"}
-    assert (active.batches, standby.requests) == ([20], [])
-    assert metric(nginx, "batch_reads_sum") == 20
-    assert metric(nginx, 'batch_reads_bucket{le="16"}') == 0
-    assert metric(nginx, 'batch_reads_bucket{le="32"}') == 1
-    assert metric(nginx, 'batch_reads_bucket{le="+Inf"}') == 1
+    assert (active.batches, standby.requests) == ([1, 20], [])
+    assert metric(nginx, "batch_reads_sum") == 21
+    assert metric(nginx, 'batch_reads_bucket{le="16"}') == 1
+    assert metric(nginx, 'batch_reads_bucket{le="32"}') == 2
+    assert metric(nginx, 'batch_reads_bucket{le="+Inf"}') == 2
     entries = nginx.access_log(21, KEY)
-    assert sorted(str(entry["batch"]) for entry in entries) == ["20"] * 20 + ["None"]
+    assert sorted(entry["batch"] for entry in entries) == [1] + [20] * 20
     assert {(e["attempts"], e["served_by"]) for e in entries} == {(1, f"{active.name}; active")}
 
 
@@ -51,32 +51,18 @@ def test_reads_wait_only_for_their_own_backend(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
     active, *others = roles
-    send_behind_leader(crowd, nginx, active, [LINE])
+    send_behind_first(crowd, nginx, active, [LINE])
     with nginx.client() as client:
         # keys of partitions of the other backends
         served = {client.get(f"/words/{key}").json()["by"] for key in ("k12", "k8")}
     assert served == {backend.name for backend in others}
 
 
-def test_sequential_reads_are_sent_by_themselves(roles: Roles, nginx: Nginx) -> None:
+def test_a_read_for_an_idle_backend_does_not_wait(roles: Roles, nginx: Nginx) -> None:
     with nginx.client() as client:
         for _ in range(10):
             assert client.get(KEY).status == 200
-    assert (len(roles[0].requests), roles[0].batches) == (10, [])
-
-
-def test_after_a_batch_the_leader_is_skipped(
-    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
-) -> None:
-    active = roles[0]
-    send_behind_leader(crowd, nginx, active, [LINE] * 2)
-    gate.open()
-    crowd.answers()
-    with nginx.client() as client:
-        # a batch of the reads that arrive in one turn of the event loop
-        assert [client.get(KEY).status for _ in range(3)] == [200] * 3
-    # the first of the three was alone in its batch
-    assert active.batches == [2, 1]
+    assert (len(roles[0].requests), roles[0].batches) == (10, [1] * 10)
 
 
 def test_a_setting_turns_coalescing_off(
@@ -97,10 +83,10 @@ def test_several_batches_may_be_in_flight(
     nginx = start_worker(QUERYABLE_PROXY_BATCHES="2")
     with Crowd(nginx) as crowd:
         crowd.send(LINE)
-        wait_until(lambda: len(roles[0].requests) == 1, 10, "the leader")
+        wait_until(lambda: len(roles[0].requests) == 1, 10, "the first read")
         crowd.send(LINE, LINE)
         assert [answer.status for answer in crowd.answers(1, 2)] == [200, 200]
-        assert sum(roles[0].batches) == 2
+        assert sum(roles[0].batches) == 3
         gate.open()
         crowd.answers(0)
 
@@ -111,7 +97,7 @@ def test_a_batch_is_limited_in_bytes(roles: Roles, nginx: Nginx, crowd: Crowd, g
     keys = (key for key in long if partition_of("murmur2")(key.encode(), 9) == PARTITION)
     lines = [f"GET /words/{key} HTTP/1.1" for key in islice(keys, 21)]
     crowd.send(lines[0])
-    wait_until(lambda: len(active.requests) == 1, 10, "the leader")
+    wait_until(lambda: len(active.requests) == 1, 10, "the first read")
     crowd.send(*lines[1:])
     wait_waiting(nginx, active, 16)
     wait_until(lambda: len(active.requests) == 5, 10, "those that did not fit")
@@ -125,7 +111,7 @@ def test_the_epoch_of_a_batch_is_followed(
 ) -> None:
     nginx = start_worker(QUERYABLE_PROXY_REFRESH="60")
     with Crowd(nginx) as crowd:
-        send_behind_leader(crowd, nginx, roles[0], [LINE] * 2)
+        send_behind_first(crowd, nginx, roles[0], [LINE] * 2)
         cluster.epoch = "1000-2"
         gate.open()
         crowd.answers()
@@ -138,7 +124,7 @@ def test_an_invalid_setting_is_named(cluster: Cluster, start_nginx: StartNginx) 
 
 
 def test_health_shows_waiting_reads(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
-    send_behind_leader(crowd, nginx, roles[0], [LINE] * 2)
+    send_behind_first(crowd, nginx, roles[0], [LINE] * 2)
     assert reads(nginx, roles[0]) == {"waiting": 2, "in_flight": 1}
     gate.open()
     crowd.answers()

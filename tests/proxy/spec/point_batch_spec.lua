@@ -1,4 +1,4 @@
-local point_batch = require "proxy.point_batch"
+local point_batch = require "proxy.reads.point_batch"
 
 local function u32(...)
     local bytes = {}
@@ -10,57 +10,85 @@ local function u32(...)
     return table.concat(bytes)
 end
 
-local ALONE = 0xFFFFFFFF
-local ONE = "partition: 4\nserved-by: b1; active\nx: a: b\n"
-local TWO = "content-type: application/problem+json\n"
+local ALONE, ABSENT = 0xFFFFFFFF, 0xFFFFFFFE
 
--- three items with two heads; the second item must be sent by itself
-local WHOLE = "QTR1" .. u32(3, 2, 3, 200, #ONE, 404, #TWO, 0, 2, 5, ALONE, 0, 0, 1, 0, 4)
-    .. "7-1" .. ONE .. TWO .. '"e' .. "value" .. "miss"
+local function keys(line, ...)
+    return { line = line, is_keys = true, count = select("#", ...), texts = { ... } }
+end
 
-local function groups(...)
-    local made = { ... }
-    for _, group in ipairs(made) do
-        group.count = #group.paths
-        made[group.token] = group
-    end
-    return made
+local function paths(...)
+    return { line = point_batch.PATHS, is_keys = false, count = select("#", ...), texts = { ... } }
 end
 
 describe("a batch of reads", function()
-    it("is the lines of its paths if there are no tokens", function()
-        local reads = groups { token = "", paths = { "/a", "/b", "/a" } }
-        assert.equal("/a\n/b\n/a", point_batch.encode(reads))
-        assert.equal(0, reads[1].first)
-        assert.equal(0, point_batch.token_bytes(""))
+    it("names the partition of keys", function()
+        local view = { name = "orders@2", partitioner_name = "murmur2", partitions = 9 }
+        assert.equal("keys orders@2 murmur2 9 4 ", point_batch.keys_line(view, 4))
     end)
 
-    it("names each token once, after the reads without a token", function()
-        local one = { token = "one", paths = { "/a", "/b" } }
-        local without = { token = "", paths = { "/c", "/d", "/e" } }
-        local two = { token = "two", paths = { "/f" } }
-        local body = point_batch.encode(groups(one, without, two))
-        assert.equal("/c\n/d\n/e\ntoken:one\n/a\n/b\ntoken:two\n/f", body)
-        assert.same({ 3, 0, 5 }, { one.first, without.first, two.first })
+    it("has stored keys, each in a line", function()
+        local group = keys("keys orders murmur2 9 4 ", "a", "b:c", "d")
+        local section = { token = "", groups = { group } }
+        local body, of_keys, count, of_paths = point_batch.encode { section }
+        assert.equal("keys orders murmur2 9 4 3\n\1a\n\1b:c\n\1d", body)
+        assert.same({ group }, of_keys)
+        assert.same({ 0, 3, 0 }, { group.first, count, of_paths })
+        local size = point_batch.group_bytes(group.line)
+        for _, text in ipairs(group.texts) do
+            size = size + point_batch.text_bytes(text)
+        end
+        assert.is_true(#body <= size)
     end)
 
-    it("may have tokens alone", function()
-        local one = { token = "one", paths = { "/a" } }
-        local body = point_batch.encode(groups(one))
-        assert.equal("token:one\n/a", body)
-        assert.equal(#body, point_batch.token_bytes("one") + #"/a")
-        assert.equal(0, one.first)
+    it("names each token once, and counts keys and paths by themselves", function()
+        local one, two = paths("/a", "/b"), keys("keys v murmur2 2 0 ", "x")
+        local three, four = keys("keys v murmur2 2 1 ", "y", "z"), paths("/c")
+        local body, of_keys, count, of_paths = point_batch.encode {
+            { token = "", groups = { one, two } }, { token = "t", groups = { three, four } },
+        }
+        assert.equal("paths 2\n/a\n/b\nkeys v murmur2 2 0 1\n\1x\ntoken t\n"
+            .. "keys v murmur2 2 1 2\n\1y\n\1z\npaths 1\n/c", body)
+        assert.same({ two, three }, of_keys)
+        assert.same({ 3, 3 }, { count, of_paths })
+        assert.same({ 0, 0, 1, 2 }, { one.first, two.first, three.first, four.first })
     end)
 end)
 
 local function batch()
-    return { heads = {}, etags = {}, bodies = {} }
+    return { heads = {}, etags = {}, bodies = {}, lengths = {}, positions = {} }
+end
+
+local HEAD_ONE = "partition: 4\nserved-by: b1; active\nx: a: b\n"
+local HEAD_TWO = "content-type: application/problem+json\n"
+
+-- three paths with two heads; the second one must be sent by itself
+local PATHS = "QTR2" .. u32(0, 2, 3, 200, #HEAD_ONE, 404, #HEAD_TWO, 0, 2, 5, ALONE, 0, 0, 1, 0, 4)
+    .. "7-1" .. HEAD_ONE .. HEAD_TWO .. '"e' .. "value" .. "miss"
+
+local FIXED = 'served-by: b1; active\n\ncontent-type: application/json\netag: "t-1-4-'
+local STATE, MISS = "partition: 4\noffset: 9\n", "content-type: p\n\n{}"
+
+local function entry(offset, value)
+    return ("\0"):rep(8) .. offset .. value
+end
+
+local SMALL = entry("\0\0\0\0\0\0\1\2", '{"n":1}')
+local LARGE_OFFSET = entry("\0\31\255\255\255\255\255\255", "[]")
+local PUSHED = entry("\64\0\0\0\0\0\0\5", "null")
+local KEYS = "QTR2" .. u32(2, 0, 3, #FIXED, #STATE, #MISS, 0, 0, 0,
+                           #SMALL, ABSENT, ALONE, #LARGE_OFFSET, #PUSHED, ALONE)
+    .. "7-1" .. FIXED .. STATE .. MISS .. SMALL .. LARGE_OFFSET .. PUSHED
+
+local function two_groups()
+    local one, two = keys("", "a", "b", "c", "d", "e"), keys("", "f")
+    one.first, two.first = 0, 5
+    return { one, two }
 end
 
 describe("a batch of answers", function()
-    it("is decoded", function()
+    it("has those of paths", function()
         local into = batch()
-        assert.is_true(point_batch.decode(WHOLE, 3, into))
+        assert.is_true(point_batch.decode(PATHS, {}, 0, 3, into))
         assert.equal("7-1", into.epoch)
         assert.same({
             status = 200,
@@ -74,31 +102,72 @@ describe("a batch of answers", function()
         assert.same({ "value", "", "miss" }, into.bodies)
     end)
 
-    it("is rejected unless it is complete, and then changes nothing", function()
-        for size = 0, #WHOLE - 1 do
-            local into = batch()
-            local ok, err = point_batch.decode(WHOLE:sub(1, size), 3, into)
-            assert.is_nil(ok)
-            assert.is_string(err)
-            assert.same(batch(), into)
+    it("has those of keys", function()
+        local into, groups = batch(), two_groups()
+        assert.is_true(point_batch.decode(KEYS, groups, 6, 0, into))
+        local one, two = groups[1], groups[2]
+        assert.equal("7-1", into.epoch)
+        assert.same({ "partition", "offset" }, one.names)
+        assert.same({ "4", "9" }, one.values)
+        assert.same({ "served-by" }, one.fixed.names)
+        assert.equal("b1; active", one.fixed.served_by)
+        assert.same({ "content-type" }, one.fixed.found.names)
+        assert.equal('"t-1-4-', one.fixed.etag)
+        assert.same({ "content-type" }, one.miss.names)
+        assert.equal("{}", one.miss.body)
+        local statuses = {}
+        for number = 1, 5 do
+            statuses[number] = point_batch.status(into, one, number) or 0
         end
-        assert.is_nil(point_batch.decode(WHOLE .. "x", 3, batch()))
+        assert.same({ 200, 404, 0, 200, 200 }, statuses)
+        assert.is_nil(point_batch.status(into, two, 1))
+        assert.same({ '{"n":1}', "258" }, { point_batch.value(into, one, 1) })
+        assert.same({ "[]", "9007199254740991" }, { point_batch.value(into, one, 4) })
+        assert.same({ "null", "4611686018427387909" }, { point_batch.value(into, one, 5) })
+    end)
+
+    it("is rejected unless it is complete, and then changes nothing", function()
+        for _, case in ipairs { { PATHS, {}, 0, 3 }, { KEYS, two_groups(), 6, 0 } } do
+            local whole, groups, of_keys, of_paths = unpack(case)
+            for size = 0, #whole - 1 do
+                local into = batch()
+                local ok, err = point_batch.decode(whole:sub(1, size), groups, of_keys, of_paths,
+                                                   into)
+                assert.is_nil(ok)
+                assert.is_string(err)
+                assert.same(batch(), into)
+            end
+            assert.is_nil(point_batch.decode(whole .. "x", groups, of_keys, of_paths, batch()))
+        end
     end)
 
     it("is rejected if it answers another request", function()
-        assert.is_nil(point_batch.decode(WHOLE, 2, batch()))
-        assert.is_nil(point_batch.decode('{"by":"not a batch, but long enough"}', 1, batch()))
-        local headless = "QTR1" .. u32(1, 0, 0, 0, 0, 0)
-        assert.is_nil(point_batch.decode(headless, 1, batch()))
-        local large = "QTR1" .. u32(1, 0xFFFFFFFF, 0)
-        assert.is_nil(point_batch.decode(large, 1, batch()))
+        assert.is_nil(point_batch.decode(PATHS, {}, 0, 2, batch()))
+        assert.is_nil(point_batch.decode(KEYS, { keys("", "a") }, 6, 0, batch()))
+        assert.is_nil(point_batch.decode('{"by":"not a batch, but long"}', {}, 0, 1, batch()))
+        assert.is_nil(point_batch.decode("QTR2" .. u32(0, 0, 0, 0, 0, 0), {}, 0, 1, batch()))
+        assert.is_nil(point_batch.decode("QTR2" .. u32(0, 0xFFFFFFFF, 0), {}, 0, 1, batch()))
+        -- shorter than an entry's head
+        assert.is_nil(point_batch.decode("QTR2" .. u32(1, 0, 0, 0, 0, 0, 15) .. ("x"):rep(15),
+                                         { keys("", "a") }, 1, 0, batch()))
+    end)
+
+    it("leaves out keys whose headers are not in the form", function()
+        for _, fixed in ipairs { "served-by: x\n", "served-by: x\n\nvary: y\n" } do
+            local group = keys("", "a")
+            group.first = 0
+            local answer = "QTR2" .. u32(1, 0, 0, #fixed, 0, 0, #SMALL) .. fixed .. SMALL
+            local into = batch()
+            assert.is_true(point_batch.decode(answer, { group }, 1, 0, into))
+            assert.is_nil(point_batch.status(into, group, 1))
+        end
     end)
 
     it("takes lines of a name and a value as headers, and skips others", function()
         local lines = "a: b\n: c\nd\n" .. ("x"):rep(100000) .. "\ne: \nf: g"
-        local answer = "QTR1" .. u32(1, 1, 3, 200, #lines, 0, 0, 0) .. "7-1" .. lines
+        local answer = "QTR2" .. u32(0, 1, 3, 200, #lines, 0, 0, 0) .. "7-1" .. lines
         local into = batch()
-        assert.is_true(point_batch.decode(answer, 1, into))
+        assert.is_true(point_batch.decode(answer, {}, 0, 1, into))
         assert.same({ "a", "e" }, into.heads[1].names)
         assert.same({ "b", "" }, into.heads[1].values)
     end)

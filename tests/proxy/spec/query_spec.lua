@@ -6,14 +6,21 @@ local counts = { name = "counts", encode_key = key_codec.codec("int32") }
 local deep = { name = "deep", encode_key = key_codec.codec("string") }
 local odd = { name = "naïve view", encode_key = key_codec.codec("bytes") }
 
+local texts = { name = "texts", encode_key = key_codec.codec("string"), stores_text = true }
+
 local second = { name = "messages@2", encode_key = key_codec.codec("string") }
 
 local VIEWS = {
     by_name = {
         ["latest-departure"] = messages, counts = counts, deep = deep, ["naïve view"] = odd,
-        ["messages@2"] = second,
+        ["messages@2"] = second, texts = texts,
     },
-    by_path = { ["/messages"] = messages, ["/a/b"] = deep, ["/a"] = counts },
+    by_path = { ["/messages"] = messages, ["/a/b"] = deep, ["/a"] = counts,
+                ["/a/texts"] = texts },
+    by_prefix = {
+        ["/messages/"] = messages, ["/a/b/"] = deep, ["/a/"] = counts, ["/a/texts/"] = texts,
+        ["/views/texts/keys/"] = texts, ["/views/counts/keys/"] = counts,
+    },
     path_depth = 2,
     longest_name = #"latest-departure",
     max_key_bytes = 8192,
@@ -149,10 +156,45 @@ describe("the query", function()
             "/messages/k?stale=\255", "messages/k", "",
         } do
             assert_no_key(uri)
-            assert.is_false(query.is_plain(uri))
+            local _, plain = query.plain_key(uri, VIEWS)
+            assert.is_nil(plain, uri)
         end
-        assert.is_true(query.is_plain("/messages/a\"'%20~!$&()*+,;=:@[]{}|^`"))
-        assert.is_false(query.is_plain("/messages/a?"))
+    end)
+
+    it("9e has the same key for a plain read, and says whether it is stored as it is", function()
+        for _, case in ipairs {
+            { "/a/texts/N1", texts, "N1", true },
+            { "/views/texts/keys/a'~!$&()*+,;=:@[]{}|^`.-_", texts, "a'~!$&()*+,;=:@[]{}|^`.-_",
+              true },
+            { "/a/texts/a%20b", texts, "a b", false },
+            { "/a/te%78ts/ab", texts, "ab", false },
+            { "/messages/N1", messages, "N1", false },
+            { "/views/counts/keys/42", counts, "\0\0\0\42", false },
+            { "/a/b", counts, nil, false },
+            { "/views/counts/keys/many", counts, nil, false },
+            { "/a/b/k", deep, "k", false },
+            { "/a/texts/" .. ("k"):rep(8192), texts, ("k"):rep(8192), true },
+        } do
+            local uri, view, key, is_as_stored = unpack(case, 1, 4)
+            local found, found_key, found_as_stored = query.plain_key(uri, VIEWS)
+            assert.equal(key, found_key, uri)
+            if key then
+                assert.equal(view, found, uri)
+                assert.equal(is_as_stored, found_as_stored, uri)
+                assert_key(view, key, uri)
+            end
+        end
+    end)
+
+    it("9f has no key if the read is not plain", function()
+        for _, uri in ipairs {
+            "/a/texts/a?", "/a/texts/a?stale=never", "/a/texts/a/b", "/a/texts/a/changes",
+            "/a/texts/", "/a/texts", "/", "", "/a/texts/a\"b", "/a/texts/a\\b", "/a/texts/%zz",
+            "/a/texts/" .. ("k"):rep(8193), "/unknown/a", "/views/none/keys/a",
+        } do
+            local _, key = query.plain_key(uri, VIEWS)
+            assert.is_nil(key, uri)
+        end
     end)
 
     it("10 encodes the key in the view's format", function()
@@ -258,6 +300,21 @@ describe("plain headers", function()
         } do
             assert.is_nil(query.plain_token(with(more)))
         end
+    end)
+
+    it("2a are not those whose headers change the answer", function()
+        for _, name in ipairs {
+            "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "range",
+            "if-range", "content-length", "transfer-encoding", "expect", "origin",
+        } do
+            assert.is_nil(query.plain_token(with { [name] = "1" }), name)
+        end
+        assert.is_nil(query.plain_token(with { accept = "text/html" }))
+        assert.is_nil(query.plain_token(with { ["sec-fetch-site"] = "none, cross-site" }))
+        for _, accept in ipairs { "", "*/*", "application/json" } do
+            assert.equal("", query.plain_token(with { accept = accept }))
+        end
+        assert.equal("", query.plain_token(with { ["sec-fetch-site"] = "same-origin" }))
     end)
 
     local function token(value)

@@ -189,9 +189,25 @@ describe("a topology", function()
         answer.views.words.path = "/a/b/"
         local map = topology.build(answer, ADDRESSES)
         assert.equal("words", map.views.by_path["/a/b"].name)
+        assert.equal("words", map.views.by_prefix["/a/b/"].name)
+        assert.equal("words", map.views.by_prefix["/views/words/keys/"].name)
         assert.equal(2, map.views.path_depth)
         answer.views.words.path = nil
         assert.same({}, topology.build(answer, ADDRESSES).views.by_path)
+    end)
+
+    it("13a knows which views store texts as they are", function()
+        local answer = processors {}
+        local words = answer.views.words
+        for _, case in ipairs {
+            { "string", "key-value", true }, { "bytes", "key-value", false },
+            { "string", "window", false }, { "string", nil, false },
+        } do
+            words.key, words.store = case[1], case[2]
+            local view = topology.build(answer, ADDRESSES).views.by_name.words
+            assert.equal(case[3], view.stores_text)
+            assert.equal(words.partitioner, view.partitioner_name)
+        end
     end)
 
     it("14 is not built from an invalid document", function()

@@ -53,7 +53,7 @@ def requests() -> list[tuple[bytes, int, bytes]]:
         (get(path), 200, b'"is": "%b"' % key.encode())
         for path, key in zip(paths, KEYS, strict=True)
     ]
-    together = "\n".join(paths[:7]).encode()
+    together = "\n".join(["paths 7", *paths[:7]]).encode()
     return [
         *plain,
         (get(paths[1], "Accept: application/octet-stream"), 200, b"k1"),
@@ -61,7 +61,7 @@ def requests() -> list[tuple[bytes, int, bytes]]:
         (get(key_path("v", "none")), 404, b"key-not-found"),
         (get("/views/v"), 200, b'"partitions":3'),
         (get("/nothing"), 404, b"no-such-resource"),
-        (post("/internal/reads", together), 200, b"QTR1"),
+        (post("/internal/reads", together), 200, b"QTR2"),
         (post("/views/v/batch", b'{"keys":["k4"]}'), 200, b"k4"),
     ]
 

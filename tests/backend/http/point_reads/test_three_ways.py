@@ -20,7 +20,7 @@ from backend.http.router import Router
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads, plain_get
-from backend.wire.point_batch import ASK_ALONE
+from backend.wire.point_batch import ASK_ALONE, Reads
 from model.partitioner import partition_of
 from model.views import View
 from tests.support.in_process.examples import ORDERS, view
@@ -100,9 +100,8 @@ def fast_path(shell: Router, target: bytes) -> Told | None:
 
 
 def coalesced(shell: Router, targets: list[bytes]) -> list[Told | None]:
-    epoch, heads, items = decode_answers(
-        shell.reads_now(PlainReads(None, encode_paths(targets)), "127.0.0.1").body
-    )
+    answer = shell.reads_now(PlainReads(None, encode_paths(targets)), "127.0.0.1")
+    epoch, _, heads, items = decode_answers(answer.body, [Reads(None, None, targets)])
     found: list[Told | None] = []
     for head, etag, body in items:
         if (head, etag, body) == ASK_ALONE:

@@ -1,23 +1,20 @@
 --- Coalesces point reads for the same backend, like group commit in databases. Reads that arrive
 -- during a call to the backend wait until it ends, and are then sent in one request. No timer
--- delays a read, and a read for an idle backend does not wait.
+-- delays a read: one for an idle backend is sent with those that arrive in the same turn of the
+-- event loop.
 --
--- Each worker has a queue per backend. If the queue is idle, a read is sent by itself as the
--- leader, and later reads wait for its answer. If the last batch had several reads, there is no
--- leader: the next read waits for those that arrive in the same turn of the event loop, and is sent
--- with them. Light threads that belong to no client send the batches, so a client that disconnects
--- does not delay others. A read that a batch cannot answer is sent by itself. The threads of a
--- queue share one timer: nginx limits running timers (lua_max_running_timers) and drops those above
--- the limit.
+-- Each worker has a queue per backend. Light threads that belong to no client send the batches, so
+-- a client that disconnects does not delay others. The threads of a queue share one timer: nginx
+-- limits running timers (lua_max_running_timers) and drops those above the limit.
 --
 -- A batch has the tokens of its reads, each once. The backend checks them; a read that it refuses
 -- is sent by itself, and gets its 401 or 403 then.
 --
--- Hot path: see route.
+-- Hot path: see point_reads.
 
 local metrics = require "proxy.metrics"
-local point_batch = require "proxy.point_batch"
-local point_batch_client = require "proxy.point_batch_client"
+local point_batch = require "proxy.reads.point_batch"
+local point_batch_client = require "proxy.reads.point_batch_client"
 local semaphore = require "ngx.semaphore"
 local settings = require "proxy.settings"
 
@@ -25,11 +22,13 @@ local now = ngx.now
 
 local _M = {}
 
--- outcomes of `enqueue`
-_M.LEADER, _M.ANSWERED, _M.ALONE, _M.REROUTE = 1, 2, 3, 4
+--- The group of all paths, for `enqueue`.
+_M.PATHS = {}
 
--- limits of one batch; reads above them are sent by themselves
-local MAX_READS, MAX_TOKENS, MAX_BYTES = 512, 128, 128 * 1024
+-- limits of one batch; reads above them are sent by themselves. Backends accept as many lines, of
+-- reads, groups and tokens
+local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1024, 128, 128 * 1024
+
 --- Concurrent calls of a worker to all backends: each is a light thread and a connection. Reads for
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
 -- also limits queues and timers.
@@ -47,21 +46,24 @@ local IDLE_TIMEOUT_S = 30
 local queues, reserved_calls = {}, 0
 -- no queue is created before this time; set when nginx has dropped a queue's timer
 local paused_until = 0
--- by the token of the leader
-local queues_with_leader, last_token = {}, 0
 local on_answer, on_failure
 
 local function new_batch()
     return {
         count = 0,
         bytes = 0,
+        lines = 0,
         started_at = 0,
-        groups = {}, -- reads with the same token: a list, and by token
+        sections = {}, -- groups of reads with the same token: a list, and by token
         done = semaphore.new(0),
+        -- the answers: see point_batch.decode
+        answer = nil,
+        epoch = nil,
+        lengths = {},
+        positions = {},
         heads = {},
         etags = {},
         bodies = {},
-        epoch = nil,
     }
 end
 
@@ -80,19 +82,18 @@ end
 local function flush(queue)
     local batch = queue.pending
     queue.pending = new_batch()
-    queue.skips_leader = false
     wake_readers(batch)
 end
 
 local function send_batch(queue, connection, batch)
     local started_at = now()
     connection.backend = queue.backend
-    local status, answer = point_batch_client.post(connection, point_batch.encode(batch.groups))
+    local request, of_keys, keys, paths = point_batch.encode(batch.sections)
+    local status, answer = point_batch_client.post(connection, request)
     if status == "200" then
-        local ok, err = point_batch.decode(answer, batch.count, batch)
+        local ok, err = point_batch.decode(answer, of_keys, keys, paths, batch)
         if ok then
             metrics.count_batch(batch.count, started_at - batch.started_at)
-            queue.skips_leader = batch.count > 1
             on_answer(queue.backend, batch.epoch)
             return
         end
@@ -177,9 +178,8 @@ local function new_queue(backend)
     local queue = {
         backend = backend,
         pending = new_batch(),
-        in_flight = 0, -- calls: batches, and the leader
+        in_flight = 0, -- calls
         max_calls = max_calls,
-        skips_leader = false,
         paused_until = 0,
         wake = semaphore.new(0),
         is_started = false,
@@ -207,127 +207,85 @@ local function queue_for(backend)
     return queue or now() >= paused_until and new_queue(backend) or nil
 end
 
-local function start_leader(queue)
-    last_token = last_token + 1
-    queues_with_leader[last_token] = queue
-    queue.leader = last_token
-    queue.in_flight = queue.in_flight + 1
-    return last_token
-end
-
-local function finish(token, has_failed)
-    local queue = queues_with_leader[token]
-    if not queue then
-        return
+--- The group of the read in the batch; nil if the batch has no room for the read.
+-- of: identifies the group, with the token; line: its first line.
+local function group_for(batch, token, of, line, text)
+    local bytes, lines = batch.bytes + point_batch.text_bytes(text), batch.lines + 1
+    local section = batch.sections[token]
+    local group = section and section[of]
+    if not section then
+        bytes, lines = bytes + point_batch.token_bytes(token), lines + 1
     end
-    queues_with_leader[token] = nil
-    queue.leader = nil
-    queue.in_flight = queue.in_flight - 1
-    if has_failed then
-        flush(queue)
-    elseif queue.pending.count > 0 then
-        queue.wake:post(1)
-    end
-end
-
---- Call when the backend has answered or failed a request: if it is a leader, its call ends. May be
--- called repeatedly. The token is in a variable because nginx clears ngx.ctx in redirects.
-function _M.finish_leader(var, has_failed)
-    local token = var.queryable_leader
-    if token and token ~= "" then
-        finish(tonumber(token), has_failed)
-        var.queryable_leader = ""
-    end
-end
-
---- Adds a read to the batch. Returns its group and its number in it; nil if the batch is full.
-local function add(batch, path, token)
-    local group = batch.groups[token]
-    local bytes = batch.bytes + #path + 1
     if not group then
-        bytes = bytes + point_batch.token_bytes(token)
+        bytes, lines = bytes + point_batch.group_bytes(line), lines + 1
     end
-    if batch.count >= MAX_READS or bytes > MAX_BYTES then
+    if batch.count >= MAX_READS or bytes > MAX_BYTES or lines > MAX_LINES then
         return nil
     end
-    if not group then
-        local count = #batch.groups
-        if count >= MAX_TOKENS then
+    if not section then
+        local sections = batch.sections
+        if #sections >= MAX_TOKENS then
             return nil
         end
-        group = { token = token, count = 0, paths = {}, first = 0 }
-        batch.groups[count + 1], batch.groups[token] = group, group
+        section = { token = token, groups = {} }
+        sections[token] = section
+        -- those without a token come first
+        table.insert(sections, token == "" and 1 or #sections + 1, section)
     end
-    local number = group.count + 1
-    group.count, group.paths[number] = number, path
-    batch.count, batch.bytes = batch.count + 1, bytes
-    return group, number
+    if not group then
+        group = { line = line, is_keys = of ~= _M.PATHS, count = 0, texts = {}, first = 0 }
+        section[of] = group
+        section.groups[#section.groups + 1] = group
+    end
+    batch.bytes, batch.lines = bytes, lines
+    return group
 end
 
---- Enqueues a point read of `path` at `backend` with `token`, "" if it has none; may wait. Returns
--- one of
---   LEADER, token           send it by itself; call `finish_leader` when the headers arrive
---   ANSWERED, batch, index  call `send` to answer it
---   ALONE                   send it by itself
---   REROUTE                 choose the backend again and send it by itself: it has waited
-function _M.enqueue(backend, path, token)
+--- Enqueues a point read at `backend` with `token`, "" if it has none; waits until it is answered.
+-- text: its key, and then `of` is any table that is the same for the keys of one partition, and
+-- `line` that of point_batch.keys_line; or its path, with PATHS.
+-- Returns the batch, the group and the number in it; nil if the read must be sent by itself.
+function _M.enqueue(backend, token, of, line, text)
     local queue = queue_for(backend)
     if not queue then
         metrics.count_no_call()
-        return _M.ALONE
-    end
-    if queue.in_flight == 0 and not queue.skips_leader then
-        return _M.LEADER, start_leader(queue)
+        return nil
     end
     -- another instance may have this address now
     queue.backend = backend
     local batch = queue.pending
     if now() < queue.paused_until then
-        return _M.ALONE
+        return nil
     end
-    local group, number = add(batch, path, token)
+    local group = group_for(batch, token, of, line, text)
     if not group then
         metrics.count_full()
-        return _M.ALONE
+        return nil
     end
+    local number = group.count + 1
+    group.count, group.texts[number] = number, text
+    batch.count = batch.count + 1
     if batch.count == 1 then
         batch.started_at = now()
         if queue.in_flight < queue.max_calls then
             queue.wake:post(1)
         end
     end
-    local ok = batch.done:wait(queue.is_started and MAX_WAIT_S or START_TIMEOUT_S)
-    local index = group.first + number
-    if batch.heads[index] then
-        return _M.ANSWERED, batch, index
+    local was_started = queue.is_started
+    local is_woken = batch.done:wait(was_started and MAX_WAIT_S or START_TIMEOUT_S)
+    if not is_woken and not was_started and queue.is_started then
+        batch.done:wait(MAX_WAIT_S)
     end
-    if not ok and queue.leader then
-        finish(queue.leader, true)
+    if batch.answer then
+        return batch, group, number
     end
-    return _M.REROUTE
+    return nil
 end
 
 --- For the health page: {waiting, in_flight} for the backend; nil if it has no queue.
 function _M.status(name)
     local queue = queues[name]
     return queue and { waiting = queue.pending.count, in_flight = queue.in_flight }
-end
-
---- Answers the request with the item `index` of the batch.
-function _M.send(batch, index)
-    local head, etag, body = batch.heads[index], batch.etags[index], batch.bodies[index]
-    local names, values, header = head.names, head.values, ngx.header
-    ngx.status = head.status
-    header["Content-Length"] = #body
-    for i = 1, #names do
-        header[names[i]] = values[i]
-    end
-    if etag ~= "" then
-        header["etag"] = etag
-    end
-    header["topology-epoch"] = batch.epoch
-    ngx.print(body)
-    return ngx.exit(ngx.HTTP_OK)
 end
 
 return _M

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,6 @@ from hypothesis import strategies as st
 
 from backend.http.router import READS, Router
 from backend.http.routes import point_batch
-from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import (
@@ -27,43 +23,21 @@ from backend.wire.point_batch import (
     MAX_LINES,
     Head,
     Item,
+    Reads,
 )
-from model.partitioner import partition_of
 from model.records import ENTRY, tombstone_entry
-from model.views import View
-from tests.support.in_process.examples import ORDERS, metadata, view
+from tests.backend.http.point_reads.instances import PARTITIONS, ageless, holding, place, write
+from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import LOOPBACK, asked
 from tests.support.point_batch import decode_answers, encode_paths
-
-PARTITIONS = 3
-place = partition_of("murmur2")
-
-
-@contextmanager
-def holding(
-    folder: Path, of: View, entries: dict[bytes, bytes], partitions: int = PARTITIONS
-) -> Iterator[Instance]:
-    """An instance with all partitions of the view, caught up."""
-    data = DataDirectory(folder)
-    instance = Instance(data, of)
-    instance.place(*[0] * partitions)
-    for number in range(partitions):
-        of_partition = {k: v for k, v in entries.items() if place(k, partitions) == number}
-        store_partition = instance.hold(number, of_partition)
-        store_partition.progress.end_fetched(len(of_partition), time.monotonic())
-    try:
-        yield instance
-    finally:
-        instance.close()
-        data.close()
 
 
 def answers_to(shell: Router, paths: list[bytes]) -> list[Answer | None]:
     """The answer to each read; None for those that have to be sent separately."""
     answer = shell.reads_now(PlainReads(None, encode_paths(paths)), LOOPBACK)
     assert answer.status == 200, answer.body
-    epoch, heads, items = decode_answers(answer.body)
+    epoch, _, heads, items = decode_answers(answer.body, [Reads(None, None, paths)])
     assert epoch == b"5-1"
     assert len(items) == len(paths)
     return [None if item == ASK_ALONE else _whole(heads[item[0]], item) for item in items]
@@ -79,11 +53,6 @@ def _whole(head: Head, item: Item) -> Answer:
         headers.append((b"etag", etag))
     length = (b"content-length", b"%d" % len(body))
     return Answer(status, [*headers, length, (b"topology-epoch", b"5-1")], body)
-
-
-def ageless(answer: Answer) -> Answer:
-    headers = [(n, b"" if n == b"staleness" else v) for n, v in answer.headers]
-    return replace(answer, headers=headers)
 
 
 def assert_as_alone(instance: Instance, shell: Router, paths: list[bytes]) -> list[Answer | None]:
@@ -180,9 +149,7 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         store_partition = instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
-        batch = store_partition.store.new_batch()
-        batch.put(ENTRY + b"b", tombstone_entry(1, 9))
-        store_partition.store.write(batch, 10, metadata(ORDERS))
+        write(store_partition, {ENTRY + b"b": tombstone_entry(1, 9)})
         found, deleted = assert_as_alone(instance, shell, [b"/orders/a", b"/orders/b"])
         assert found is not None
         assert deleted is not None
@@ -194,9 +161,10 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
 def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        assert len(answers_to(shell, [b"/orders/a"] * MAX_LINES)) == MAX_LINES
+        most = MAX_LINES - 1
+        assert len(answers_to(shell, [b"/orders/a"] * most)) == most
         refused = shell.reads_now(
-            PlainReads(None, encode_paths([b"/orders/a"] * (MAX_LINES + 1))), LOOPBACK
+            PlainReads(None, encode_paths([b"/orders/a"] * MAX_LINES)), LOOPBACK
         )
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
@@ -223,7 +191,8 @@ def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
         assert sent[0]["status"] == 200
         # the digits of a staleness change its length
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
-        _, heads, items = decode_answers(sent[1]["body"])  # type: ignore[arg-type]
+        body = sent[1]["body"]
+        _, _, heads, items = decode_answers(body, [Reads(None, None, [b"", b""])])  # type: ignore[arg-type]
         assert [heads[head][0] for head, _, _ in items] == [200, 404]
         assert asked(shell, READS)[0] == 405
 
@@ -258,7 +227,8 @@ def test_many_reads_that_take_long_are_answered_in_steps(
                  "query_string": b"", "client": (LOOPBACK, 1)}  # fmt: skip
         asyncio.run(shell(scope, receive, send))
         assert sent[0]["status"] == 200
-        _, heads, items = decode_answers(sent[1]["body"])
+        groups = [Reads(None, None, paths)]
+        _, _, heads, items = decode_answers(sent[1]["body"], groups)
         for path, item in zip(paths, items, strict=True):
             assert item != ASK_ALONE
             alone = shell.answer_now(path)

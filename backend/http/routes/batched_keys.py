@@ -1,0 +1,157 @@
+"""Coalesced reads of keys: the cheapest way to a value.
+
+The proxy has parsed the path and computed the partition. So a group of keys of one partition costs
+one check of the partition, one look-up in RocksDB and a few lines of headers; an entry is sent as
+it is stored.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from backend.http.access import AccessControl
+from backend.http.paths import Paths
+from backend.http.responses import KeyResponses
+from backend.queries.point import Entry, State
+from backend.queries.routing import NotOwner
+from backend.telemetry.latencies import TurnReads
+from backend.wire.point_batch import ABSENT, ALONE, KeyAnswers, Reads, all_alone
+from model.problems import Problem
+from model.records import ENTRY_HEAD_SIZE
+
+LARGE = 65_536
+"""Bytes of an answer that is sent separately."""
+
+_MAX_KNOWN = 100_000  # partitions
+
+
+class _Partition(NamedTuple):
+    """A partition as the proxy has named it: of so many `partitions`."""
+
+    responses: KeyResponses
+    partitions: int
+    number: int
+
+
+class BatchedKeys:
+    """Answers groups of keys."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        responses: Mapping[str, KeyResponses],
+        access: AccessControl,
+        turn: TurnReads,
+    ) -> None:
+        self._responses = responses
+        self._access = access
+        self._turn = turn
+        self.use(paths)
+
+    def use(self, paths: Paths) -> None:
+        """Other versions of views are current. Called in any thread."""
+        self._views = paths.prefixes
+        self._partitions: dict[bytes, _Partition | None] = {}
+
+    def answer(self, groups: Iterable[Reads]) -> list[KeyAnswers]:
+        """The answers to each group. The proxy sends reads separately if this instance cannot
+        answer them now, or would refuse them."""
+        now = time.monotonic()
+        answers: list[KeyAnswers] = []
+        # most requests have groups of one token and one view
+        last: tuple[bytes | None, KeyResponses | None] = (None, None)
+        partitions: int | None = None
+        for token, words, stored_keys in groups:
+            answer = None
+            partition = self._partition(words or b"")
+            if partition is not None:
+                responses, of, number = partition
+                if (token, responses) != last:
+                    last = token, responses
+                    partitions = self._partitions_of(token, responses)
+                if of == partitions:
+                    answer = self._in_partition(responses, number, stored_keys, now)
+            answers.append(answer or all_alone(len(stored_keys)))
+        return answers
+
+    def _partitions_of(self, token: bytes | None, responses: KeyResponses) -> int | None:
+        """The number of partitions of the view; None if its keys must be resolved one by one, or
+        the token may not read them."""
+        if not self._access.may_read_now(token, responses.view.base):
+            return None
+        try:
+            return responses.reads.undoubted_partitions()
+        except Problem:
+            return None
+
+    def _in_partition(
+        self, responses: KeyResponses, number: int, stored_keys: list[bytes], now: float
+    ) -> KeyAnswers | None:
+        try:
+            state, entries = responses.reads.resolve_stored(number, stored_keys, now)
+        except (NotOwner, Problem):
+            return None
+        if responses.sends_entries and None not in entries:
+            sizes = list(map(len, entries))  # type: ignore[arg-type]
+            if max(sizes) < LARGE:
+                responses.count_coalesced(self._turn, state, len(sizes), 0)
+                fixed, lines = responses.fixed_lines(state), responses.state_lines(state)
+                return fixed, lines, b"", sizes, entries  # type: ignore[return-value]
+        return self._rendered(responses, state, entries)
+
+    def _partition(self, words: bytes) -> _Partition | None:
+        """None if reads of it have to be sent separately."""
+        known = self._partitions  # before the views: `use` replaces both
+        if words in known:
+            return known[words]
+        if len(known) >= _MAX_KNOWN:
+            known.clear()
+        partition = known[words] = self._parsed(words)
+        return partition
+
+    def _parsed(self, words: bytes) -> _Partition | None:
+        try:
+            name, partitioner, partitions, number = words.split(b" ")
+            view = self._views[b"/views/%b/keys" % name]
+            responses = self._responses[view.name]
+            if partitioner != view.partitioner.encode() or not responses.reads.stores_text:
+                return None
+            return _Partition(responses, int(partitions), int(number))
+        except (ValueError, KeyError):
+            return None
+
+    def _rendered(
+        self, responses: KeyResponses, state: State, entries: Sequence[Entry | None]
+    ) -> KeyAnswers:
+        """As above, also if keys are missing, values are large or not JSON."""
+        to_json = None if responses.sends_entries else responses.reads.value_json
+        sizes: list[int] = []
+        sent: list[Entry] = []
+        misses = 0
+        for entry in entries:
+            if entry is None:
+                sizes.append(ABSENT)
+                misses += 1
+                continue
+            if to_json is not None:
+                try:
+                    entry = entry[:ENTRY_HEAD_SIZE] + to_json(entry[ENTRY_HEAD_SIZE:])
+                except Problem:  # the schema of the value is missing
+                    sizes.append(ALONE)
+                    continue
+            size = len(entry)
+            if size >= LARGE:
+                sizes.append(ALONE)
+                continue
+            sizes.append(size)
+            sent.append(entry)
+        responses.count_coalesced(self._turn, state, len(sent), misses)
+        return (
+            responses.fixed_lines(state),
+            responses.state_lines(state),
+            responses.miss_lines(state) if misses else b"",
+            sizes,
+            sent,
+        )

@@ -1,0 +1,166 @@
+"""Coalesced reads of paths: those whose keys the proxy does not send as they are stored.
+
+Keys are resolved together, shared headers are written once, and a token is looked up once for its
+reads of a view.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import NamedTuple
+
+from backend.http.access import AccessControl
+from backend.http.paths import Paths
+from backend.http.responses import KeyResponses
+from backend.http.routes.batched_keys import LARGE
+from backend.queries.point import Resolved, Unresolved
+from backend.telemetry.latencies import TurnReads
+from backend.wire.answer import Answer, lines_of
+from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain
+from backend.wire.point_batch import ASK_ALONE, Head, Item, Reads
+from model.problems import Problem
+from model.records import entry_offset
+
+_PIECE = 16  # reads, one by one, between two looks at the clock
+
+
+class _ReadsOfView(NamedTuple):
+    """Texts of keys of one view, and the numbers of their reads."""
+
+    numbers: list[int]
+    texts: list[bytes]
+
+
+_ByView = defaultdict[KeyResponses, _ReadsOfView]
+
+
+class BatchedPaths:
+    """Answers groups of paths."""
+
+    def __init__(
+        self,
+        paths: Paths,
+        responses: Mapping[str, KeyResponses],
+        answer_now: Callable[[bytes, bytes | None], Answer | None],
+        access: AccessControl,
+        turn: TurnReads,
+    ) -> None:
+        """`answer_now(raw_path, token)`: the answer to a single read, or None if it has to wait."""
+        self._turn = turn
+        self._answer_now = answer_now
+        self._access = access
+        self._responses = responses
+        self.use(paths)
+
+    def use(self, paths: Paths) -> None:
+        """Other versions of views are current. Called in any thread."""
+        of_view = self._responses
+        self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
+
+    def answer(
+        self, groups: Sequence[Reads]
+    ) -> Generator[None, None, tuple[list[Head], list[Item]]]:
+        """Returns the heads, and the item of each path. Yields after some of the reads that are
+        answered one by one. The others are counted with the turn's duration."""
+        paths: list[bytes] = []
+        tokens: list[bytes | None] = []
+        by_view: _ByView = defaultdict(lambda: _ReadsOfView([], []))
+        one_by_one: list[int] = []
+        for group in groups:
+            self._sort(group, len(paths), by_view, one_by_one)
+            paths += group.texts
+            tokens += [group.token] * len(group.texts)
+        heads: list[Head] = []
+        items = [ASK_ALONE] * len(paths)
+        for responses, (numbers, texts) in by_view.items():
+            try:
+                keys = responses.reads.parse_keys(texts)
+            except Problem:
+                one_by_one += numbers
+                continue
+            for found in responses.reads.resolve(keys):
+                if not isinstance(found, Unresolved):
+                    hits, misses = _write(responses, found, numbers, keys, heads, items)
+                    responses.count_coalesced(self._turn, found.state, hits, misses)
+        for count, number in enumerate(one_by_one, 1):
+            if count % _PIECE == 0:
+                yield
+            answer = self._answer_now(paths[number], tokens[number])
+            if answer is not None and len(answer.body) < LARGE:
+                items[number] = _item(answer, heads)
+        return heads, items
+
+    def _sort(
+        self,
+        group: Reads,
+        first: int,
+        by_view: _ByView,
+        one_by_one: list[int],
+    ) -> None:
+        """Adds the reads of a group to those of their views, if its token may read them. Adds those
+        that must be parsed to `one_by_one`. `first`: the number of the first read."""
+        token, _, paths = group
+        by_prefix, readable = self._by_prefix, None
+        are_all_plain = are_plain(b"".join(paths)) and max(map(len, paths)) <= MAX_BYTES
+        for number, path in enumerate(paths, first):
+            # paths that an HTTP parser might refuse or read differently need the parser
+            if not are_all_plain and not is_plain(path):
+                continue
+            prefix, _, text = path.rpartition(b"/")
+            responses = by_prefix.get(prefix)
+            if responses is None or b"%" in text:
+                one_by_one.append(number)
+                continue
+            if responses is not readable:
+                if not self._access.may_read_now(token, responses.view.base):
+                    continue
+                readable = responses
+            numbers, texts = by_view[responses]
+            numbers.append(number)
+            texts.append(text)
+
+
+def _write(
+    responses: KeyResponses,
+    found: Resolved,
+    numbers: list[int],
+    keys: list[bytes],
+    heads: list[Head],
+    items: list[Item],
+) -> tuple[int, int]:
+    """Adds the items of the keys of one store partition, and their shared heads. Returns how many
+    keys were found, and how many were missing."""
+    indexes, state, entries = found
+    headers = responses.state_headers(state)
+    head = len(heads)
+    heads.append((200, lines_of([*headers, *responses.form])))
+    if None in entries:
+        miss = responses.reads.missing(state)
+        miss_item = (head + 1, b"", miss.body())
+        heads.append((404, lines_of([*miss.headers(), *headers])))
+    document, etag_format = responses.document, responses.etag_format(state)
+    hits = misses = 0
+    for index, entry in zip(indexes, entries, strict=True):
+        if entry is None:
+            items[numbers[index]] = miss_item
+            misses += 1
+            continue
+        try:
+            body = document(keys[index], entry)
+        except Problem:  # the schema of the value is missing
+            continue
+        if len(body) < LARGE:
+            etag = etag_format % (entry_offset(entry), b"json") if etag_format else b""
+            items[numbers[index]] = (head, etag, body)
+            hits += 1
+    return hits, misses
+
+
+def _item(answer: Answer, heads: list[Head]) -> Item:
+    """The item of a complete answer. Its head has no ETag, and no headers that the proxy adds."""
+    omitted = (b"etag", b"content-length", b"topology-epoch")
+    lines = lines_of([header for header in answer.headers if header[0] not in omitted])
+    etag = next((value for name, value in answer.headers if name == b"etag"), b"")
+    heads.append((answer.status, lines))
+    return len(heads) - 1, etag, answer.body

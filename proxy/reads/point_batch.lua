@@ -1,0 +1,291 @@
+--- Framing of coalesced point reads; backend/wire/point_batch.py describes it. Pure.
+
+local ffi = require "ffi"
+
+local cast, concat, find, sub = ffi.cast, table.concat, string.find, string.sub
+-- the framing is little-endian, like every machine on which nginx runs LuaJIT
+local NUMBERS = ffi.typeof("const uint32_t *")
+local BYTES = ffi.typeof("const uint8_t *")
+
+local MAGIC = "QTR2"
+local FIXED_BYTES = 16
+-- instead of a head or a length: the read was not answered and must be sent by itself
+local ALONE = 0xFFFFFFFF
+-- instead of a length: the key is missing
+local ABSENT = 0xFFFFFFFE
+-- bytes of an entry before its value: a time, and the offset of its record
+local ENTRY_HEAD_BYTES = 16
+-- doubles are exact up to 2^53: 2^21 in the upper half
+local MAX_EXACT_HIGH = 2097152
+
+local _M = {}
+
+--- The first line of a group, without the number of its reads.
+_M.PATHS = "paths "
+
+--- The first line of reads of keys of this partition, without their number.
+function _M.keys_line(view, partition)
+    return "keys " .. view.name .. " " .. view.partitioner_name .. " " .. view.partitions .. " "
+        .. partition .. " "
+end
+
+-- before each text: 0x01 begins the stored key of an entry
+local BEFORE_KEY, BEFORE_PATH = "\n\1", "\n"
+
+--- Bytes that a read of this text adds to a request.
+function _M.text_bytes(text)
+    return #text + #BEFORE_KEY
+end
+
+--- Bytes that the first line of a group adds to a request.
+function _M.group_bytes(line)
+    return #line + 5
+end
+
+--- Bytes that a token adds to a request; "" is none.
+function _M.token_bytes(token)
+    return token == "" and 0 or #token + 7
+end
+
+--- Encodes the groups of reads of each token: `sections` is a list of {token, groups}, a group is
+-- {line, is_keys, count, texts}. Sets `first` of each group: the number of keys, or of paths, that
+-- are answered before those of the group. Returns the request, the list of groups of keys, the
+-- number of keys and that of paths.
+function _M.encode(sections)
+    local parts, size = {}, 0
+    local of_keys, keys, paths = {}, 0, 0
+    for i = 1, #sections do
+        local section = sections[i]
+        if section.token ~= "" then
+            parts[size + 1], parts[size + 2], parts[size + 3] = "token ", section.token, "\n"
+            size = size + 3
+        end
+        local groups = section.groups
+        for j = 1, #groups do
+            local group = groups[j]
+            local before = BEFORE_PATH
+            if group.is_keys then
+                before = BEFORE_KEY
+                group.first, keys = keys, keys + group.count
+                of_keys[#of_keys + 1] = group
+            else
+                group.first, paths = paths, paths + group.count
+            end
+            parts[size + 1], parts[size + 2] = group.line, group.count
+            parts[size + 3], parts[size + 4] = before, concat(group.texts, before)
+            parts[size + 5] = "\n"
+            size = size + 5
+        end
+    end
+    -- the last line is not ended
+    parts[size] = nil
+    return concat(parts), of_keys, keys, paths
+end
+
+--- The names and values of lines, and the value of served-by.
+local function parse_lines(lines)
+    local names, values, count = {}, {}, 0
+    local served_by
+    local from = 1
+    while true do
+        -- `find` per line, because a pattern would search for the colon from every position
+        local feed = find(lines, "\n", from, true)
+        if not feed then
+            break
+        end
+        local colon = find(lines, ": ", from, true)
+        if colon and colon > from and colon < feed then
+            local name, value = sub(lines, from, colon - 1), sub(lines, colon + 2, feed - 1)
+            count = count + 1
+            names[count], values[count] = name, value
+            served_by = name == "served-by" and value or served_by
+        end
+        from = feed + 1
+    end
+    return names, values, served_by
+end
+
+local function parse_head(status, lines)
+    local names, values, served_by = parse_lines(lines)
+    return { status = status, names = names, values = values, served_by = served_by }
+end
+
+-- by their text: they rarely change, and every instance has a few for each partition
+local MAX_FIXED = 10000
+local fixed_blocks, fixed_count = {}, 0
+
+--- The fixed lines of a group: {names, values, served_by} of all answers, `found`, the same of
+-- found keys, and `etag`, up to the offset; nil if they are not in this form.
+local function parse_fixed(text)
+    local known = fixed_blocks[text]
+    if known then
+        return known
+    end
+    local empty = find(text, "\n\n", 1, true)
+    if not empty then
+        return nil
+    end
+    local rest = sub(text, empty + 2)
+    local etag_at = find(rest, "etag: ", 1, true)
+    if not etag_at then
+        return nil
+    end
+    local fixed = parse_head(nil, sub(text, 1, empty))
+    fixed.found = parse_head(nil, sub(rest, 1, etag_at - 1))
+    fixed.etag = sub(rest, etag_at + #"etag: ")
+    if fixed_count >= MAX_FIXED then
+        fixed_blocks, fixed_count = {}, 0
+    end
+    fixed_blocks[text], fixed_count = fixed, fixed_count + 1
+    return fixed
+end
+
+--- The miss of a group: {names, values, body}; nil if it is not in this form.
+local function parse_miss(text)
+    local empty = find(text, "\n\n", 1, true)
+    if not empty then
+        return nil
+    end
+    local miss = parse_head(404, sub(text, 1, empty))
+    miss.body = sub(text, empty + 2)
+    return miss
+end
+
+--- The sum of the lengths of all bytes that follow `at`; nil if a number is not valid.
+local function sum(numbers, groups, keys, heads, paths)
+    local total, at = numbers[3], 4
+    for i = at, at + 3 * groups - 1 do
+        total = total + numbers[i]
+    end
+    at = at + 3 * groups
+    for i = at, at + keys - 1 do
+        local length = numbers[i]
+        if length < ABSENT then
+            if length < ENTRY_HEAD_BYTES then
+                return nil
+            end
+            total = total + length
+        end
+    end
+    at = at + keys
+    for i = at + 1, at + 2 * heads - 1, 2 do
+        total = total + numbers[i]
+    end
+    at = at + 2 * heads
+    for i = at, at + 3 * paths - 1, 3 do
+        local head = numbers[i]
+        if head ~= ALONE and head >= heads then
+            return nil
+        end
+        total = total + numbers[i + 1] + numbers[i + 2]
+    end
+    return total
+end
+
+local function decode_groups(answer, numbers, of_keys, at)
+    local number = 4
+    for i = 1, #of_keys do
+        local group = of_keys[i]
+        local fixed, state, miss = numbers[number], numbers[number + 1], numbers[number + 2]
+        number = number + 3
+        if fixed > 0 then
+            group.fixed = parse_fixed(sub(answer, at + 1, at + fixed))
+            group.names, group.values = parse_lines(sub(answer, at + fixed + 1, at + fixed + state))
+            if miss > 0 then
+                group.miss = parse_miss(sub(answer, at + fixed + state + 1,
+                                            at + fixed + state + miss))
+            end
+        end
+        at = at + fixed + state + miss
+    end
+    return at
+end
+
+--- Decodes the answers to a request that `encode` has made, into `batch`: `epoch`; `answer`, which
+-- has the entries; `lengths` and `positions` of the entries of the keys (the length is ABSENT or
+-- ALONE if there is none); `heads`, `etags` and `bodies` of the paths. A head is {status, names,
+-- values, served_by}, or false for a read that must be sent by itself. Sets `fixed`, `names`,
+-- `values` and `miss` of each group of keys.
+-- Returns true; or nil and an error, and then `batch` is unchanged.
+function _M.decode(answer, of_keys, keys, paths, batch)
+    local size = #answer
+    if size < FIXED_BYTES or sub(answer, 1, 4) ~= MAGIC then
+        return nil, "not a batch of answers"
+    end
+    local numbers = cast(NUMBERS, answer)
+    local groups, heads = numbers[1], numbers[2]
+    local at = FIXED_BYTES + 4 * (3 * groups + keys + 2 * heads + 3 * paths)
+    if groups ~= #of_keys or at > size then
+        return nil, "wrong number of answers"
+    end
+    local total = sum(numbers, groups, keys, heads, paths)
+    if not total or at + total ~= size then
+        return nil, "wrong length"
+    end
+    local epoch_size = numbers[3]
+    batch.epoch = sub(answer, at + 1, at + epoch_size)
+    batch.answer = answer
+    at = decode_groups(answer, numbers, of_keys, at + epoch_size)
+    local first = 3 + 3 * groups
+    local lengths, positions = batch.lengths, batch.positions
+    for i = 1, keys do
+        local length = numbers[first + i]
+        lengths[i], positions[i] = length, at
+        if length < ABSENT then
+            at = at + length
+        end
+    end
+    if paths == 0 then
+        return true
+    end
+    first = 4 + 3 * groups + keys
+    local shared = {}
+    for i = 0, heads - 1 do
+        local length = numbers[first + 2 * i + 1]
+        shared[i] = parse_head(numbers[first + 2 * i], sub(answer, at + 1, at + length))
+        at = at + length
+    end
+    first = first + 2 * heads
+    local item_heads, etags, bodies = batch.heads, batch.etags, batch.bodies
+    for i = 1, paths do
+        local item = first + 3 * (i - 1)
+        local etag_size, body_size = numbers[item + 1], numbers[item + 2]
+        item_heads[i] = shared[numbers[item]] or false
+        etags[i] = sub(answer, at + 1, at + etag_size)
+        at = at + etag_size
+        bodies[i] = sub(answer, at + 1, at + body_size)
+        at = at + body_size
+    end
+    return true
+end
+
+--- The status of the group's key of this number: 200, 404, or nil if it must be sent by itself.
+function _M.status(batch, group, number)
+    local length = batch.lengths[group.first + number]
+    if not length or length == ALONE or not group.fixed then
+        return nil
+    end
+    if length == ABSENT then
+        return group.miss and 404 or nil
+    end
+    return 200
+end
+
+--- The value of a found key, as JSON, and the offset of its record, as text.
+function _M.value(batch, group, number)
+    local index = group.first + number
+    local at, length = batch.positions[index], batch.lengths[index]
+    local bytes = cast(BYTES, batch.answer) + at
+    local high = ((bytes[8] * 256 + bytes[9]) * 256 + bytes[10]) * 256 + bytes[11]
+    local low = ((bytes[12] * 256 + bytes[13]) * 256 + bytes[14]) * 256 + bytes[15]
+    local offset
+    if high < MAX_EXACT_HIGH then
+        offset = ("%d"):format(high * 4294967296 + low)
+    else
+        -- the entry of a push: see model/records.py
+        offset = tostring(high * 4294967296ULL + low):sub(1, -4)
+    end
+    return sub(batch.answer, at + ENTRY_HEAD_BYTES + 1, at + length), offset
+end
+
+return _M

@@ -1,0 +1,193 @@
+--- Content phase of `location /`: answers plain point reads, each together with others (see
+-- coalescer). All other requests, and those that a batch has not answered, are forwarded
+-- (`@forward` in nginx.conf, and route).
+--
+-- Hot path, together with coalescer and point_batch. It must not log (except for its own failures),
+-- parse or write JSON, or create closures. It does not use ngx.ctx, and few variables of nginx.
+
+local balance = require "proxy.balance"
+local browser_rules = require "proxy.security.browser_rules"
+local clock = require "proxy.telemetry.clock"
+local coalescer = require "proxy.reads.coalescer"
+local discovery = require "proxy.discovery"
+local labels = require "proxy.telemetry.labels"
+local latencies = require "proxy.telemetry.latencies"
+local point_batch = require "proxy.reads.point_batch"
+local query = require "proxy.query"
+local quota = require "proxy.security.quota"
+local reload = require "proxy.reload"
+local retry_budget = require "proxy.retry_budget"
+local settings = require "proxy.settings"
+local topology = require "proxy.topology"
+
+local _M = {}
+
+-- nginx closes the connection after an answer with this status; nginx.conf maps it to @forward
+local CLOSE_CONNECTION = 497
+local FORWARD = "@forward"
+local PATHS = coalescer.PATHS
+-- bytes of {"key":"","value":}
+local DOCUMENT_BYTES = 19
+
+local shared = ngx.shared.queryable_topics
+local now = clock.now
+local get_method, http_version = ngx.req.get_method, ngx.req.http_version
+local unhealthy, budget = balance.unhealthy, balance.budget
+
+--- The token of the read, or "", if its Host is allowed and no header changes the answer; else nil.
+local function token_of(browsers)
+    local headers, err = ngx.req.get_headers(query.MAX_PLAIN_HEADERS)
+    if err or not browser_rules.allows_host(browsers, headers.host) then
+        return nil
+    end
+    return query.plain_token(headers)
+end
+
+--- A name as text in the access log.
+local function quoted(name)
+    return '"' .. name:gsub('["\\]', "\\%0"):gsub("%c", " ") .. '"'
+end
+
+--- What the access log says of reads of a partition: once for each topology.
+local function log_of(replicas, view, partition, owner)
+    local text = replicas.log
+    if not text then
+        text = (',"view":%s,"partition":%d,"owner":%s,"attempts":1,"batch":')
+            :format(quoted(view.name), partition, quoted(owner))
+        replicas.log = text
+    end
+    return text
+end
+
+--- Sets the variable of the access log, and counts the duration. of: has what `Served-By` is.
+local function observe(var, replicas, view, partition, owner, batch, of, status, began)
+    local role = of.role
+    if not role then
+        role = labels.role(of.served_by)
+        of.role, of.log = role, ',"served_by":' .. quoted(of.served_by or "")
+    end
+    var.queryable_read = log_of(replicas, view, partition, owner) .. batch.count .. of.log
+    latencies.observe(latencies.series(labels.KEY, view.name, role, status), now() - began)
+end
+
+local function set_headers(header, lines)
+    local names, values = lines.names, lines.values
+    for i = 1, #names do
+        header[names[i]] = values[i]
+    end
+end
+
+--- Answers the read of a key, with 200 or 404.
+local function send_key(batch, group, number, status, key)
+    local header, fixed = ngx.header, group.fixed
+    set_headers(header, group)
+    set_headers(header, fixed)
+    header["topology-epoch"] = batch.epoch
+    if status == 404 then
+        local miss = group.miss
+        ngx.status = 404
+        set_headers(header, miss)
+        header["Content-Length"] = #miss.body
+        return ngx.print(miss.body)
+    end
+    local value, offset = point_batch.value(batch, group, number)
+    set_headers(header, fixed.found)
+    header["etag"] = fixed.etag .. offset .. '-json"'
+    header["Content-Length"] = DOCUMENT_BYTES + #key + #value
+    return ngx.print { '{"key":"', key, '","value":', value, "}" }
+end
+
+--- Answers the read of a path.
+local function send_path(batch, index, head)
+    local header, etag, body = ngx.header, batch.etags[index], batch.bodies[index]
+    ngx.status = head.status
+    set_headers(header, head)
+    if etag ~= "" then
+        header["etag"] = etag
+    end
+    header["topology-epoch"] = batch.epoch
+    header["Content-Length"] = #body
+    return ngx.print(body)
+end
+
+--- Counts the request of a view with a quota. Returns false if it is above it: @forward refuses it.
+local function is_within_quota(var, view)
+    if quota.take(shared, view.quota, ngx.now()) then
+        return false
+    end
+    -- neither @forward nor the backends count it again
+    var.queryable_counted = "1"
+    return true
+end
+
+--- Answers the request if it is a plain point read (see query), and a batch has its answer. Returns
+-- whether.
+local function read(var, current)
+    local began = clock.began(ngx.now())
+    if get_method() ~= "GET" or http_version() ~= 1.1 then
+        return false
+    end
+    local uri = var.request_uri
+    local view, key, is_as_stored = query.plain_key(uri, current.views)
+    if not key then
+        return false
+    end
+    local partition, replicas, owner = topology.replicas(current, view, key)
+    local backend = replicas[1]
+    if not backend or backend.id ~= owner or unhealthy.by_name[backend.name] then
+        return false
+    end
+    local token = token_of(current.browsers)
+    if not token or view.quota and not is_within_quota(var, view) then
+        return false
+    end
+    local of, line, text = PATHS, point_batch.PATHS, uri
+    if is_as_stored then
+        line = replicas.line
+        if not line then
+            line = point_batch.keys_line(view, partition)
+            replicas.line = line
+        end
+        of, text = replicas, key
+    end
+    local batch, group, number = coalescer.enqueue(backend, token, of, line, text)
+    if not batch then
+        -- the time that it has waited counts
+        var.queryable_began = began
+        return false
+    end
+    local status, head
+    if is_as_stored then
+        status, head = point_batch.status(batch, group, number), group.fixed
+    else
+        number = group.first + number
+        head = batch.heads[number]
+        status = head and head.status
+    end
+    if not status then
+        var.queryable_began = began
+        return false
+    end
+    retry_budget.earn(budget)
+    observe(var, replicas, view, partition, owner, batch, head, status, began)
+    if is_as_stored then
+        send_key(batch, group, number, status, key)
+    else
+        send_path(batch, number, head)
+    end
+    return true
+end
+
+--- Content phase.
+function _M.content()
+    if reload.is_retiring() then
+        return ngx.exit(CLOSE_CONNECTION)
+    end
+    local current = discovery.topology()
+    if settings.batches > 0 and current and read(ngx.var, current) then
+        return
+    end
+    return ngx.exec(FORWARD)
+end
+
+return _M

@@ -1,0 +1,1 @@
+"""Coalesced point reads."""
