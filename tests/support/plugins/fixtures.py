@@ -35,7 +35,9 @@ class Deploy(Protocol):
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A broker on a free port. Tests that stop, kill or pause a broker start their own."""
     data = tmp_path_factory.mktemp("broker")
-    properties = {"log.cleaner.backoff.ms": "100"}
+    # By default a broker deletes records older than a week, every five minutes. Those of many tests
+    # are of 2013.
+    properties = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1"}
     with Broker(data, properties=properties, sasl_users=SASL_USERS) as running:
         yield running
 
