@@ -6,7 +6,8 @@ offsets is that of another application, and its offsets must not be lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from kafka import KafkaAdminClient
@@ -35,30 +36,32 @@ class UnusedGroups:
 
     def all(self) -> list[str]:
         """The groups that `delete` would delete now, by name. Blocks. Unavailable."""
-        try:
-            client = KafkaAdminClient(**self._settings)
-            try:
-                listed = client.list_groups(states_filter=[_EMPTY])
-                names = sorted({each["group_id"] for each in listed} - {self._own})[:MAX_GROUPS]
-                offsets = client.list_group_offsets(names) if names else {}
-            finally:
-                client.close()
-        except (KafkaError, OSError) as e:
-            raise _unreachable(e) from None
+        with self._client() as client:
+            listed = client.list_groups(states_filter=[_EMPTY])
+            names = sorted({each["group_id"] for each in listed} - {self._own})[:MAX_GROUPS]
+            offsets = client.list_group_offsets(names) if names else {}
         return [name for name in names if not offsets.get(name)]
 
     def delete(self, group: str) -> None:
         """Delete the group. Blocks. NotFound, Unavailable, Conflict if it is used."""
         if group == self._own:
             raise Conflict("group-in-use", f"{group} is the consumer group of this deployment.")
+        with self._client() as client:
+            self._delete(client, group)
+
+    @contextmanager
+    def _client(self) -> Iterator[KafkaAdminClient]:
+        """Unavailable if the broker does not answer, also within the block."""
         try:
             client = KafkaAdminClient(**self._settings)
             try:
-                self._delete(client, group)
+                yield client
             finally:
                 client.close()
         except (KafkaError, OSError) as e:
-            raise _unreachable(e) from None
+            raise Unavailable(
+                "broker-unreachable", f"The broker did not answer, or refused: {e!r}."
+            ) from None
 
     def _delete(self, client: KafkaAdminClient, group: str) -> None:
         found = client.describe_groups([group])[group]
@@ -78,7 +81,3 @@ class UnusedGroups:
         result = client.delete_groups([group])[group]
         if result != "OK":
             raise Conflict("group-in-use", f"The broker does not delete group {group}: {result}.")
-
-
-def _unreachable(error: Exception) -> Unavailable:
-    return Unavailable("broker-unreachable", f"The broker did not answer, or refused: {error!r}.")

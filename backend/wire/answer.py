@@ -31,6 +31,11 @@ class Answer:
     role: str = field(default="", compare=False)  # only counted, not sent
 
 
+def json_answer(document: object) -> Answer:
+    """The response with a document that is different each time, so that nobody keeps it."""
+    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+
+
 def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header, Header]:
     """The headers Lag (records) and Staleness (ms). `staleness` is in s; None means unknown."""
     return (b"lag", lag_text(lag)), (b"staleness", staleness_text(staleness))

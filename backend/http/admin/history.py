@@ -6,14 +6,12 @@ import asyncio
 import contextlib
 import time
 
-import orjson
-
 from backend.http.admin.topology import Peers
 from backend.http.parameters import parse_parameters
 from backend.http.request import Request
 from backend.instance_context import InstanceContext
 from backend.telemetry.history import STEP_S, Counted, merged
-from backend.wire.answer import JSON, Answer
+from backend.wire.answer import Answer, json_answer
 from model.topology import ACTIVE
 
 PATH = "/admin/history"
@@ -49,12 +47,12 @@ class HistoryRoute:
         me = self._context.settings.instance_id
         own = {"id": me, **self._context.history.document()}
         if of == "instance":
-            return _answer(own)
+            return json_answer(own)
         others = [each for each in self._context.topology.members if each.id != me]
         found = await asyncio.to_thread(self._peers.ask, others)
         # those that do not answer have no samples
         documents = {each["id"]: each for each in (own, *found) if "samples" in each}
-        return _answer(merged(documents))
+        return json_answer(merged(documents))
 
 
 def counted(context: InstanceContext) -> Counted:
@@ -71,7 +69,3 @@ def counted(context: InstanceContext) -> Counted:
         errors,
         buckets,
     )
-
-
-def _answer(document: object) -> Answer:
-    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))

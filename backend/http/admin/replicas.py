@@ -15,7 +15,7 @@ from backend.http.responses import KeyResponses
 from backend.http.view_versions import pinned_headers
 from backend.instance_context import InstanceContext
 from backend.queries.routing import NotOwner, ReadOptions
-from backend.wire.answer import JSON, Answer, problem_answer
+from backend.wire.answer import Answer, json_answer, problem_answer
 from backend.wire.scan import ALLOW
 from model.formats.base64url import to_base64url
 from model.problems import BadRequest, Problem
@@ -61,7 +61,7 @@ class ReplicaRoute:
                 for member, answer in zip(holders, answers, strict=True)
             ],
         }
-        return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+        return json_answer(document)
 
     async def _ask(self, member: Member, view: View, key: bytes) -> Answer:
         """The answer of one replica, whatever it is."""

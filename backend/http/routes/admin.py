@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import orjson
-
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access
 from backend.http.admin.history import PATH as HISTORY
@@ -21,7 +19,7 @@ from backend.http.routes.instances import InstanceCommands
 from backend.http.routes.pipelines import PipelineRoutes
 from backend.http.routes.view_versions import VersionRoutes
 from backend.instance_context import InstanceContext
-from backend.wire.answer import JSON, Answer
+from backend.wire.answer import Answer, json_answer
 
 _MAX_BODY = 4096  # bytes
 _GET, _POST = ("GET",), ("POST",)
@@ -82,4 +80,4 @@ class AdminRoutes:
             "scopes": [] if sender is None else sorted(sender.scopes),
             "admin": not is_on or (sender is not None and Access.ADMIN.value in sender.scopes),
         }
-        return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+        return json_answer(document)

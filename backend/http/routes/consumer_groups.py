@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import orjson
-
 from backend.http.request import Request
 from backend.http.routes.members import members
 from backend.instance_context import InstanceContext
-from backend.wire.answer import JSON, Answer
+from backend.wire.answer import Answer, json_answer
 
 
 class GroupRoutes:
@@ -20,7 +18,7 @@ class GroupRoutes:
 
     async def groups(self, _: Request) -> Answer:
         found = await asyncio.to_thread(self._groups.all)
-        return _answer({"groups": [{"group": group} for group in found]})
+        return json_answer({"groups": [{"group": group} for group in found]})
 
     async def delete(self, request: Request) -> Answer:
         """Deletes a group that has no members and no offsets. Conflict for any other one."""
@@ -28,8 +26,4 @@ class GroupRoutes:
         group = request.more["group"]
         request.details["group"] = group
         await asyncio.to_thread(self._groups.delete, group)
-        return _answer({"group": group, "deleted": True})
-
-
-def _answer(document: object) -> Answer:
-    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+        return json_answer({"group": group, "deleted": True})

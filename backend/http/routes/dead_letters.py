@@ -6,14 +6,12 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-import orjson
-
 from backend.http.parameters import parse_parameters
 from backend.http.request import Request
 from backend.ingest.dead_letter_reader import MAX_LETTERS
 from backend.instance_context import InstanceContext
-from backend.wire.answer import JSON, Answer
-from model.problems import BadRequest
+from backend.queries.parameters import whole_number
+from backend.wire.answer import Answer, json_answer
 
 _DEFAULT = 100
 
@@ -25,14 +23,18 @@ class DeadLetterRoute:
         self._context = context
 
     async def dead_letters(self, request: Request) -> Answer:
-        limit = parse_parameters(request.query, ("limit",)).raw("limit")
-        wanted = _DEFAULT if limit is None else int(limit) if limit.isdigit() else 0
-        if not 1 <= wanted <= MAX_LETTERS:
-            raise BadRequest("bad-parameter", f"limit is a whole number from 1 to {MAX_LETTERS}.")
+        wanted = parse_parameters(request.query, ("limit",)).parsed("limit", _limit) or _DEFAULT
         read = self._context.dead_letter_reader.newest
         found = await asyncio.to_thread(read, request.of.topic, wanted)
         document = {**found, "reasons": _reasons(found["items"])}
-        return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+        return json_answer(document)
+
+
+def _limit(text: str) -> int:
+    number = whole_number(text)
+    if not 1 <= number <= MAX_LETTERS:
+        raise ValueError(f"{number} is not from 1 to {MAX_LETTERS}")
+    return number
 
 
 def _reasons(items: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -4,16 +4,13 @@ passes them on to the one that they are for."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-
-import orjson
 
 from backend.cluster.peer_client import MARK, PeerClient
 from backend.http.admin.topology import Peers
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.instance_context import InstanceContext
-from backend.wire.answer import JSON, Answer, Header
+from backend.wire.answer import Answer, Header, json_answer
 from model.problems import Conflict, NotFound, Unavailable
 from model.progress import ANSWERABLE
 
@@ -52,7 +49,7 @@ class InstanceCommands:
         if context.drained is not drained:
             context.drained = drained
             context.member.rejoin()
-        return _answer({"instance": context.me.id, "drained": drained})
+        return json_answer({"instance": context.me.id, "drained": drained})
 
     async def rebuild(self, request: Request) -> Answer:
         """Deletes a store partition of the instance, and builds it again: from another instance, or
@@ -73,16 +70,16 @@ class InstanceCommands:
                 "partition-not-here",
                 f"Instance {context.me.id} has no partition {partition} of view {view} open.",
             )
-        if not asked.get("force", False) and not await self._others_answer(view, partition):
+        if not asked.get("force", False) and not await self._othersjson_answer(view, partition):
             raise Conflict(
                 "last-replica",
                 f"No other instance answers for partition {partition} of view {view}: until it is "
                 'rebuilt, reads of it would get 503. To rebuild it nevertheless: "force": true.',
             )
         context.ingest_loop.rebuild(view, partition)
-        return _answer({"instance": context.me.id, "view": view, "partition": partition})
+        return json_answer({"instance": context.me.id, "view": view, "partition": partition})
 
-    async def _others_answer(self, view: str, partition: int) -> bool:
+    async def _othersjson_answer(self, view: str, partition: int) -> bool:
         others = self._context.others(view, partition)
         statuses = await asyncio.to_thread(self._peers.ask, others)
         return any(
@@ -109,7 +106,3 @@ class InstanceCommands:
         return await self._peer_client.forward(
             found[0], request.method, request.target, headers, request.body
         )
-
-
-def _answer(document: dict[str, Any]) -> Answer:
-    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))

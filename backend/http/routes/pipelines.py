@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-import orjson
-
 from backend.http.request import Request
 from backend.http.routes.members import members
 from backend.instance_context import InstanceContext
-from backend.wire.answer import JSON, Answer
+from backend.wire.answer import Answer, json_answer
 from model.pipelines.commands import ACTIONS
 from model.pipelines.status import STOPPED, UNKNOWN, Pipeline
 from model.problems import Conflict, NotFound, Unavailable
@@ -39,7 +37,7 @@ class PipelineRoutes:
         send = self._context.pipeline_commands.send
         command = await asyncio.to_thread(send, pipeline.group, view.topic, action)
         document = {"view": view.name, "group": pipeline.group, **command._asdict()}
-        return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
+        return json_answer(document)
 
 
 def _check(pipeline: Pipeline) -> None:

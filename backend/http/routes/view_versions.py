@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
 from backend.http.admin.topology import Peers
 from backend.http.admin.version_status import (
     Statuses,
@@ -20,7 +18,7 @@ from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.http.routes.meta import instance_document
 from backend.instance_context import InstanceContext
-from backend.wire.answer import JSON, Answer
+from backend.wire.answer import Answer, json_answer
 from model.problems import Conflict, NotFound, Unavailable
 from model.versions import MAX_VERSION, VersionState, public_name
 from model.views import View
@@ -41,7 +39,7 @@ class VersionRoutes:
         parse_parameters(request.query, PARAMETERS["versions"])
         base = request.of.base
         statuses = await asyncio.to_thread(self._statuses, self._peers)
-        return _answer(versions_status(self._context, base, statuses))
+        return json_answer(versions_status(self._context, base, statuses))
 
     async def switch(self, request: Request) -> Answer:
         """Makes another version current. Conflict unless it has caught up everywhere."""
@@ -132,7 +130,7 @@ class VersionRoutes:
         log = self._context.version_log
         assert log is not None
         await asyncio.to_thread(log.change, base, state)
-        return _answer(
+        return json_answer(
             {
                 "view": base,
                 "current": state.current,
@@ -159,7 +157,3 @@ def _members(
 
 def _name(view: View) -> str:
     return public_name(view.base, view.version)
-
-
-def _answer(document: dict[str, Any]) -> Answer:
-    return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
