@@ -29,6 +29,7 @@ from bench.rows import (
     batch,
     client,
     factors,
+    forwarded,
     ingest,
     latency,
     launch,
@@ -53,6 +54,7 @@ class RowName(StrEnum):
     reads = "reads"
     tokens = "tokens"
     factors = "factors"
+    forwarded = "forwarded"
     batch = "batch"
     ndjson = "ndjson"
     top = "top"
@@ -68,6 +70,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.reads: reads,
     RowName.tokens: tokens,
     RowName.factors: factors,
+    RowName.forwarded: forwarded,
     RowName.batch: batch,
     RowName.ndjson: ndjson,
     RowName.top: top,

@@ -22,7 +22,8 @@ class Workload:
 
     Each connection waits `think_ms` on average between two requests. With `zipf`, the k-th most
     popular key is read in proportion to 1/k, otherwise all keys are equally likely. `tokens`: a
-    file with a token on each line; each point read has one of them.
+    file with a token on each line; each point read has one of them. `traced`: each point read has
+    an id for the logs, so that instances forward it separately.
     """
 
     path: str
@@ -31,12 +32,14 @@ class Workload:
     think_ms: int = 0
     zipf: bool = False
     tokens: Path | None = None
+    traced: bool = False
 
     def arguments(self, seed: int) -> list[str]:
         """The arguments of requests.lua."""
         step = step_of(self.keys) if self.zipf else 0
         numbers = map(str, (self.keys, seed, self.batch, self.think_ms, step))
-        return [self.path, *numbers, "" if self.tokens is None else str(self.tokens)]
+        tokens = "" if self.tokens is None else str(self.tokens)
+        return [self.path, *numbers, tokens, str(int(self.traced))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
 -- A script for wrk: point reads or batches of random keys, then one line of JSON (bench/load.py).
 -- Arguments: path, number of keys, seed, keys per batch (0: point reads), think time in ms (0: none),
 -- step (0: uniform; otherwise Zipf: the k-th most popular key is number k * step modulo the keys),
--- file with a token on each line ("": reads have no token; otherwise each has one of them at random).
+-- file with a token on each line ("": reads have no token; otherwise each has one of them at random),
+-- whether reads without a token have an id for the logs (1 or 0).
 
 local random, floor, format = math.random, math.floor, string.format
 
 local path, count, size, step
-local headers = {}
+local headers, more = {}, ""
 
 local function uniform()
     return random(0, count - 1)
@@ -21,7 +22,7 @@ local number = uniform
 
 -- formats the request itself, because wrk.format builds a table of headers for each request
 local function read()
-    return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n\r\n", path, number())
+    return format("GET %s/customer-%07d HTTP/1.1\r\nHost: bench\r\n%s\r\n", path, number(), more)
 end
 
 local function read_with_token()
@@ -48,6 +49,9 @@ function init(args)
         for token in io.lines(args[7]) do
             headers[#headers + 1] = "Authorization: Bearer " .. token .. "\r\n"
         end
+    end
+    if args[8] == "1" then
+        more = "traceparent: 00-" .. ("a"):rep(32) .. "-" .. ("b"):rep(16) .. "-01\r\n"
     end
     request = size > 0 and batch or #headers > 0 and read_with_token or read
     local think = tonumber(args[5])

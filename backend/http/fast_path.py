@@ -22,9 +22,11 @@ from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainReads
+from backend.wire.point_batch import READS
 from model.problems import BadRequest, Forbidden, Problem
 
-READS = "/internal/reads"
+READERS = Purpose.PROXY, Purpose.PEER
+"""Who sends coalesced reads."""
 
 log = logging.getLogger(__name__)
 
@@ -72,26 +74,28 @@ class FastPath:
     def reads_now(
         self, reads: PlainReads, client: str, has_certificate: bool = False
     ) -> Answer | None:
-        """The complete answer to point reads that the proxy sends together; None leaves those that
-        take long to the router. `client`: the address of its socket. `has_certificate`: see
-        `mutual_tls.is_of_cluster`."""
+        """The complete answer to point reads that a proxy or an instance sends together; None
+        leaves those that take long to the router. `client`: the address of its socket.
+        `has_certificate`: see `mutual_tls.is_of_cluster`."""
         if self.coalesced.takes_long(reads.body):
             return None
         try:
             sender = self._context.cluster.admit(
-                Purpose.PROXY, "POST", READS.encode(), reads.signature, client, has_certificate
+                READERS, "POST", READS, reads.signature, client, has_certificate
             )
             if sender is not None:
                 sender.check_body(reads.body)
             self._turn.begin()
             answer = self.coalesced.answer(reads.body)
+            if sender is not None:
+                sender.sign(answer)
         except Forbidden as problem:
             self._refused(problem, client)
             answer = problem_answer(problem)
         except BadRequest as problem:
             answer = problem_answer(problem)
         except Exception:
-            log.exception("POST %s", READS)
+            log.exception("POST %s", READS.decode())
             answer = problem_answer(internal_error())
         self._turn.note(
             self._context.latencies.series(Labels(INTERNAL_READS, status=answer.status))

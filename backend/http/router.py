@@ -20,7 +20,7 @@ from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.auditing import DISCONNECTED, audit
-from backend.http.fast_path import READS, FastPath
+from backend.http.fast_path import READERS, FastPath
 from backend.http.flask_app import PAGES
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
@@ -67,6 +67,7 @@ from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
 from backend.telemetry.tracing import TRACE, trace_of
 from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
+from backend.wire.point_batch import READS
 from backend.wire.scan_codec import MAX_ASK_BYTES
 from backend.wire.snapshot import PATH as COPY
 from model.limits import MAX_BATCH_BYTES
@@ -169,7 +170,7 @@ class Router:
                 _POST, "/topics/{topic}/records", append, self._append.append, requests, MAX_BODY
             ),
             # the proxy, and other instances
-            Route(_POST, READS, cluster, coalesced.reads, self._coalesced_reads, MAX_BODY),
+            Route(_POST, READS.decode(), cluster, coalesced.reads, self._coalesced_reads, MAX_BODY),
             Route(_POST, SCAN_PATH.decode(), cluster, internal.scan, of_peers, MAX_ASK_BYTES),
             Route(
                 _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
@@ -235,6 +236,7 @@ class Router:
 
     async def stop(self) -> None:
         await self._admin.history.stop()
+        await self._keys.stop()
         if self._heartbeats is not None:
             await self._heartbeats.stop()
         for client in (self._peer_client, self._heartbeat_client):
@@ -296,26 +298,26 @@ class Router:
 
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
         """Checks the sender before the body is read, and signs the answer."""
-        purpose = Purpose.PROXY if match.route.pattern == READS else Purpose.PEER
+        purposes = READERS if match.route.pattern == READS.decode() else (Purpose.PEER,)
         client = "" if is_passed_on(request.headers) else request.client
         try:
             request.sender = self._cluster.admit(
-                purpose, request.method, request.target, signature_in(request.headers),
+                purposes, request.method, request.target, signature_in(request.headers),
                 client, has_cluster_certificate(request.scope),
             )  # fmt: skip
         except Forbidden as problem:
             audit(self._audit, match, request.scope, problem.status, request, problem)
             return problem_answer(problem)
         answer = await self._answer_of(match, request)
-        if request.sender is not None and answer is not None and purpose is Purpose.PEER:
-            answer.headers.append(request.sender.signature_of(answer.status, answer.body))
+        if request.sender is not None and answer is not None:
+            request.sender.sign(answer)
         return answer
 
     def _refused_reads(self, problem: Forbidden, client: str) -> None:
         """For the audit log, which the fast path does not write."""
         address = (client, 0) if client else None
         scope: Scope = {"method": "POST", "client": address, "headers": []}
-        audit(self._audit, self._table.match(READS.encode()), scope, problem.status, None, problem)
+        audit(self._audit, self._table.match(READS), scope, problem.status, None, problem)
 
     async def _answer_of(self, match: Match, request: Request) -> Answer | None:
         route = match.route

@@ -30,7 +30,7 @@ from backend.security.signatures import (
     parse_signature,
 )
 from backend.settings import Settings, is_loopback
-from backend.wire.answer import Header
+from backend.wire.answer import Answer, Header
 from model.problems import Forbidden
 
 CODE = "not-a-member"
@@ -59,9 +59,11 @@ class Sender(NamedTuple):
         if not hmac.compare_digest(hash_of(body), self.body_hash):
             raise Refused("body", "the body is not the one that was signed")
 
-    def signature_of(self, status: int, body: bytes) -> Header:
-        """The header of a complete answer."""
-        return HEADER, mac_of_answer(self.answer_key, self.mac, status, body).hex()
+    def sign(self, answer: Answer) -> None:
+        """Signs a complete answer to an instance. Proxies check no signatures."""
+        if self.purpose is Purpose.PEER:
+            mac = mac_of_answer(self.answer_key, self.mac, answer.status, answer.body)
+            answer.headers.append((HEADER, mac.hex()))
 
     def answer_mac(self) -> AnswerMac:
         """For a streamed answer."""
@@ -148,7 +150,7 @@ class ClusterAccess:
 
     def admit(
         self,
-        purpose: Purpose,
+        purposes: tuple[Purpose, ...],
         method: str,
         target: bytes,
         given: bytes | None,
@@ -157,14 +159,15 @@ class ClusterAccess:
     ) -> Sender | None:
         """The sender of a request for an internal route; None if it is not signed. Forbidden.
 
-        `given`: the value of the header. `client`: the address of its socket; "" if unknown.
-        `has_certificate`: see `mutual_tls.has_cluster_certificate`.
+        `purposes`: those of its possible senders. `given`: the value of the header. `client`: the
+        address of its socket; "" if unknown. `has_certificate`: see
+        `mutual_tls.has_cluster_certificate`.
         """
         try:
             if given is None and has_certificate:
                 return None
             if self._verifier is not None:
-                return self._verifier.verify((purpose,), method, target, given)
+                return self._verifier.verify(purposes, method, target, given)
             if self._mutual_tls and not has_certificate:
                 raise Refused(
                     "no certificate",

@@ -1,4 +1,4 @@
-"""Framing of coalesced point reads from the proxy to a backend.
+"""Framing of coalesced point reads, from the proxy or a backend to a backend.
 
 A request is text. It has groups of reads: reads of keys of one partition, or of any paths. The
 groups of each token follow the line that names it; those of reads without a token come first.
@@ -35,16 +35,21 @@ the offset. The state lines change with each record and with time. The miss is t
 missing keys (404): its other lines, an empty line, and its body. All answers have the same
 Topology-Epoch, so it is sent once.
 
-The proxy's side is proxy/reads/point_batch.lua.
+The proxy's side is proxy/reads/point_batch.lua. Backends send paths alone to each other.
 """
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from backend.wire.answer import Header
 from model.records import ENTRY
+
+READS = b"/internal/reads"
+"""The path of the requests."""
 
 MAGIC = b"QTR2"
 ALONE = 0xFFFF_FFFF
@@ -145,3 +150,55 @@ def encode_answers(
         numbers.extend((head, len(etag), len(body)))
         blobs += (etag, body)
     return b"".join((MAGIC, numbers.tobytes(), *blobs))
+
+
+def encode_reads(groups: Sequence[Reads]) -> bytes:
+    """The body of a request. Reads without a token come first, and those of a token together."""
+    lines: list[bytes] = []
+    named: bytes | None = None
+    for token, partition, texts in groups:
+        if token is not None and token != named:
+            lines.append(b"token " + token)
+            named = token
+        first = b"paths" if partition is None else b"keys " + partition
+        lines += [b"%b %d" % (first, len(texts)), *texts]
+    return b"\n".join(lines)
+
+
+def decode_paths(response: bytes, count: int) -> tuple[list[Head], list[Item]]:
+    """The heads and items of the response to a request for so many paths, and no keys. Raises
+    ValueError if it is malformed."""
+    if response[:4] != MAGIC or len(response) < 16:
+        raise ValueError("it does not begin with the numbers of groups and heads")
+    groups, head_count, epoch_size = struct.unpack_from("<3I", response, 4)
+    at = 16 + 8 * head_count + 12 * count
+    if groups or at + epoch_size > len(response):
+        raise ValueError("it is truncated, or has answers to keys")
+    numbers = struct.unpack_from(f"<{2 * head_count + 3 * count}I", response, 16)
+    at += epoch_size
+    heads: list[Head] = []
+    for first in range(0, 2 * head_count, 2):
+        end = at + numbers[first + 1]
+        heads.append((numbers[first], response[at:end]))
+        at = end
+    items: list[Item] = []
+    for first in range(2 * head_count, len(numbers), 3):
+        head, etag_size, body_size = numbers[first : first + 3]
+        if head >= head_count and head != ALONE:
+            raise ValueError(f"there is no head {head}")
+        body_at = at + etag_size
+        end = body_at + body_size
+        items.append((head, response[at:body_at], response[body_at:end]))
+        at = end
+    if at != len(response):
+        raise ValueError(f"it has {len(response)} bytes, not {at}")
+    return heads, items
+
+
+def headers_of(lines: bytes) -> list[Header]:
+    """The headers in the lines of a head. Raises ValueError if a line is not `name: value`."""
+    *ended, rest = lines.split(b"\n")
+    split = [line.partition(b": ") for line in ended]
+    if rest or not all(separator for _, separator, _ in split):
+        raise ValueError("a line of a head is malformed")
+    return [(name, value) for name, _, value in split]

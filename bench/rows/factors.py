@@ -6,8 +6,9 @@ bytes, and 6 partitions. `more` of a row has its factors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from bench import http_client, load
@@ -102,17 +103,26 @@ def _workload(case: Case) -> Workload:
 
 
 def _launch(stack: Stack, count: int, table: Table) -> Subject:
-    """Starts a proxy and `count` backends of this table; waits until each has its partitions."""
-    group = stack.new_name("factors")
+    """Starts a proxy and `count` backends of this table."""
+    backends = launch_backends(stack, count, table)
+    proxy = stack.launch_proxy(backends[0])
+    return Subject("proxy", (proxy, *backends), ours=True)
+
+
+def launch_backends(
+    stack: Stack, count: int, table: Table, settings: Mapping[str, str] = MappingProxyType({})
+) -> list[Server]:
+    """Starts so many backends of this table; waits until each has its partitions, and is idle."""
+    group = stack.new_name("group")
     backends = [
-        stack.launch_backend(stack.new_name("backend"), group, [table]) for _ in range(count)
+        stack.launch_backend(stack.new_name("backend"), group, [table], settings)
+        for _ in range(count)
     ]
     stack.wait_ready(*backends)
     stack.wait(lambda: _is_balanced(backends[0]), f"{count} backends to have their partitions")
     for backend in backends:
         stack.wait_idle(backend)
-    proxy = stack.launch_proxy(backends[0])
-    return Subject("proxy", (proxy, *backends), ours=True)
+    return backends
 
 
 def _is_balanced(backend: Server) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.telemetry.tracing import trace_of
 from bench import load, records
 from bench.load import Workload
 
@@ -53,6 +54,14 @@ def test_each_read_has_one_of_the_tokens(tmp_path: Path) -> None:
     lines = Counter(request.replace("\r", "").split("\n", 2)[2] for request in requests)
     assert set(lines) == {f"Authorization: Bearer {token}\n\n" for token in ("one", "two")}
     assert min(lines.values()) > 20
+
+
+def test_a_traced_read_has_a_valid_id() -> None:
+    [request], _ = _requests(Workload("/customers", 1, traced=True), 1)
+    *_, line, empty, end = request.replace("\r", "").split("\n")
+    name, _, value = line.partition(": ")
+    assert trace_of([(name.encode(), value.encode())]).trace_id == "a" * 32
+    assert empty == end == ""
 
 
 def test_a_batch_is_json_with_its_content_length() -> None:

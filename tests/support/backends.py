@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from local.errors import LocalError, tail
 from local.ports import free_ports, is_free
 from local.processes import end, how_it_ended, spawn
@@ -231,6 +233,17 @@ class Backend:
             return self.get(path)
         except OSError:
             return None
+
+    def samples(self, name: str) -> dict[tuple[str, ...], float]:
+        """Of a metric: label values, in the order of the labels' names -> value. The whole text
+        must be valid."""
+        families = list(text_string_to_metric_families(self.get("/metrics").body.decode()))
+        return {
+            tuple(value for _, value in sorted(sample.labels.items())): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name
+        }
 
     def processors(self) -> dict[str, Any]:
         answer = self.get("/processors")

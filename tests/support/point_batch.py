@@ -6,26 +6,23 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from backend.wire.point_batch import ABSENT, ALONE, MAGIC, Head, Item, KeyAnswers, Reads
+from backend.wire.point_batch import (
+    ABSENT,
+    ALONE,
+    MAGIC,
+    Head,
+    Item,
+    KeyAnswers,
+    Reads,
+    encode_reads,
+    headers_of,
+)
 from model.records import ENTRY_HEAD_SIZE, entry_offset
 
 
 def encode_paths(paths: Sequence[bytes]) -> bytes:
     """The body of a request for these raw paths, without tokens."""
     return encode_reads([Reads(None, None, list(paths))])
-
-
-def encode_reads(groups: Sequence[Reads]) -> bytes:
-    """The body of a request; reads without a token come first."""
-    lines: list[bytes] = []
-    named: bytes | None = None
-    for token, partition, texts in groups:
-        if token is not None and token != named:
-            lines.append(b"token " + token)
-            named = token
-        first = b"paths" if partition is None else b"keys " + partition
-        lines += [b"%b %d" % (first, len(texts)), *texts]
-    return b"\n".join(lines)
 
 
 def assert_complete(body: bytes, groups: Sequence[Reads]) -> None:
@@ -101,11 +98,6 @@ class Whole(NamedTuple):
     body: bytes
 
 
-def headers_of(lines: bytes) -> list[tuple[bytes, bytes]]:
-    split = (line.split(b": ", 1) for line in lines.splitlines())
-    return [(name, value) for name, value in split]
-
-
 def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | None]:
     """The answers to the keys of a group, without Content-Length and Topology-Epoch; None: alone.
     As proxy/reads/point_reads.lua makes them."""
@@ -119,10 +111,10 @@ def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | Non
         headers = headers_of(state) + headers_of(of_all + b"\n")
         if size == ABSENT:
             of_miss, body = miss.split(b"\n\n", 1)
-            yield Whole(404, [*headers, *headers_of(of_miss)], body)
+            yield Whole(404, [*headers, *headers_of(of_miss + b"\n")], body)
             continue
         entry = next(entries)
-        *found, (name, etag) = headers_of(of_found)
+        *found, (name, etag) = headers_of(of_found + b"\n")
         assert name == b"etag"
         etag += b'%d-json"' % entry_offset(entry)
         body = b'{"key":"%b","value":%b}' % (key, entry[ENTRY_HEAD_SIZE:])

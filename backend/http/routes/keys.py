@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import urlencode
 
-from backend.http.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
+from backend.http.forwarding.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
 from backend.http.limits.bodies import media_type, require_json
 from backend.http.negotiation import chosen
 from backend.http.parameters import (
@@ -79,6 +79,9 @@ class KeyRoutes:
     def start(self, asker: Asker, any_partition: AnyPartitionReads) -> None:
         self._forwarding.start(asker)
         self._any_partition = any_partition
+
+    async def stop(self) -> None:
+        await self._forwarding.stop()
 
     def drain(self) -> None:
         """Ends the streams: their clients reconnect to the instance that has the partition then."""

@@ -20,14 +20,14 @@ from backend.security.tokens import TokenVerifier
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
-from backend.wire.point_batch import ASK_ALONE, Reads
+from backend.wire.point_batch import ASK_ALONE, Reads, encode_reads
 from model.problems import Unavailable
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import ME, Instance, context
 from tests.support.in_process.tokens import Keys, access_control
 from tests.support.in_process.tokens import token as token_text
-from tests.support.point_batch import decode_answers, encode_reads
+from tests.support.point_batch import decode_answers
 
 PRICES = view(name="prices", path="/prices")
 KEYS = ("a", "b", "c d")

@@ -16,6 +16,7 @@ from backend.security.cluster_secret import ClusterSecret, keys_of, parse
 from backend.security.replay_window import WINDOW_MS, ReplayWindow
 from backend.security.signatures import HEADER, Purpose, Signer, mac_of, parse_signature
 from backend.settings import is_loopback
+from backend.wire.answer import Answer
 from model.problems import ConfigurationError
 from tests.support.cluster_secret import OTHER_SECRET, SECRET, cluster_secret, write_secrets
 
@@ -127,7 +128,7 @@ def test_the_log_names_the_difference_of_the_clocks_once(
         for _ in range(3):
             header = signer.sign("POST", PATH, "b1").header
             with pytest.raises(Refused, match=r"differs .* by \+45\.0 s"):
-                access.admit(Purpose.PEER, "POST", PATH, header, "10.0.0.9")
+                access.admit((Purpose.PEER,), "POST", PATH, header, "10.0.0.9")
     (line,) = [r.message for r in caplog.records if "+45.0 s" in r.message]
     assert "10.0.0.9" in line
 
@@ -147,7 +148,9 @@ def test_both_secrets_verify_and_the_first_one_signs(tmp_path: Path, clock: Cloc
         sender = SignatureVerifier(both, "b1", clock).verify(
             (Purpose.PEER,), "POST", PATH, sent.header
         )
-        name, value = sender.signature_of(200, b"answer")
+        answer = Answer(200, [], b"answer")
+        sender.sign(answer)
+        [(name, value)] = answer.headers
         assert name == HEADER
         assert sent.is_answer(200, b"answer", value), "with the secret that the sender knows"
     SignatureVerifier(new, "b1", clock).verify(
@@ -158,7 +161,9 @@ def test_both_secrets_verify_and_the_first_one_signs(tmp_path: Path, clock: Cloc
 def test_an_answer_belongs_to_its_request(secret: ClusterSecret, clock: Clock) -> None:
     verifier, signer = SignatureVerifier(secret, "b1", clock), Signer(secret, clock=clock)
     sent, other = (signer.sign("POST", PATH, "b1") for _ in range(2))
-    _, value = verifier.verify((Purpose.PEER,), "POST", PATH, sent.header).signature_of(200, b"a")
+    answer = Answer(200, [], b"a")
+    verifier.verify((Purpose.PEER,), "POST", PATH, sent.header).sign(answer)
+    [(_, value)] = answer.headers
     assert sent.is_answer(200, b"a", value)
     assert not other.is_answer(200, b"a", value)
     for status, body, given_value in (

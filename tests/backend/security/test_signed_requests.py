@@ -16,7 +16,7 @@ from aiohttp import web
 
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import access_control
-from backend.http.router import READS, Router
+from backend.http.router import Router
 from backend.queries.turns import INSTANCES, this_client
 from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
@@ -24,6 +24,7 @@ from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import PlainReads
+from backend.wire.point_batch import READS
 from backend.wire.snapshot import SnapshotError, file_header, receive
 from model.problems import Forbidden, Unavailable
 from model.topology import Member
@@ -118,20 +119,27 @@ def test_a_reverse_proxy_on_this_machine_does_not_open_internal_routes(path: str
 @pytest.mark.parametrize("path", INTERNAL)
 def test_with_a_secret_every_request_must_be_signed(path: str, secret: ClusterSecret) -> None:
     router = router_of(secret)
-    right = Purpose.PROXY if path == READS else Purpose.PEER
-    wrong = Purpose.PEER if path == READS else Purpose.PROXY
     target = path.encode()
 
     def signed(purpose: Purpose, receiver: str = "b1", body: bytes = b"{}") -> bytes:
         return Signer(secret, purpose).sign("POST", target, receiver, body).header
 
-    for header in (None, b"", b"nonsense", signed(wrong), signed(right, "b2"), signed(right, "*")):
+    refused = [None, b"", b"nonsense"]
+    allowed = [Purpose.PEER]
+    if target == READS:
+        allowed.append(Purpose.PROXY)
+    else:
+        refused.append(signed(Purpose.PROXY))
+    for purpose in allowed:
+        refused += [signed(purpose, "b2"), signed(purpose, "*")]
+    for header in refused:
         assert code(asked(router, path, None, header, "127.0.0.1")) == "not-a-member"
-    header = signed(right)
-    answer = asked(router, path, b"{}", header, "10.0.0.1")
-    assert b"not-a-member" not in answer.body or path == "/internal/heartbeat"
-    assert b"used before" in asked(router, path, None, header, "10.0.0.1").body
-    assert b"not the one that was signed" in asked(router, path, b"[]", signed(right)).body
+    for purpose in allowed:
+        header = signed(purpose)
+        answer = asked(router, path, b"{}", header, "10.0.0.1")
+        assert b"not-a-member" not in answer.body or path == "/internal/heartbeat"
+        assert b"used before" in asked(router, path, None, header, "10.0.0.1").body
+        assert b"not the one that was signed" in asked(router, path, b"[]", signed(purpose)).body
 
 
 def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
@@ -141,12 +149,12 @@ def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
     def status(header: bytes | None, body: bytes = body) -> int:
         return router.reads_now(PlainReads(header, body), "10.0.0.1").status
 
-    header = proxy.sign("POST", READS.encode(), "b1", body).header
+    header = proxy.sign("POST", READS, "b1", body).header
     assert [status(header), status(header)] == [200, 403]
     assert status(None) == 403
-    assert status(proxy.sign("POST", READS.encode(), "b2", body).header) == 403
-    assert status(proxy.sign("POST", READS.encode(), "b1", body).header, body + b"b") == 403
-    assert status(Signer(secret).sign("POST", READS.encode(), "b1", body).header) == 403
+    assert status(proxy.sign("POST", READS, "b2", body).header) == 403
+    assert status(proxy.sign("POST", READS, "b1", body).header, body + b"b") == 403
+    assert status(Signer(secret).sign("POST", READS, "b1", body).header) == 200, "of an instance"
 
 
 def test_signatures_of_proxies_do_not_push_out_those_of_instances(
@@ -162,17 +170,17 @@ def test_signatures_of_proxies_do_not_push_out_those_of_instances(
     for _ in range(1000):
         header = proxy.sign("POST", b"/internal/reads", "b1").header
         try:
-            here.admit(Purpose.PROXY, "POST", b"/internal/reads", header, "10.0.0.1")
+            here.admit((Purpose.PROXY,), "POST", b"/internal/reads", header, "10.0.0.1")
         except Forbidden:
             continue
     peer = Signer(secret, Purpose.PEER, lambda: now[0])
     header = peer.sign("POST", b"/internal/scan", "b1").header
-    assert here.admit(Purpose.PEER, "POST", b"/internal/scan", header, "10.0.0.1") is not None
+    assert here.admit((Purpose.PEER,), "POST", b"/internal/scan", header, "10.0.0.1") is not None
 
 
 def test_answers_to_instances_are_signed(secret: ClusterSecret) -> None:
     router = router_of(secret)
-    for path in INTERNAL[1:]:
+    for path in INTERNAL:
         sent = Signer(secret).sign("POST", path.encode(), "b1", b"{}")
         answer = asked(router, path, b"{}", sent.header)
         value = dict(answer.headers)[HEADER]
@@ -203,7 +211,7 @@ def forwarded(secret: ClusterSecret | None, of_peer: ClusterAccess, respond: Res
     async def scan(request: web.Request) -> web.Response:
         body = await request.read()
         given = request.headers.get(HEADER.decode(), "").encode()
-        sender = of_peer.admit(Purpose.PEER, "POST", b"/internal/scan", given, "127.0.0.1")
+        sender = of_peer.admit((Purpose.PEER,), "POST", b"/internal/scan", given, "127.0.0.1")
         if sender is not None:
             sender.check_body(body)
         return respond(cast(Sender, sender), body)
@@ -230,8 +238,9 @@ def forwarded(secret: ClusterSecret | None, of_peer: ClusterAccess, respond: Res
 def response(sender: Sender | None, body: bytes, status: int = 200) -> web.Response:
     headers = {}
     if sender is not None:
-        name, value = sender.signature_of(status, body)
-        headers[name.decode()] = value.decode()
+        answer = Answer(status, [], body)
+        sender.sign(answer)
+        headers = {name.decode(): value.decode() for name, value in answer.headers}
     return web.Response(status=status, body=body, headers=headers)
 
 
@@ -284,7 +293,7 @@ def test_a_copy_that_was_changed_on_its_way_is_refused(
     instance.hold(0, {b"a": b"1", b"b": b"2"})
     access = ClusterAccess(secret, "b1")
     sent = Signer(secret).sign("POST", b"/internal/copy", "b1", question())
-    sender = access.admit(Purpose.PEER, "POST", b"/internal/copy", sent.header, "10.0.0.1")
+    sender = access.admit((Purpose.PEER,), "POST", b"/internal/copy", sent.header, "10.0.0.1")
     messages, problem = copied(instance, question(), sender)
     assert problem is None
     stream = b"".join(message.get("body", b"") for message in messages)
@@ -320,12 +329,12 @@ def test_a_signature_costs_little(secret: ClusterSecret) -> None:
     """Of 64 reads: some 6 µs here, on an idle machine."""
     access, proxy = ClusterAccess(secret, "b1"), Signer(secret, Purpose.PROXY)
     body = encode_paths([b"/messages/N%05d" % n for n in range(64)])
-    headers = [proxy.sign("POST", READS.encode(), "b1", body).header for _ in range(500)]
+    headers = [proxy.sign("POST", READS, "b1", body).header for _ in range(500)]
     best = 1.0
     for start in range(0, 500, 50):
         began = time.perf_counter()
         for header in headers[start : start + 50]:
-            sender = access.admit(Purpose.PROXY, "POST", READS.encode(), header, "")
+            sender = access.admit((Purpose.PROXY,), "POST", READS, header, "")
             assert sender is not None
             sender.check_body(body)
         best = min(best, (time.perf_counter() - began) / 50)

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from backend.http.flask_app import create_flask_app
-from backend.wire.point_batch import Reads
+from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
 from model.records import ENTRY
 from model.versions import VersionState
@@ -30,7 +30,6 @@ from tests.support.in_process.versioned import (
     Deployment,
     two_versions,
 )
-from tests.support.point_batch import encode_reads
 
 # which version is current on b1 and b2
 CURRENT = [(1, 1), (2, 1), (1, 2), (2, 2)]

@@ -15,16 +15,13 @@ from backend.wire.point_batch import (
     Item,
     KeyAnswers,
     Reads,
+    decode_paths,
     decode_reads,
     encode_answers,
-)
-from tests.support.point_batch import (
-    Answers,
-    assert_complete,
-    decode_answers,
-    encode_paths,
     encode_reads,
+    headers_of,
 )
+from tests.support.point_batch import Answers, assert_complete, decode_answers, encode_paths
 
 NAMES = st.from_regex(r"[a-z-]{1,12}", fullmatch=True)
 VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
@@ -98,6 +95,61 @@ def test_a_truncated_or_longer_response_is_refused(
         decode_answers(response[: data.draw(st.integers(0, len(response) - 1))], groups)
     with pytest.raises(ValueError, match=r"truncated|unexpected|unpack"):
         decode_answers(response + b"x", groups)
+
+
+@st.composite
+def of_paths(draw: st.DrawFn) -> tuple[bytes, list[Head], list[Item]]:
+    """A response to paths alone."""
+    heads, answers = draw(items(draw(st.integers(0, 5))))
+    return encode_answers(draw(st.binary(max_size=20)), [], heads, answers), heads, answers
+
+
+@given(of_paths())
+def test_answers_to_paths_are_decoded_as_they_were_encoded(
+    of: tuple[bytes, list[Head], list[Item]],
+) -> None:
+    response, heads, answers = of
+    assert decode_paths(response, len(answers)) == (heads, answers)
+    for _, lines in heads:
+        assert b"".join(b"%b: %b\n" % header for header in headers_of(lines)) == lines
+
+
+@given(of_paths(), st.data())
+def test_a_malformed_response_to_paths_is_refused(
+    of: tuple[bytes, list[Head], list[Item]], data: st.DataObject
+) -> None:
+    response, _, answers = of
+    cut = data.draw(st.integers(0, len(response) - 1))
+    for wrong, count in (
+        (response[:cut], len(answers)),
+        (response + b"x", len(answers)),
+        (response, len(answers) + 1),
+        (b"QTR3" + response[4:], len(answers)),
+        (response[:4] + b"\1" + response[5:], len(answers)),
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            decode_paths(wrong, count)
+
+
+@given(of_paths(), st.binary(min_size=1, max_size=8), st.data())
+def test_any_bytes_in_a_response_are_decoded_or_refused(
+    of: tuple[bytes, list[Head], list[Item]], junk: bytes, data: st.DataObject
+) -> None:
+    response, _, answers = of
+    at = data.draw(st.integers(0, len(response) - 1))
+    changed = response[:at] + junk + response[at + len(junk) :]
+    try:
+        heads, found = decode_paths(changed, len(answers))
+    except ValueError:
+        return
+    assert len(found) == len(answers)
+    assert all(head == ALONE or head < len(heads) for head, _, _ in found)
+
+
+@pytest.mark.parametrize("lines", [b"name\n", b"a: b", b"name:value\n", b"a: b\n\n", b"\n"])
+def test_a_malformed_line_of_a_head_is_refused(lines: bytes) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        headers_of(lines)
 
 
 @given(PATHS)

@@ -1,5 +1,5 @@
-"""Coalesced reads from nginx to real backends: each answer has the same bytes as that of a single
-read."""
+"""Coalesced reads from nginx, and from one backend to another: each answer has the same bytes as
+that of a single read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from local.waiting import wait_until
+from tests.support.backends import Backend
 from tests.support.client import TIMEOUT, key_path
-from tests.support.deployment import views_toml
+from tests.support.deployment import Deployment, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
@@ -31,13 +32,13 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def proxies(
+def deployment(
     module_deploy: Deploy,
     make_topic: MakeTopic,
     writer: Writer,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[Nginx, Nginx]]:
-    """One nginx that coalesces reads, and one that does not; each with one worker."""
+) -> Iterator[Deployment]:
+    """Two backends, each with half of the keys."""
     words, numbers = make_topic(PARTITIONS), make_topic(PARTITIONS)
     floats, documents, longs = (make_topic(PARTITIONS) for _ in range(3))
     writer.table(words, {key: {"is": key} for key in [f"k{n}" for n in range(40)] + ODD_KEYS})
@@ -59,14 +60,20 @@ def proxies(
     )
     deployment = module_deploy(views)
     backends = deployment.start(2)
+    yield deployment
+    for backend in backends:
+        assert "Traceback" not in backend.log()
+
+
+@pytest.fixture(scope="module")
+def proxies(deployment: Deployment) -> tuple[Nginx, Nginx]:
+    """One nginx that coalesces reads, and one that does not; each with one worker."""
 
     def proxy(batches: str) -> Nginx:
         settings = {"QUERYABLE_PROXY_BATCHES": batches, "QUERYABLE_PROXY_READ_TIMEOUT": "10"}
         return deployment.proxy(environment=settings, workers=1)
 
-    yield proxy("1"), proxy("0")
-    for backend in backends:
-        assert "Traceback" not in backend.log()
+    return proxy("1"), proxy("0")
 
 
 def targets() -> list[str]:
@@ -95,8 +102,9 @@ def exchange_all(port: int, requests: list[bytes]) -> list[bytes]:
         return [b"".join(iter(lambda c=c: c.recv(65536), b"")) for c in connections]
 
 
-def answers(port: int, paths: list[str]) -> list[bytes]:
-    line = "GET {} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"
+def answers(port: int, paths: list[str], more: str = "") -> list[bytes]:
+    """`more`: further lines of each request."""
+    line = f"GET {{}} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{more}\r\n"
     return exchange_all(port, [line.format(path).encode() for path in paths])
 
 
@@ -107,6 +115,34 @@ def parts(answer: bytes) -> tuple[list[bytes], bytes]:
     head = re.sub(rb"(?m)^(Date|staleness): .*$", rb"\1:", head)
     status, *headers = head.split(b"\r\n")
     return [status, *sorted(headers)], body
+
+
+def requests_to_peers(backend: Backend) -> tuple[float, ...]:
+    """How many requests with several reads, and with one, the backend has sent to others."""
+    values = backend.samples("queryable_peer_requests_total")
+    return tuple(values.get(("answered", route), 0.0) for route in ("internal/reads", "forward"))
+
+
+def test_reads_that_are_forwarded_together_get_the_answers_of_single_ones(
+    deployment: Deployment,
+) -> None:
+    paths = targets()
+    for backend in deployment.all:
+        singly = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00\r\n"
+        batches, single = requests_to_peers(backend)
+        expected = [parts(answer) for answer in answers(backend.port, paths, singly)]
+        now, separate = requests_to_peers(backend)
+        assert now == batches
+        separate -= single
+        assert separate > 40
+        for _ in range(ROUNDS):
+            together = [parts(answer) for answer in answers(backend.port, paths)]
+            for path, ours, theirs in zip(paths, together, expected, strict=True):
+                assert ours == theirs, path
+        batches, single = requests_to_peers(backend)
+        # the large value, and keys that an HTTP parser might refuse
+        assert single - separate < ROUNDS * separate / 4
+        assert 0 < batches - now < ROUNDS * separate / 2
 
 
 def test_coalesced_reads_get_the_answers_of_single_reads(proxies: tuple[Nginx, Nginx]) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from local.kafka.broker import Broker
 from tests.support.backends import Backend
@@ -320,25 +319,14 @@ def test_invalid_http_requests_get_problem_documents(
     assert backend.get("/messages/a").status == 200
 
 
-def samples_of(backend: Backend, name: str) -> dict[tuple[str, ...], float]:
-    """Label values, in the order of the labels' names -> value. The whole text must be valid."""
-    families = list(text_string_to_metric_families(backend.get("/metrics").body.decode()))
-    return {
-        tuple(value for _, value in sorted(sample.labels.items())): sample.value
-        for family in families
-        for sample in family.samples
-        if sample.name == name
-    }
-
-
 def test_a_forwarded_request_is_never_forwarded_again(running: Running) -> None:
     path = key_path("v", "key 1")
     owner = running.backends[0].get(path).headers["Served-By"].partition(";")[0]
     name = "queryable_point_reads_total"
     for backend in running.backends:
-        before = samples_of(backend, name)
+        before = backend.samples(name)
         answer = backend.get(path, Queryable_Forwarded="somebody")
-        after = samples_of(backend, name)
+        after = backend.samples(name)
         if backend.id == owner:
             assert answer.status == 200
             assert after["found", "v"] == before["found", "v"] + 1
@@ -353,10 +341,10 @@ def test_metrics_have_position_lag_and_size_of_each_partition(running: Running) 
     positions: dict[tuple[str, ...], float] = {}
     for backend in running.backends:
         assert backend.get("/metrics").headers["Content-Type"].startswith("text/plain")
-        positions |= samples_of(backend, "queryable_position_offset")
-        assert set(samples_of(backend, "queryable_lag_records").values()) == {0}
-        assert set(samples_of(backend, "queryable_answerable").values()) == {1}
-        assert samples_of(backend, "process_resident_memory_bytes")[()] > 1e6
+        positions |= backend.samples("queryable_position_offset")
+        assert set(backend.samples("queryable_lag_records").values()) == {0}
+        assert set(backend.samples("queryable_answerable").values()) == {1}
+        assert backend.samples("process_resident_memory_bytes")[()] > 1e6
     assert {p: positions[str(p), "v"] for p in range(PARTITIONS)} == running.ends
 
 

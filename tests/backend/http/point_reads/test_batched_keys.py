@@ -17,7 +17,7 @@ from backend.http import responses
 from backend.http.router import Router
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
-from backend.wire.point_batch import Reads
+from backend.wire.point_batch import Reads, encode_reads
 from model.records import ENTRY, entry_head, pushed_offset, tombstone_entry
 from model.views import View
 from tests.backend.http.point_reads.instances import (
@@ -31,7 +31,7 @@ from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import LOOPBACK
 from tests.support.in_process.tokens import access_control, token
-from tests.support.point_batch import decode_answers, encode_reads, whole_answers
+from tests.support.point_batch import decode_answers, whole_answers
 
 
 def groups_of(

@@ -9,17 +9,25 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from backend.cluster.peer_client import MARK
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards
 from backend.instance_context import InstanceContext
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
-from backend.queries.routing import NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.security.authorization import AUTHORIZATION
 from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known
+from backend.wire.plain_requests import is_plain, is_token
 from model.problems import NonRetryable, Unavailable
+from model.topology import Member
+from model.versions import public_name
 
 _T = TypeVar("_T")
+# a coalesced read has no header of its own: the id in the logs, and what another instance says
+_OF_ONE_REQUEST = (b"traceparent", MARK)
 
 
 @dataclass(slots=True)
@@ -58,10 +66,18 @@ class KeyForwarding:
     def __init__(self, context: InstanceContext) -> None:
         self._wait_timeout = context.settings.wait_timeout
         self._counts = context.peer_counts
+        self._context = context
         self._asker: Asker | None = None
+        self._coalesced: CoalescedForwards | None = None
 
     def start(self, asker: Asker) -> None:
+        """In the event loop."""
         self._asker = asker
+        self._coalesced = CoalescedForwards(asker)
+
+    async def stop(self) -> None:
+        if self._coalesced is not None:
+            await self._coalesced.close()
 
     async def answer(self, query: KeyQuery, request: ForwardableRequest) -> Answer:
         """From this instance, from another one, or from all partitions; Problem."""
@@ -84,7 +100,7 @@ class KeyForwarding:
                 if options.redirect:
                     answer = _redirect(others, request)
                     return False
-                answer = await self._forward(reads, others, rounds, request)
+                answer = await self._forward(query, others, rounds, request)
                 return may_change(answer)
             return False
 
@@ -116,18 +132,21 @@ class KeyForwarding:
 
     async def _forward(
         self,
-        reads: ViewReads,
+        query: KeyQuery,
         others: NotOwner,
         rounds: Rounds[Holder],
         request: ForwardableRequest,
     ) -> Answer:
         """The answer of the next holder; a problem answer if it sends none."""
         assert self._asker is not None
-        reads.counts.forwarded += 1
+        query.reads.counts.forwarded += 1
         member, others_left = rounds.turn(others.partition, others.members)
         assert member is not None
         try:
-            answer = await self._asker.ask(
+            answer = None
+            if (read := self._plain_read(query, request)) is not None:
+                answer = await read(member, others_left)
+            answer = answer or await self._asker.ask(
                 member, others_left, request.method, request.target, request.headers
             )
         except Unavailable as unavailable:
@@ -135,6 +154,29 @@ class KeyForwarding:
         if answer.status == 503:
             rounds.refused(code_of(answer))
         return answer
+
+    def _plain_read(
+        self, query: KeyQuery, request: ForwardableRequest
+    ) -> Callable[[Member, bool], Awaitable[Answer | None]] | None:
+        """Asks an instance, together with other reads; None if the request is not a read that can
+        be coalesced."""
+        is_plain_get = request.method == "GET" and not request.query and query.options is PLAIN
+        if not is_plain_get or any(name in _OF_ONE_REQUEST for name, _ in request.headers):
+            return None
+        token = None
+        if (authorization := AUTHORIZATION.get()) is not None:
+            scheme, _, token = authorization.partition(b" ")
+            if scheme.lower() != b"bearer" or not is_token(token):
+                return None
+        view = query.reads.view
+        name = view.base
+        if name in self._context.versions.with_versions:
+            name = public_name(name, view.version)
+        path = b"/views/%b/keys/%b" % (name.encode(), request.path.rpartition(b"/")[2])
+        if not is_plain(path):
+            return None
+        assert self._coalesced is not None
+        return partial(self._coalesced.ask, path=path, token=token)
 
 
 async def _repeat_read(

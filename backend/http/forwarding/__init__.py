@@ -1,0 +1,1 @@
+"""Requests for keys of other instances."""

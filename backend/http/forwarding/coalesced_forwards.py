@@ -1,0 +1,156 @@
+"""Point reads that this instance forwards, coalesced like those of the proxy.
+
+Reads for an instance that is being asked wait until it answers, and are then sent in one request
+(`backend/wire/point_batch.py`). No timer delays a read. The instance answers each read as if it
+were sent separately, or not at all: those are forwarded separately.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from contextvars import Context
+
+from backend.queries.retry import Asker
+from backend.rate_limited_log import RateLimitedLog
+from backend.wire.answer import Answer, Header
+from backend.wire.point_batch import ALONE, READS, Reads, decode_paths, encode_reads, headers_of
+from model.problems import Unavailable
+from model.topology import Member
+
+MAX_READS = 512
+"""The maximum number of reads in a request."""
+MAX_BYTES = 128 << 10
+"""The maximum size of their paths and tokens."""
+_PAUSE_S = 5.0
+"""Without coalescing, for an instance that refuses: one of an older version has no such route."""
+
+log = RateLimitedLog(logging.getLogger(__name__))
+
+_Found = Answer | Unavailable | None
+"""Unavailable: the instance did not answer the request. None: it did not answer the read."""
+
+
+class _Batch:
+    """Reads that are sent together."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.bytes = 0
+        self._reads: dict[bytes | None, list[tuple[bytes, asyncio.Future[_Found]]]] = {None: []}
+
+    def has_room(self, size: int) -> bool:
+        return self.count < MAX_READS and self.bytes + size <= MAX_BYTES
+
+    def add(self, path: bytes, token: bytes | None, size: int) -> asyncio.Future[_Found]:
+        future: asyncio.Future[_Found] = asyncio.get_running_loop().create_future()
+        self.count += 1
+        self.bytes += size
+        self._reads.setdefault(token, []).append((path, future))
+        return future
+
+    def groups(self) -> list[Reads]:
+        """The reads of each token; those without one come first."""
+        return [
+            Reads(token, None, [path for path, _ in reads])
+            for token, reads in self._reads.items()
+            if reads
+        ]
+
+    def answer(self, found: Sequence[_Found]) -> None:
+        """Answers all reads, in the order of the groups."""
+        futures = (future for reads in self._reads.values() for _, future in reads)
+        for future, of_read in zip(futures, found, strict=True):
+            if not future.done():  # else the client has disconnected
+                future.set_result(of_read)
+
+
+class CoalescedForwards:
+    """Used in the event loop. A task for each instance that is being asked; it ends when no reads
+    wait for that instance."""
+
+    def __init__(self, asker: Asker) -> None:
+        self._asker = asker
+        self._pending: dict[str, _Batch] = {}
+        self._senders: dict[str, asyncio.Task[None]] = {}
+        self._paused_until: dict[str, float] = {}
+
+    async def ask(
+        self, member: Member, others_left: bool, path: bytes, token: bytes | None
+    ) -> Answer | None:
+        """The answer of an instance to a plain GET of this raw path; None if it must be forwarded
+        separately. Unavailable if the instance does not answer, and others are left to ask."""
+        if time.monotonic() < self._paused_until.get(member.id, 0.0):
+            return None
+        batch = self._pending.setdefault(member.id, _Batch())
+        size = len(path) + (0 if token is None else len(token))
+        if not batch.has_room(size):
+            return None
+        future = batch.add(path, token, size)
+        if member.id not in self._senders:
+            # without what belongs to the request of one client: its token, its id in the logs
+            self._senders[member.id] = asyncio.create_task(
+                self._send_all(member), name=f"reads for {member.id}", context=Context()
+            )
+        found = await future
+        if isinstance(found, Unavailable):
+            if others_left:
+                raise found
+            return None
+        return found
+
+    async def close(self) -> None:
+        """Ends the tasks; waiting reads are cancelled."""
+        senders = list(self._senders.values())
+        for sender in senders:
+            sender.cancel()
+        await asyncio.gather(*senders, return_exceptions=True)
+
+    async def _send_all(self, member: Member) -> None:
+        try:
+            while (batch := self._pending.pop(member.id, None)) is not None:
+                await self._send(member, batch)
+        finally:
+            del self._senders[member.id]
+            if (batch := self._pending.pop(member.id, None)) is not None:
+                batch.answer([None] * batch.count)
+
+    async def _send(self, member: Member, batch: _Batch) -> None:
+        found: list[_Found] = [None] * batch.count
+        body = encode_reads(batch.groups())
+        try:
+            answer = await self._asker.ask(member, True, "POST", READS, [], body)
+            if answer.status == 200:
+                found = _answers(answer.body, batch.count)
+            else:
+                self._pause(member, f"answers {answer.status}")
+        except Unavailable as unavailable:
+            found = [unavailable] * batch.count
+        except ValueError as error:
+            self._pause(member, f"sends a malformed answer: {error}")
+        finally:
+            batch.answer(found)
+
+    def _pause(self, member: Member, why: str) -> None:
+        self._paused_until[member.id] = time.monotonic() + _PAUSE_S
+        log.warn(member.id, f"reads for {member.id} are not sent together, because it {why}")
+
+
+def _answers(body: bytes, count: int) -> list[_Found]:
+    """The answer to each read. Raises ValueError if the body is malformed."""
+    heads, items = decode_paths(body, count)
+    parsed: list[tuple[int, list[Header]]] = [
+        (status, headers_of(lines)) for status, lines in heads
+    ]
+    found: list[_Found] = []
+    for head, etag, content in items:
+        if head == ALONE:
+            found.append(None)
+            continue
+        status, headers = parsed[head]
+        # each answer gets further headers of its own
+        headers = [*headers, (b"etag", etag)] if etag else headers.copy()
+        found.append(Answer(status, headers, content))
+    return found

@@ -1,0 +1,339 @@
+"""Point reads that an instance forwards together: each is answered as if forwarded separately."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.http.forwarding import coalesced_forwards
+from backend.wire.answer import Answer, Header
+from backend.wire.point_batch import READS, decode_reads
+from model.problems import Unavailable
+from model.topology import Member
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.tokens import access_control, bearer
+from tests.support.in_process.versioned import KEYS as KEYS_OF_VERSIONS
+from tests.support.in_process.versioned import two_versions
+from tests.support.in_process.world import Said, World, world
+
+KEYS = [f"key-{n}" for n in range(40)]
+# nothing of one request travels with others, so this one is forwarded separately
+SEPARATELY: Header = (b"traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[World]:
+    with world(tmp_path, ORDERS) as of:
+        of.put_all({key.encode(): b'{"n":%d}' % n for n, key in enumerate(KEYS)})
+        yield of
+
+
+def ask_all(
+    made: World, targets: Sequence[str], headers: Sequence[Sequence[Header]] = ()
+) -> list[Said]:
+    """The answers of b1 to simultaneous reads of keys."""
+
+    async def ask() -> list[Said]:
+        each = headers or [()] * len(targets)
+        reads = (
+            made.request("b1", "GET", f"/views/orders/keys/{target}", headers=of)
+            for target, of in zip(targets, each, strict=True)
+        )
+        return await asyncio.gather(*reads)
+
+    return asyncio.run(ask())
+
+
+def comparable(answer: Said) -> Answer:
+    omitted = (b"staleness", b"topology-epoch", b"content-length")
+    headers = sorted(header for header in answer.headers if header[0] not in omitted)
+    return Answer(answer.status, headers, answer.body)
+
+
+def batches(made: World) -> int:
+    return made.peers.asked.count(("b2", READS))
+
+
+def forwarded(made: World, keys: Sequence[str] = KEYS) -> int:
+    """How many of the keys b1 has to forward."""
+    return sum(made.partition(key.encode()) % 2 for key in keys)
+
+
+def test_simultaneous_reads_travel_together(made: World) -> None:
+    answers = ask_all(made, KEYS)
+    for n, answer in enumerate(answers):
+        assert (answer.status, answer.json) == (200, {"key": KEYS[n], "value": {"n": n}})
+    assert made.peers.asked == [("b2", READS)]
+    counts = made.instances["b1"].context.counts["orders"]
+    assert counts.forwarded == forwarded(made) > 10
+
+
+def test_reads_that_arrive_meanwhile_wait_for_the_next_request(made: World) -> None:
+    forward = made.peers.forward
+    bodies: list[bytes] = []
+
+    async def held(member: Member, *rest: Any, **more: Any) -> Answer:
+        bodies.append(rest[3])
+        if len(bodies) == 1:
+            asking.extend(
+                asyncio.ensure_future(made.request("b1", "GET", f"/views/orders/keys/{key}"))
+                for key in KEYS
+            )
+            await asyncio.sleep(0.05)
+        return await forward(member, *rest, **more)
+
+    made.peers.forward = held  # type: ignore[method-assign]
+    asking: list[asyncio.Future[Said]] = []
+    first = next(key for key in KEYS if forwarded(made, [key]))
+
+    async def run() -> list[Said]:
+        answer = await made.request("b1", "GET", f"/views/orders/keys/{first}")
+        return [answer, *await asyncio.gather(*asking)]
+
+    assert {answer.status for answer in asyncio.run(run())} == {200}
+    sizes = [sum(len(group.texts) for group in decode_reads(body)) for body in bodies]
+    assert sizes == [1, forwarded(made)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8"), max_size=6) | st.sampled_from([*KEYS, "%2F", "a/b"]),
+        max_size=30,
+    )
+)
+def test_answers_are_those_of_separate_forwards(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[str]
+) -> None:
+    with world(tmp_path_factory.mktemp("world"), ORDERS) as made:
+        made.put_all({key.encode(): b'"%d"' % n for n, key in enumerate(KEYS)})
+        quoted = ["".join(f"%{byte:02X}" for byte in key.encode()) or "x" for key in keys]
+        quoted += KEYS[:5]
+        together = ask_all(made, quoted)
+        assert batches(made) == 1
+        separately = ask_all(made, quoted, [[SEPARATELY]] * len(quoted))
+        assert batches(made) == 1
+        for one, other in zip(together, separately, strict=True):
+            assert comparable(one) == comparable(other)
+
+
+def test_a_condition_is_checked_here(made: World) -> None:
+    etags = [(b"if-none-match", answer.named[b"etag"]) for answer in ask_all(made, KEYS)]
+    answers = ask_all(made, KEYS, [[etag] for etag in etags])
+    assert {(answer.status, answer.body) for answer in answers} == {(304, b"")}
+    assert made.peers.asked == [("b2", READS)] * 2
+
+
+def test_other_requests_are_forwarded_separately(made: World) -> None:
+    key = next(key for key in KEYS if forwarded(made, [key]))
+    for target in (f"{key}?stale=never", f"{key}?stale=allow"):
+        made.ask(f"keys/{target}")
+    asyncio.run(made.request("b1", "HEAD", f"/views/orders/keys/{key}"))
+    asyncio.run(made.request("b1", "GET", f"/views/orders/keys/{key}", accept="application/json"))
+    made.ask(f"keys/{key}", accept="application/octet-stream")
+    made.ask(f"keys/{key}", headers=[SEPARATELY])
+    assert [target == READS for _, target in made.peers.asked] == [
+        False, False, False, True, False, False,
+    ]  # fmt: skip
+
+
+def test_each_token_is_checked_for_its_own_reads(tmp_path: Path) -> None:
+    with world(tmp_path, ORDERS, access_control()) as made:
+        made.put_all({key.encode(): b"1" for key in KEYS})
+        readers = [bearer("read:orders", sub=f"reader {n}") for n in range(3)]
+        stranger = bearer("read:others")
+        headers = [[readers[n % 3]] if n % 4 else [stranger] for n in range(len(KEYS))]
+        answers = ask_all(made, KEYS, headers)
+        for n, answer in enumerate(answers):
+            assert answer.status == (200 if n % 4 else 403)
+        assert batches(made) == 1
+        # what the token may read is decided at the other instance, too
+        keys = [key for key in KEYS if forwarded(made, [key])]
+        careless = made.routers["b1"]._access = copy(made.routers["b1"]._access)
+        careless.admit_request = lambda *_: None  # type: ignore[method-assign]
+        answers = ask_all(made, keys, [[readers[0]], *[[stranger]] * (len(keys) - 1)])
+        assert [answer.status for answer in answers] == [200, *[403] * (len(keys) - 1)]
+
+
+def test_no_header_of_one_client_goes_with_a_request_for_several(made: World) -> None:
+    """Its token, the id in the logs, and who it is."""
+    given_headers: list[list[Header]] = []
+    request = made.request
+
+    async def spy(instance: str, *rest: Any, **more: Any) -> Said:
+        if rest[1] == READS.decode():
+            given_headers.append(more["headers"])
+        return await request(instance, *rest, **more)
+
+    made.request = spy  # type: ignore[method-assign]
+    ask_all(made, KEYS, [[(b"authorization", b"Bearer secret%d" % n)] for n in range(len(KEYS))])
+    assert given_headers == [[]]
+
+
+def test_large_values_and_refused_reads_are_forwarded_separately(made: World) -> None:
+    key = next(key for key in KEYS if forwarded(made, [key]))
+    made.put(key.encode(), b'"%b"' % (b"x" * 70_000))
+    answers = ask_all(made, KEYS)
+    assert {answer.status for answer in answers} == {200}
+    assert len(answers[KEYS.index(key)].body) > 70_000
+    assert made.peers.asked == [("b2", READS), ("b2", f"/views/orders/keys/{key}".encode())]
+
+
+@pytest.mark.parametrize("limit", ["MAX_READS", "MAX_BYTES"])
+def test_a_request_is_bounded(made: World, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    monkeypatch.setattr(coalesced_forwards, limit, {"MAX_READS": 3, "MAX_BYTES": 80}[limit])
+    assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert batches(made) == 1
+    separately = len(made.peers.asked) - 1
+    assert 0 < forwarded(made) - separately <= 3
+
+
+Respond = Callable[[], Answer]
+
+
+def silent() -> Answer:
+    raise Unavailable("owner-unreachable", "down")
+
+
+def respond(made: World, to_batches: Respond) -> None:
+    """b2 answers batches so, and other requests as always."""
+    forward = made.peers.forward
+
+    async def answer(member: Member, method: str, target: bytes, *rest: Any, **more: Any) -> Answer:
+        if target != READS:
+            return await forward(member, method, target, *rest, **more)
+        made.peers.asked.append((member.id, target))
+        await asyncio.sleep(0)
+        return to_batches()
+
+    made.peers.forward = answer  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("status", [403, 404, 429, 503])
+@pytest.mark.parametrize("body", [b"", b"QTR2"])
+def test_an_instance_that_refuses_gets_separate_reads_for_a_while(
+    made: World, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes
+) -> None:
+    """One of an older version, or with another secret."""
+    respond(made, lambda: Answer(status if not body else 200, [], body))
+    for _ in range(2):
+        assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert batches(made) == 1
+    monkeypatch.setattr(coalesced_forwards, "_PAUSE_S", 0.0)
+    made.routers["b1"].keys._forwarding._coalesced._paused_until.clear()  # type: ignore[union-attr]
+    for _ in range(2):
+        assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert batches(made) == 3
+
+
+def test_a_silent_instance_is_asked_separately_if_no_other_has_the_key(made: World) -> None:
+    """It may need longer, and then has the whole time."""
+    respond(made, silent)
+    assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert len(made.peers.asked) == 1 + forwarded(made)
+
+
+def test_the_other_holders_are_asked_instead_of_a_silent_instance(made: World) -> None:
+    asked: list[bytes] = []
+
+    async def ask(member: Member, others_left: bool, method: str, target: bytes, *_: Any) -> Answer:
+        asked.append(target)
+        raise Unavailable("owner-unreachable", "down")
+
+    forwards = coalesced_forwards.CoalescedForwards(cast(Any, SimpleNamespace(ask=ask)))
+    member = Member("b2", "127.0.0.1", 1)
+
+    async def run() -> list[Any]:
+        reads = (forwards.ask(member, n % 2 == 0, b"/views/orders/keys/k", None) for n in range(4))
+        return await asyncio.gather(*reads, return_exceptions=True)
+
+    found = asyncio.run(run())
+    assert [type(each) for each in found] == [Unavailable, type(None)] * 2
+    assert asked == [READS]
+
+
+def test_a_client_that_disconnects_does_not_disturb_others(made: World) -> None:
+    async def run() -> list[Any]:
+        tasks = [
+            asyncio.create_task(made.request("b1", "GET", f"/views/orders/keys/{key}"))
+            for key in KEYS
+        ]
+        for _ in range(2):
+            await asyncio.sleep(0)
+        for task in tasks[::3]:
+            task.cancel()
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    for n, answer in enumerate(asyncio.run(run())):
+        if n % 3:
+            assert answer.status == 200
+        else:
+            assert isinstance(answer, asyncio.CancelledError) or answer.status == 200
+
+
+def test_closing_ends_the_tasks_and_all_reads(made: World) -> None:
+    forwards = made.routers["b1"].keys._forwarding._coalesced
+    assert forwards is not None
+
+    async def hang(*_: Any, **__: Any) -> Answer:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    made.peers.forward = hang  # type: ignore[method-assign]
+    member = Member("b2", "127.0.0.1", 1)
+
+    async def run() -> list[Any]:
+        reads = [asyncio.create_task(forwards.ask(member, False, b"/views/orders/keys/k", None))]
+        await asyncio.sleep(0.01)
+        reads.append(asyncio.create_task(forwards.ask(member, False, b"/o", None)))
+        await asyncio.sleep(0.01)
+        await forwards.close()
+        assert not any(task.get_name().startswith("reads for") for task in asyncio.all_tasks())
+        return await asyncio.gather(*reads)
+
+    assert asyncio.run(run()) == [None, None]
+    assert not forwards._senders
+    assert not forwards._pending
+
+
+@pytest.mark.parametrize("current", [(1, 1), (2, 1), (1, 2), (2, 2)])
+def test_a_forwarded_read_is_of_the_version_that_is_current_here(
+    tmp_path: Path, current: tuple[int, int]
+) -> None:
+    with two_versions(tmp_path) as made:
+        made.switch(current[0], "b1")
+        made.switch(current[1], "b2")
+
+        async def run() -> list[Any]:
+            return await asyncio.gather(
+                *(made.request("b1", "GET", f"/o/{key}") for key in KEYS_OF_VERSIONS)
+            )
+
+        for answer in asyncio.run(run()):
+            assert (answer.status, answer.version) == (200, current[0])
+            assert answer.json["value"]["v"] == current[0]
+        assert made.asked == [("b2", READS.decode())]
+
+
+def test_all_formats_and_retention(tmp_path: Path) -> None:
+    for n, fields in enumerate(({"key": "int64"}, {"retention": 1000}, {"value": "string"})):
+        of = replace(ORDERS, **fields)  # type: ignore[arg-type]
+        with world(tmp_path / str(n), of) as made:
+            keys = [key.to_bytes(8, "big") if "key" in fields else b"%d" % key for key in range(9)]
+            made.put_all(dict.fromkeys(keys, b"5"))
+            targets = [str(key) for key in range(12)]
+            together = ask_all(made, targets)
+            assert batches(made) == 1
+            separately = ask_all(made, targets, [[SEPARATELY]] * len(targets))
+            assert [answer.status for answer in together] == [200] * 9 + [404] * 3
+            for one, other in zip(together, separately, strict=True):
+                assert comparable(one) == comparable(other)
