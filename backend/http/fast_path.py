@@ -8,22 +8,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
+from logging import INFO
+from time import perf_counter
 
 from backend.http.access import AccessControl
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Found, path_of
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.http.routes.batched_keys import BatchedKeys
 from backend.http.routes.batched_paths import BatchedPaths
 from backend.http.routes.point_batch import PointBatchRoute
-from backend.http.sending import complete, internal_error
+from backend.http.sending import complete, internal_error, role_of
 from backend.instance_context import InstanceContext
-from backend.queries.routing import NotOwner
+from backend.queries.routing import PLAIN, NotOwner
 from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
+from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import READS
 from model.problems import BadRequest, Forbidden, Problem
+from model.topology import Member
 
 READERS = Purpose.PROXY, Purpose.PEER
 """Who sends coalesced reads."""
@@ -49,6 +55,7 @@ class FastPath:
         self._responses = responses
         self._access = access
         self._turn = TurnReads(context.latencies)
+        self.forwards: CoalescedForwards | None = None
         keys = BatchedKeys(paths, responses, access, self._turn)
         of_paths = BatchedPaths(paths, responses, self._answer_counted, access, self._turn)
         self.coalesced = PointBatchRoute(context, keys, of_paths, access, self._turn)
@@ -70,6 +77,63 @@ class FastPath:
         refused.
         """
         return self._answer(raw_path, token, is_counted=False)
+
+    def forward_now(
+        self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
+    ) -> bool:
+        """Whether another instance is being asked for the answer to such a GET. Then `ended` is
+        called later, with the answer, or None, which leaves the request to the router: the instance
+        does not answer, and others may have to be asked."""
+        if self.forwards is None or self._context.spans is not None or REQUESTS.isEnabledFor(INFO):
+            return False  # the router measures each request for the log
+        began = perf_counter()
+        if (found := self._elsewhere(raw_path, token)) is None:
+            return False
+        responses, member = found
+        path = path_of(responses.view, raw_path.rpartition(b"/")[2], self._context.versions)
+        asked = None if path is None else self.forwards.enqueue(member, path, token)
+        if asked is None:
+            return False
+        asked.add_done_callback(partial(self._forwarded, responses, began, ended))
+        return True
+
+    def _elsewhere(
+        self, raw_path: bytes, token: bytes | None
+    ) -> tuple[KeyResponses, Member] | None:
+        """The instance to ask for a key that this one does not have, and the view's responses."""
+        try:
+            found = self._paths.key_path(raw_path)
+            if found is None or found.rest or found.view.quota is not None:
+                return None
+            if not self._access.may_read_now(token, found.view.base):
+                return None
+            responses = self._responses[found.view.name]
+            key = responses.reads.parse_key(found.text)
+            try:
+                responses.reads.holder(key, PLAIN)
+            except NotOwner as others:
+                return responses, others.member
+        except Problem:
+            pass
+        return None
+
+    def _forwarded(
+        self,
+        responses: KeyResponses,
+        began: float,
+        ended: Callable[[Answer | None], None],
+        asked: asyncio.Future[Found],
+    ) -> None:
+        answer = None if asked.cancelled() else asked.result()
+        if not isinstance(answer, Answer) or answer.status == 503:
+            ended(None)
+            return
+        responses.reads.counts.forwarded += 1
+        now = perf_counter()
+        series = responses.series(role_of(answer.headers), answer.status)
+        self._context.latencies.observe(series, now - began, now)
+        complete(answer, "GET", self._context.epoch_header)
+        ended(answer)
 
     def reads_now(
         self, reads: PlainReads, client: str, has_certificate: bool = False

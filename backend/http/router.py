@@ -116,6 +116,7 @@ class Router:
             context, self._paths, self._responses, access, self._refused_reads
         )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
+        self.forward_now = self._fast_path.forward_now
         self._internal = InternalRoutes(context, self._scans, access)
         self._admin = AdminRoutes(context, self._responses)
         # what instances ask one another finds room however much clients send
@@ -222,6 +223,7 @@ class Router:
         any_partition = AnyPartitionReads(scatter_gather)
         batches = Batches(self._context, self._reads, self._peer_client, any_partition)
         self._keys.start(Asker(self._context, self._peer_client), any_partition)
+        self._fast_path.forwards = self._keys.coalesced_forwards
         self._views.start(scatter_gather, batches)
         self._internal.start(batches, self._heartbeats)
         self._admin.start(self._peer_client)

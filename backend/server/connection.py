@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
 from gunicorn.asgi.parser import CallbackRequest
-from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
+from gunicorn_h1c import H1CProtocol
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
 from backend.security.mutual_tls import is_of_cluster, is_passed_on, tls_of_proxy
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
 from backend.server.pending_data import PendingData
+from backend.server.rejections import MAX_UNPARSED, endless, refused_by_parser
 from backend.server.response import error_response, response
+from backend.server.scope import headers_of, scope_of
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
 from backend.server.staged_close import SECONDS as CLOSE_SECONDS
 from backend.server.staged_close import StagedClose
 from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import host_of_get, plain_get, plain_reads
+from backend.wire.plain_requests import host_of_get, is_traced, plain_get, plain_reads
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
-# Maximum bytes of a head, a chunk's size or trailers. The parser has no limit for incomplete ones,
-# and scans them again with each `feed`.
-_MAX_UNPARSED = 64 * 1024
 _MAX_PENDING = 64 * 1024  # bytes that wait for the parser; with more, reading is paused
 _MAX_PIECES = 256  # of a body, before other connections are served: a chunk may have one byte
 # s for the application to return after its client has disconnected; none for reads
@@ -53,6 +52,7 @@ class Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_between_requests = True
+        self._is_forwarding = False  # a read that `answer_now` has not answered
         self._unparsed = 0  # bytes since the last callback of the parser
         self._has_request_line = False
         self._pending = PendingData()
@@ -108,6 +108,8 @@ class Connection(asyncio.Protocol):
                 self._transport.write(response(answer))
                 self._deadline.set(self._server.limits.keepalive)
                 return
+            if self._is_forwarding:
+                return
         self._read(data)
 
     def pause_writing(self) -> None:
@@ -127,7 +129,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        return self._exchange is None
+        return self._exchange is None and not self._is_forwarding
 
     @property
     def request_ends(self) -> float | None:
@@ -145,6 +147,13 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif self._closing is not None:
             self._transport.close()
+
+    def _end(self, may_send: bool) -> None:
+        """Close after the last response. `may_send`: whether the client may be sending."""
+        if may_send:
+            self._close_in_stages()
+        else:
+            self.close()
 
     def _close_in_stages(self) -> None:
         """Close when the client has stopped sending, or soon: it may not have read the answer."""
@@ -171,10 +180,41 @@ class Connection(asyncio.Protocol):
         if (get := plain_get(data)) is not None:
             if not self._application.allows_host(host_of_get(data)):
                 return None
-            return self._application.answer_now(*get)
+            answer = self._application.answer_now(*get)
+            if answer is None and not is_traced(data):
+                self._forward_now(data, *get)
+            return answer
         if (reads := plain_reads(data)) is not None:
             return self._application.reads_now(reads, self.address, is_of_cluster(self._tls))
         return None
+
+    def _forward_now(self, data: bytes, raw_path: bytes, token: bytes | None) -> None:
+        """Starts to wait if another instance is being asked. The bytes of further requests wait,
+        too."""
+        ended = partial(self._forward_ended, data)
+        if self._application.forward_now(raw_path, token, ended):
+            self._is_forwarding = True
+            self._is_between_requests = False
+            self._deadline.clear()
+
+    def _forward_ended(self, data: bytes, answer: Answer | None) -> None:
+        self._is_forwarding = False
+        if not self.is_open:
+            return
+        self._is_between_requests = True
+        if answer is None:
+            self._pending.put_back(data)
+            self._feed_pending()
+            return
+        if not self._server.keeps_connections:
+            answer.headers.append((b"connection", b"close"))
+            self._transport.write(response(answer))
+            self._end(bool(self._pending))
+            return
+        self._transport.write(response(answer))
+        self._deadline.set(self._server.limits.keepalive)
+        self._feed_pending()
+        self.resume_reading()
 
     def _read(self, data: bytes) -> None:
         if self._closing is not None:
@@ -187,7 +227,7 @@ class Connection(asyncio.Protocol):
         """Feed the parser up to the end of a request: the rest waits until it is answered."""
         while self._pending and self.is_open:
             is_received = self._exchange is not None and self._exchange.is_received
-            if is_received or self._pieces > _MAX_PIECES:
+            if self._is_forwarding or is_received or self._pieces > _MAX_PIECES:
                 break  # `_feed_later` continues after the pieces
             self._feed(self._pending.next())
             if self._pieces > _MAX_PIECES:
@@ -217,22 +257,15 @@ class Connection(asyncio.Protocol):
                 self._start_exchange(self._exchange)
         # The parser's errors have no common base class. Valid requests raise no exception here.
         except Exception as error:
-            self._reject(error)
+            self._send_error(*refused_by_parser(error))
             return
         if self._exchange is not None and self._exchange.is_received:
             self._deadline.clear()
             return
         self._has_request_line = self._has_request_line or b"\n" in data
-        if self._unparsed > _MAX_UNPARSED:
-            self._reject_endless_part()
-
-    def _reject_endless_part(self) -> None:
-        if self._exchange is not None:
-            self._send_error(400, f"A chunk's size or the trailers exceed {_MAX_UNPARSED} bytes")
-        elif self._has_request_line:
-            self._send_error(431, f"The headers exceed {_MAX_UNPARSED} bytes")
-        else:
-            self._send_error(414, f"The request line exceeds {_MAX_UNPARSED} bytes")
+        if self._unparsed > MAX_UNPARSED:
+            is_body = self._exchange is not None
+            self._send_error(*endless(is_body, self._has_request_line))
 
     def _create_parser(self) -> None:
         """Called before the first request that needs the parser."""
@@ -267,40 +300,19 @@ class Connection(asyncio.Protocol):
 
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
-        # The parser accepts what other servers read differently: folded lines, for which it has no
-        # name, and obsolete codings before `chunked` (RFC 9112, 5.2 and 6.1).
-        for name, value in request.headers_bytes:
-            if not name:
-                raise ValueError("Folded header lines are not supported")
-            if name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise ValueError("Transfer-Encoding other than chunked is not supported")
-        # In a WSGI environment, X_Name and X-Name would be the same header.
-        headers = [header for header in request.headers_bytes if b"_" not in header[0]]
-        if request.may_upgrade() and any(
-            name == b"upgrade" and b"websocket" in value.lower() for name, value in headers
-        ):
-            raise ValueError("WebSocket is not supported")
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": ".".join(map(str, request.version)),
-            "method": request.method,
-            "scheme": self._scheme,
-            "path": request.path,
-            "raw_path": request.raw_path,
-            "query_string": request.query.encode("latin-1"),
-            "root_path": "",
-            "headers": headers,
-            "server": self._server_address,
-            "client": self._client_address,
-            "extensions": {CLIENT_EXTENSION: self._set_client, RECEIVED_EXTENSION: perf_counter()},
-        }
+        headers = headers_of(request)
+        extensions = {
+            CLIENT_EXTENSION: self._set_client, RECEIVED_EXTENSION: perf_counter(),
+        }  # fmt: skip
+        scope = scope_of(
+            request, headers, self._scheme, self._server_address, self._client_address, extensions
+        )
         if self._tls is not None:
             if is_passed_on(headers):
                 # The certificate is the proxy's. No later request of this connection counts as the
                 # proxy's own, either.
                 self._tls = tls_of_proxy(self._tls)
-            scope["extensions"]["tls"] = self._tls
+            extensions["tls"] = self._tls
         exchange.begin(request, scope)
         self._task = self._server.loop.create_task(exchange.run(self._application))
 
@@ -316,15 +328,6 @@ class Connection(asyncio.Protocol):
     def _address(self, name: str) -> tuple[str, int] | None:
         address = self._transport.get_extra_info(name)
         return tuple(address[:2]) if isinstance(address, tuple) else None
-
-    def _reject(self, error: Exception) -> None:
-        """Answer an invalid request with a problem document."""
-        if isinstance(error, LimitRequestLine):
-            self._send_error(414, str(error))
-        elif isinstance(error, LimitRequestHeaders):
-            self._send_error(431, str(error))
-        else:
-            self._send_error(400, str(error))
 
     def _send_error(self, status: int, message: str) -> None:
         if (exchange := self._exchange) is None or exchange.is_unanswered:
@@ -382,10 +385,7 @@ class Connection(asyncio.Protocol):
         may_send = not self._exchange.is_received or bool(self._pending)
         self._exchange = self._task = None
         if not keep_open or not self._server.keeps_connections:
-            if may_send:
-                self._close_in_stages()
-            else:
-                self.close()
+            self._end(may_send)
             return
         unread: bytes = self._parser.remaining()
         self._parser.reset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +31,13 @@ class Application(Protocol):
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
         that of its Authorization header, not verified; None if it has none."""
+
+    def forward_now(
+        self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
+    ) -> bool:
+        """Whether another instance is being asked for the answer to such a GET, which has no
+        `traceparent`. Then `ended` is called later, with the answer, or None if `__call__` is
+        needed."""
 
     def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer | None:
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:

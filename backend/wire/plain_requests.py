@@ -70,6 +70,11 @@ def plain_get(data: bytes) -> tuple[bytes, bytes | None] | None:
     return path, token
 
 
+def is_traced(get: bytes) -> bool:
+    """Whether a plain GET has an id for the logs."""
+    return b"\ntraceparent:" in get.lower()
+
+
 def host_of_get(data: bytes) -> bytes:
     """The value of Host of a plain GET."""
     start = data.index(b"\n") + len(b"\nHost: ")

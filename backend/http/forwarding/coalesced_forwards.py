@@ -16,9 +16,12 @@ from contextvars import Context
 from backend.queries.retry import Asker
 from backend.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer, Header
+from backend.wire.plain_requests import is_plain
 from backend.wire.point_batch import ALONE, READS, Reads, decode_paths, encode_reads, headers_of
 from model.problems import Unavailable
 from model.topology import Member
+from model.versions import Versions, public_name
+from model.views import View
 
 MAX_READS = 512
 """The maximum number of reads in a request."""
@@ -29,8 +32,18 @@ _PAUSE_S = 5.0
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
-_Found = Answer | Unavailable | None
+Found = Answer | Unavailable | None
 """Unavailable: the instance did not answer the request. None: it did not answer the read."""
+
+
+def path_of(view: View, text: bytes, versions: Versions) -> bytes | None:
+    """The path of a key in this version of the view; None if an HTTP parser might refuse it, or
+    read it differently. `text`: of the key, as it is in a URL."""
+    name = view.base
+    if name in versions.with_versions:
+        name = public_name(name, view.version)
+    path = b"/views/%b/keys/%b" % (name.encode(), text)
+    return path if is_plain(path) else None
 
 
 class _Batch:
@@ -39,13 +52,13 @@ class _Batch:
     def __init__(self) -> None:
         self.count = 0
         self.bytes = 0
-        self._reads: dict[bytes | None, list[tuple[bytes, asyncio.Future[_Found]]]] = {None: []}
+        self._reads: dict[bytes | None, list[tuple[bytes, asyncio.Future[Found]]]] = {None: []}
 
     def has_room(self, size: int) -> bool:
         return self.count < MAX_READS and self.bytes + size <= MAX_BYTES
 
-    def add(self, path: bytes, token: bytes | None, size: int) -> asyncio.Future[_Found]:
-        future: asyncio.Future[_Found] = asyncio.get_running_loop().create_future()
+    def add(self, path: bytes, token: bytes | None, size: int) -> asyncio.Future[Found]:
+        future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self.count += 1
         self.bytes += size
         self._reads.setdefault(token, []).append((path, future))
@@ -59,7 +72,7 @@ class _Batch:
             if reads
         ]
 
-    def answer(self, found: Sequence[_Found]) -> None:
+    def answer(self, found: Sequence[Found]) -> None:
         """Answers all reads, in the order of the groups."""
         futures = (future for reads in self._reads.values() for _, future in reads)
         for future, of_read in zip(futures, found, strict=True):
@@ -82,6 +95,19 @@ class CoalescedForwards:
     ) -> Answer | None:
         """The answer of an instance to a plain GET of this raw path; None if it must be forwarded
         separately. Unavailable if the instance does not answer, and others are left to ask."""
+        asked = self.enqueue(member, path, token)
+        found = None if asked is None else await asked
+        if isinstance(found, Unavailable):
+            if others_left:
+                raise found
+            return None
+        return found
+
+    def enqueue(
+        self, member: Member, path: bytes, token: bytes | None
+    ) -> asyncio.Future[Found] | None:
+        """Asks an instance for a plain GET of this raw path, together with other reads; None if it
+        must be forwarded separately."""
         if time.monotonic() < self._paused_until.get(member.id, 0.0):
             return None
         batch = self._pending.setdefault(member.id, _Batch())
@@ -94,12 +120,7 @@ class CoalescedForwards:
             self._senders[member.id] = asyncio.create_task(
                 self._send_all(member), name=f"reads for {member.id}", context=Context()
             )
-        found = await future
-        if isinstance(found, Unavailable):
-            if others_left:
-                raise found
-            return None
-        return found
+        return future
 
     async def close(self) -> None:
         """Ends the tasks; waiting reads are cancelled."""
@@ -118,7 +139,7 @@ class CoalescedForwards:
                 batch.answer([None] * batch.count)
 
     async def _send(self, member: Member, batch: _Batch) -> None:
-        found: list[_Found] = [None] * batch.count
+        found: list[Found] = [None] * batch.count
         body = encode_reads(batch.groups())
         try:
             answer = await self._asker.ask(member, True, "POST", READS, [], body)
@@ -138,13 +159,13 @@ class CoalescedForwards:
         log.warn(member.id, f"reads for {member.id} are not sent together, because it {why}")
 
 
-def _answers(body: bytes, count: int) -> list[_Found]:
+def _answers(body: bytes, count: int) -> list[Found]:
     """The answer to each read. Raises ValueError if the body is malformed."""
     heads, items = decode_paths(body, count)
     parsed: list[tuple[int, list[Header]]] = [
         (status, headers_of(lines)) for status, lines in heads
     ]
-    found: list[_Found] = []
+    found: list[Found] = []
     for head, etag, content in items:
         if head == ALONE:
             found.append(None)

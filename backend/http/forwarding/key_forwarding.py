@@ -13,17 +13,16 @@ from functools import partial
 from typing import TypeVar
 
 from backend.cluster.peer_client import MARK
-from backend.http.forwarding.coalesced_forwards import CoalescedForwards
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
 from backend.instance_context import InstanceContext
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
 from backend.security.authorization import AUTHORIZATION
 from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known
-from backend.wire.plain_requests import is_plain, is_token
+from backend.wire.plain_requests import is_token
 from model.problems import NonRetryable, Unavailable
 from model.topology import Member
-from model.versions import public_name
 
 _T = TypeVar("_T")
 # a coalesced read has no header of its own: the id in the logs, and what another instance says
@@ -68,16 +67,16 @@ class KeyForwarding:
         self._counts = context.peer_counts
         self._context = context
         self._asker: Asker | None = None
-        self._coalesced: CoalescedForwards | None = None
+        self.coalesced: CoalescedForwards | None = None
 
     def start(self, asker: Asker) -> None:
         """In the event loop."""
         self._asker = asker
-        self._coalesced = CoalescedForwards(asker)
+        self.coalesced = CoalescedForwards(asker)
 
     async def stop(self) -> None:
-        if self._coalesced is not None:
-            await self._coalesced.close()
+        if self.coalesced is not None:
+            await self.coalesced.close()
 
     async def answer(self, query: KeyQuery, request: ForwardableRequest) -> Answer:
         """From this instance, from another one, or from all partitions; Problem."""
@@ -168,15 +167,10 @@ class KeyForwarding:
             scheme, _, token = authorization.partition(b" ")
             if scheme.lower() != b"bearer" or not is_token(token):
                 return None
-        view = query.reads.view
-        name = view.base
-        if name in self._context.versions.with_versions:
-            name = public_name(name, view.version)
-        path = b"/views/%b/keys/%b" % (name.encode(), request.path.rpartition(b"/")[2])
-        if not is_plain(path):
-            return None
-        assert self._coalesced is not None
-        return partial(self._coalesced.ask, path=path, token=token)
+        text = request.path.rpartition(b"/")[2]
+        path = path_of(query.reads.view, text, self._context.versions)
+        assert self.coalesced is not None
+        return None if path is None else partial(self.coalesced.ask, path=path, token=token)
 
 
 async def _repeat_read(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from urllib.parse import urlencode
 
+from backend.http.forwarding.coalesced_forwards import CoalescedForwards
 from backend.http.forwarding.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
 from backend.http.limits.bodies import media_type, require_json
 from backend.http.negotiation import chosen
@@ -79,6 +80,11 @@ class KeyRoutes:
     def start(self, asker: Asker, any_partition: AnyPartitionReads) -> None:
         self._forwarding.start(asker)
         self._any_partition = any_partition
+
+    @property
+    def coalesced_forwards(self) -> CoalescedForwards | None:
+        """None before `start`."""
+        return self._forwarding.coalesced
 
     async def stop(self) -> None:
         await self._forwarding.stop()

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import uvloop
@@ -48,6 +48,7 @@ class App:
     request_timeout: float = 30.0
     send_timeout: float = 30.0
     calls: int = 0
+    forwarding: list[tuple[bytes, Callable[[Answer | None], None]]] = field(default_factory=list)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.calls += 1
@@ -60,6 +61,14 @@ class App:
         if not raw_path.startswith(b"/fast"):
             return None
         return Answer(200, [(b"content-length", b"%d" % len(raw_path))], raw_path)
+
+    def forward_now(
+        self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
+    ) -> bool:
+        if not raw_path.startswith(b"/forwarded"):
+            return False
+        self.forwarding.append((raw_path, ended))
+        return True
 
     def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
         assert client == "127.0.0.1"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -19,53 +18,21 @@ from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import READS, decode_reads
 from model.problems import Unavailable
 from model.topology import Member
+from tests.backend.http.point_reads.forwards import (
+    KEYS,
+    SEPARATELY,
+    ask_all,
+    batches,
+    comparable,
+    forwarded,
+    respond,
+    silent,
+)
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.tokens import access_control, bearer
 from tests.support.in_process.versioned import KEYS as KEYS_OF_VERSIONS
 from tests.support.in_process.versioned import two_versions
 from tests.support.in_process.world import Said, World, world
-
-KEYS = [f"key-{n}" for n in range(40)]
-# nothing of one request travels with others, so this one is forwarded separately
-SEPARATELY: Header = (b"traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")
-
-
-@pytest.fixture
-def made(tmp_path: Path) -> Iterator[World]:
-    with world(tmp_path, ORDERS) as of:
-        of.put_all({key.encode(): b'{"n":%d}' % n for n, key in enumerate(KEYS)})
-        yield of
-
-
-def ask_all(
-    made: World, targets: Sequence[str], headers: Sequence[Sequence[Header]] = ()
-) -> list[Said]:
-    """The answers of b1 to simultaneous reads of keys."""
-
-    async def ask() -> list[Said]:
-        each = headers or [()] * len(targets)
-        reads = (
-            made.request("b1", "GET", f"/views/orders/keys/{target}", headers=of)
-            for target, of in zip(targets, each, strict=True)
-        )
-        return await asyncio.gather(*reads)
-
-    return asyncio.run(ask())
-
-
-def comparable(answer: Said) -> Answer:
-    omitted = (b"staleness", b"topology-epoch", b"content-length")
-    headers = sorted(header for header in answer.headers if header[0] not in omitted)
-    return Answer(answer.status, headers, answer.body)
-
-
-def batches(made: World) -> int:
-    return made.peers.asked.count(("b2", READS))
-
-
-def forwarded(made: World, keys: Sequence[str] = KEYS) -> int:
-    """How many of the keys b1 has to forward."""
-    return sum(made.partition(key.encode()) % 2 for key in keys)
 
 
 def test_simultaneous_reads_travel_together(made: World) -> None:
@@ -197,27 +164,6 @@ def test_a_request_is_bounded(made: World, monkeypatch: pytest.MonkeyPatch, limi
     assert 0 < forwarded(made) - separately <= 3
 
 
-Respond = Callable[[], Answer]
-
-
-def silent() -> Answer:
-    raise Unavailable("owner-unreachable", "down")
-
-
-def respond(made: World, to_batches: Respond) -> None:
-    """b2 answers batches so, and other requests as always."""
-    forward = made.peers.forward
-
-    async def answer(member: Member, method: str, target: bytes, *rest: Any, **more: Any) -> Answer:
-        if target != READS:
-            return await forward(member, method, target, *rest, **more)
-        made.peers.asked.append((member.id, target))
-        await asyncio.sleep(0)
-        return to_batches()
-
-    made.peers.forward = answer  # type: ignore[method-assign]
-
-
 @pytest.mark.parametrize("status", [403, 404, 429, 503])
 @pytest.mark.parametrize("body", [b"", b"QTR2"])
 def test_an_instance_that_refuses_gets_separate_reads_for_a_while(
@@ -229,7 +175,7 @@ def test_an_instance_that_refuses_gets_separate_reads_for_a_while(
         assert {answer.status for answer in ask_all(made, KEYS)} == {200}
     assert batches(made) == 1
     monkeypatch.setattr(coalesced_forwards, "_PAUSE_S", 0.0)
-    made.routers["b1"].keys._forwarding._coalesced._paused_until.clear()  # type: ignore[union-attr]
+    made.routers["b1"].keys.coalesced_forwards._paused_until.clear()  # type: ignore[union-attr]
     for _ in range(2):
         assert {answer.status for answer in ask_all(made, KEYS)} == {200}
     assert batches(made) == 3
@@ -281,7 +227,7 @@ def test_a_client_that_disconnects_does_not_disturb_others(made: World) -> None:
 
 
 def test_closing_ends_the_tasks_and_all_reads(made: World) -> None:
-    forwards = made.routers["b1"].keys._forwarding._coalesced
+    forwards = made.routers["b1"].keys.coalesced_forwards
     assert forwards is not None
 
     async def hang(*_: Any, **__: Any) -> Answer:
