@@ -12,12 +12,13 @@ from tests.pipelines.raw_records import GENERATORS, RawRecord
 from tests.support.background import Background
 
 _PAUSE = 0.25  # s between two portions
+_TRICKLE = 2.0  # records a second of each topic above the limit: each view goes on having work
 _FLUSH_TIMEOUT = 60.0  # s
 
 
 class Feeder(Background):
-    """Sends `rate` records a second to each topic, or a share of it, up to `limit`, in a thread. It
-    tries for as long as the broker is away."""
+    """Sends `rate` records a second to each topic, or a share of it, in a thread. From `limit`
+    records on, it sends few. It tries for as long as the broker is away."""
 
     _patience = 2 * _FLUSH_TIMEOUT
 
@@ -66,8 +67,10 @@ class Feeder(Background):
         while not self._stop.wait(_PAUSE):
             for topic, generator in self._generators.items():
                 waiting = len(self._producer) > 20 * self._portion  # the broker is away
-                if not self.paused.is_set() and not waiting and generator.count < self._limit:
-                    self._due[topic] += generator.share * self._portion
+                if not self.paused.is_set() and not waiting:
+                    is_above = generator.count >= self._limit
+                    portion = _TRICKLE * _PAUSE if is_above else generator.share * self._portion
+                    self._due[topic] += portion
                     whole = int(self._due[topic])
                     self._due[topic] -= whole
                     self._send(topic, generator.take(whole))

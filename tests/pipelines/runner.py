@@ -49,9 +49,10 @@ _VIEW = {
 
 @dataclass(frozen=True)
 class Options:
-    """`kills` for each view. `away`: seconds without a broker, once. `rate` and `limit`: records
-    of each raw topic, a second and in all. `pause`: longest time in seconds before a kill that does
-    not wait for a phase. `seconds`: after this time, no process is killed any more."""
+    """`kills` for each view. `away`: seconds without a broker, once. `rate`: records a second of
+    each raw topic, until it has `limit`; then there are few. `pause`: longest time in seconds
+    before a kill that does not wait for a phase. `seconds`: after this time, no process is killed
+    any more."""
 
     views: Sequence[str]
     kills: int = 20
