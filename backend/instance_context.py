@@ -267,6 +267,11 @@ class InstanceContext:
         return placed
 
     @property
+    def topology_etag(self) -> str:
+        """Of /processors, without quotes. Revisions are per instance."""
+        return f"{self.topology.epoch}.{self.revision}"
+
+    @property
     def known(self) -> bool:
         """Whether this instance has a topology yet."""
         return self.topology.epoch.ms > 0

@@ -1,12 +1,12 @@
---- Keeps the topology up to date. A timer in each worker reads /processors; if that fails, the last
--- valid topology stays in use. `observe_epoch()` takes the epoch of each response.
--- The topology is also in a shared dict, which outlives the workers: after a reload the new ones
--- have it at once.
+--- Keeps the topology up to date. In each interval one worker reads /processors, and the others use
+-- what it has read (see shared_topology). If that fails, the last valid topology stays in use.
+-- `observe_epoch()` takes the epoch of each response.
 
 local cjson = require "cjson.safe"
 local http_client = require "proxy.http_client"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
+local shared_topology = require "proxy.shared_topology"
 local signing = require "proxy.security.signing"
 local topology = require "proxy.topology"
 local page = require "proxy.admin.page"
@@ -14,14 +14,12 @@ local workers = require "proxy.admin.workers"
 
 local _M = {}
 
-local shared = ngx.shared.queryable_topics
-
 local PATH = "/processors"
 local RETRY_INTERVAL_S = 0.2
 local MIN_FOLLOW_INTERVAL_S = 0.1
 local MAX_SOURCES = 4
 local MAX_ADDRESSES = 4
--- interval at which a worker checks whether a refresh is due
+-- interval at which a worker checks whether another one has read a topology, or a refresh is due
 local TICK_S = 0.1
 local MAX_LOGGED_BYTES = 64
 
@@ -29,17 +27,14 @@ local MAX_LOGGED_BYTES = 64
 -- running, and one that follows an epoch. See lua_max_running_timers in nginx.conf.
 _M.MAX_TIMERS = 3
 
--- this worker's topology, and the document and addresses that it was built from
+-- this worker's topology, and what it was built from: {processors, addresses; etag, and sender, the
+-- address that sent it, because revisions are per instance; source, the name of the backend that
+-- sent it. It is asked first, because instances can report different states}
 local current, source
+-- the shared revision that this worker has looked at
+local revision = 0
 local confirmed_at
--- error message by the backend's name
-local failures = {}
-local next_refresh, is_refreshing, is_following = 0, false, false
--- the backend that sent the last topology. It is asked first, because instances can report
--- different states
-local last_source
--- the document's ETag, and the address that sent it: revisions are per instance
-local etag, etag_sender
+local is_refreshing, is_following = false, false
 
 local function name_of(backend)
     return backend.host .. ":" .. backend.port
@@ -66,9 +61,9 @@ local function log_unused(built)
     end
 end
 
-local function use(processors, addresses)
+local function use(document)
     local tls = { is_on = settings.has_tls, name = settings.tls_name }
-    local built, err = topology.build(processors, addresses, tls)
+    local built, err = topology.build(document.processors, document.addresses, tls)
     if not built then
         return nil, err
     end
@@ -76,59 +71,66 @@ local function use(processors, addresses)
         ngx.log(ngx.NOTICE, "topology ", built.epoch, ": ", #built.backends, " backends")
         log_unused(built)
     end
-    current = built
-    source = { processors = processors, addresses = addresses }
+    current, source = built, document
     return true
 end
 
---- Uses the topology of another worker, or of the workers before a reload, if it is newer.
+--- Shares what this worker uses.
+local function store()
+    local stored = shared_topology.store(current.epoch, source)
+    -- else another worker has stored a newer one in between, which is the one to load
+    if stored and shared_topology.epoch() == current.epoch then
+        revision = stored
+    end
+end
+
+--- Tells the health page what this worker knows, if a backend has confirmed it since the last time.
+local function report()
+    local at = shared_topology.confirmed_at(current.epoch)
+    if at and at ~= confirmed_at then
+        confirmed_at = at
+        workers.report(current.epoch, confirmed_at)
+    end
+end
+
+--- Uses the topology of another worker, or of the workers before a reload, unless it is older.
 local function load_shared()
-    local epoch = shared:get("epoch")
-    if not topology.is_newer(epoch, current and current.epoch) then
-        return false
+    local stored = shared_topology.revision()
+    if stored == revision then
+        return
     end
-    local stored = cjson.decode(shared:get("map") or "")
-    if not stored or not use(stored.processors, stored.addresses) then
-        return false
+    revision = stored
+    local epoch = shared_topology.epoch()
+    if current and epoch ~= current.epoch and not topology.is_newer(epoch, current.epoch) then
+        return
     end
-    etag = nil
-    confirmed_at = stored.confirmed_at
-    workers.report(current.epoch, confirmed_at)
-    return true
-end
-
-local function store_shared()
-    -- the epoch last: a worker that sees it must find its topology, or a newer one
-    local stored = {
-        processors = source.processors,
-        addresses = source.addresses,
-        confirmed_at = confirmed_at,
-    }
-    local ok, err = shared:set("map", cjson.encode(stored))
-    if ok then
-        ok, err = shared:set("epoch", current.epoch)
-    end
-    if not ok then
-        ngx.log(ngx.ERR, "cannot share the topology with other workers: ", err)
+    local document = shared_topology.load()
+    if document and use(document) then
+        confirmed_at = nil
+        report()
     end
 end
 
 --- Reads the topology from the backend at one address. Returns true; or false and an error.
 local function read_from(backend, address)
-    local headers = { Accept = "application/json" }
+    -- backends recognise these lines in this order (backend/wire/plain_requests.py)
+    local lines = { "Accept: application/json" }
     local server = address .. ":" .. backend.port
-    if etag and etag_sender == server then
-        headers["If-None-Match"] = etag
+    if source and source.etag and source.sender == server then
+        lines[2] = "If-None-Match: " .. source.etag
     end
     -- "*": the instance's id is not known yet
-    headers["Queryable-Signature"] = signing.sign("GET", PATH, "*", "")
-    local response, err = http_client.get(address, backend.port, PATH, headers, backend.tls_name)
+    local signature = signing.sign("GET", PATH, "*", "")
+    if signature then
+        lines[#lines + 1] = "Queryable-Signature: " .. signature
+    end
+    local response, err = http_client.get(address, backend.port, PATH, lines, backend.tls_name)
     if not response then
         return false, err
     end
     if response.status == 304 then
-        confirmed_at = ngx.now()
-        workers.report(current.epoch, confirmed_at)
+        shared_topology.confirm(current.epoch)
+        report()
         return true
     end
     if response.status ~= 200 then
@@ -144,15 +146,19 @@ local function read_from(backend, address)
         return false, "older epoch " .. tostring(processors.epoch):sub(1, MAX_LOGGED_BYTES)
     end
     local used
-    used, err = use(processors, resolve_all(processors))
+    used, err = use {
+        processors = processors,
+        addresses = resolve_all(processors),
+        etag = response.headers.etag,
+        sender = server,
+        source = name_of(backend),
+    }
     if not used then
         return false, "invalid response to GET " .. PATH .. ": " .. err
     end
-    etag, etag_sender = response.headers.etag, server
-    last_source = name_of(backend)
-    confirmed_at = ngx.now()
-    workers.report(current.epoch, confirmed_at)
-    store_shared()
+    store()
+    shared_topology.confirm(current.epoch)
+    report()
     return true
 end
 
@@ -174,12 +180,13 @@ local function read(backend)
             break
         end
     end
-    local name = name_of(backend)
+    local name, failures = name_of(backend), shared_topology.failures()
     if err ~= failures[name] then
         if err then
             ngx.log(ngx.WARN, "cannot read the topology from ", name, ": ", err)
         end
         failures[name] = err
+        shared_topology.set_failures(failures)
     end
     return answered
 end
@@ -200,9 +207,9 @@ local function choose_sources()
         end
     end
     local known = current and current.backends or {}
-    if last_source then
-        add(settings.seeds, last_source)
-        add(known, last_source)
+    if source then
+        add(settings.seeds, source.source)
+        add(known, source.source)
     end
     add(settings.seeds)
     add(known)
@@ -214,7 +221,14 @@ local function update_addresses()
     local addresses = resolve_all(source.processors)
     for host, address in pairs(addresses) do
         if source.addresses[host] ~= address then
-            use(source.processors, addresses)
+            local document = {}
+            for name, value in pairs(source) do
+                document[name] = value
+            end
+            document.addresses = addresses
+            if use(document) then
+                store()
+            end
             return
         end
     end
@@ -228,9 +242,11 @@ local function prune_failures()
             known[name_of(backend)] = true
         end
     end
+    local failures = shared_topology.failures()
     for name in pairs(failures) do
         if not known[name] then
             failures[name] = nil
+            shared_topology.set_failures(failures)
         end
     end
 end
@@ -243,15 +259,25 @@ local function refresh()
     end
     if current then
         update_addresses()
+    else
+        shared_topology.shorten_turn(RETRY_INTERVAL_S)
     end
     prune_failures()
     resolver.evict(ngx.now())
 end
 
---- Refreshes the topology if that is due. nginx repeats this timer itself, so a tick that could not
--- run does not prevent later ones.
+--- Uses what another worker has read, and refreshes the topology if that is due. nginx repeats this
+-- timer itself, so a tick that could not run does not prevent later ones.
 local function tick(premature)
-    if premature or is_refreshing or ngx.now() < next_refresh then
+    if premature or is_refreshing then
+        return
+    end
+    load_shared()
+    if current then
+        report()
+    end
+    -- jitter: proxies that started together must not stay in step
+    if not shared_topology.take_turn(settings.refresh * (0.8 + 0.4 * math.random())) then
         return
     end
     is_refreshing = true
@@ -260,16 +286,14 @@ local function tick(premature)
     if not ok then
         ngx.log(ngx.ERR, "cannot refresh the topology: ", err)
     end
-    -- jitter: workers that started together must not stay in step
-    local interval = current and settings.refresh or RETRY_INTERVAL_S
-    next_refresh = ngx.now() + interval * (0.8 + 0.4 * math.random())
 end
 
 --- Call when a worker starts.
 function _M.init_worker()
     math.randomseed(ngx.now() * 1000 + ngx.worker.pid())
-    if not load_shared() then
-        workers.report()
+    load_shared()
+    if not confirmed_at then
+        workers.report(current and current.epoch)
     end
     local ok, err = ngx.timer.every(math.min(TICK_S, settings.refresh / 2), tick)
     if not ok then
@@ -301,7 +325,7 @@ function _M.observe_epoch(epoch, backend)
     load_shared()
     if topology.is_newer(epoch, current.epoch)
         and not is_following
-        and shared:add("followed", true, MIN_FOLLOW_INTERVAL_S)
+        and shared_topology.may_follow(MIN_FOLLOW_INTERVAL_S)
     then
         local ok, err = ngx.timer.at(0, follow, backend)
         if not ok then
@@ -322,7 +346,7 @@ end
 --- For the health page: seconds since a backend last confirmed the topology (nil: never), and error
 -- messages by backend.
 function _M.status()
-    return confirmed_at and ngx.now() - confirmed_at, failures
+    return confirmed_at and ngx.now() - confirmed_at, shared_topology.failures()
 end
 
 return _M

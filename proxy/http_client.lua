@@ -12,6 +12,8 @@ local MAX_RESPONSE_S = 5
 local MAX_LINE_BYTES, MAX_HEADERS = 8192, 100
 local MAX_BODY_BYTES = 16 * 1024 * 1024
 local RECEIVE_BYTES = 65536
+-- shorter than the backends' keep-alive, so that backends do not close a connection first
+local KEEPALIVE_MS, POOL_SIZE = 15000, 2
 
 --- A buffered reader of a socket: bytes of `buffer` from index `at` are not consumed yet.
 local function new_reader(socket)
@@ -165,7 +167,8 @@ local function exchange(socket, request)
     if not body then
         return nil, "read: " .. err
     end
-    return { status = status, headers = headers, body = body }
+    local left = reader.buffer:sub(reader.at)
+    return { status = status, headers = headers, body = body }, nil, left
 end
 
 --- Connects a socket to a backend; by TLS if `tls_name` is given: the name that its certificate
@@ -192,27 +195,51 @@ function _M.connect(socket, address, port, tls_name)
     return true
 end
 
---- GET `path` from the server at `address`:`port`; `tls_name`: see `connect`.
--- Returns {status, headers (names in lower case), body}; or nil and an error.
-function _M.get(address, port, path, request_headers, tls_name)
+--- Closes the connection, or keeps it for the next request to this backend.
+local function give_back(socket, response, left)
+    local headers = response.headers
+    local has_end = headers["content-length"] or response.status == 304
+    if has_end and left == "" and (headers.connection or ""):lower() ~= "close" then
+        socket:setkeepalive(KEEPALIVE_MS, POOL_SIZE)
+    else
+        socket:close()
+    end
+end
+
+--- Sends the request on a new or a kept connection. The third value is whether it was a kept one.
+local function ask(address, port, request, tls_name)
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
     local ok, err = _M.connect(socket, address, port, tls_name)
     if not ok then
-        return nil, err
+        return nil, err, false
     end
-    local lines = {
-        "GET " .. path .. " HTTP/1.1",
-        "Host: " .. address .. ":" .. port,
-        "Connection: close",
-    }
-    for name, value in pairs(request_headers) do
-        lines[#lines + 1] = name .. ": " .. value
+    local is_reused = not tls_name and socket:getreusedtimes() > 0
+    local response, left
+    response, err, left = exchange(socket, request)
+    -- the pool knows addresses, not names in certificates
+    if response and not tls_name then
+        give_back(socket, response, left)
+    else
+        socket:close()
     end
-    local response
-    response, err = exchange(socket, table.concat(lines, "\r\n") .. "\r\n\r\n")
-    socket:close()
-    return response, err
+    return response, err, is_reused
+end
+
+--- GET `path` from the server at `address`:`port`. lines: the further lines of the request;
+-- tls_name: see `connect`. Returns {status, headers (names in lower case), body}; or nil and an
+-- error.
+function _M.get(address, port, path, lines, tls_name)
+    local request = ("GET %s HTTP/1.1\r\nHost: %s:%s\r\n%s\r\n\r\n"):format(
+        path, address, port, table.concat(lines, "\r\n"))
+    -- a server may close a kept connection at any time: this is no failure
+    for _ = 0, POOL_SIZE do
+        local response, err, is_reused = ask(address, port, request, tls_name)
+        if response or not is_reused or err:find("timeout", 1, true) then
+            return response, err
+        end
+    end
+    return nil, "read: closed"
 end
 
 return _M

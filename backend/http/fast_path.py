@@ -22,15 +22,18 @@ from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.sending import complete, internal_error, role_of
 from backend.instance_context import InstanceContext
 from backend.queries.routing import PLAIN, NotOwner
+from backend.security.signatures import HEADER as SIGNATURE
 from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
 from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer, problem_answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPoll, PlainReads
 from backend.wire.point_batch import READS
 from model.problems import BadRequest, Forbidden, Problem
 from model.topology import Member
 
+PROCESSORS = b"/processors"
+_UNCHANGED = Labels("processors", status=304)
 READERS = Purpose.PROXY, Purpose.PEER
 """Who sends coalesced reads."""
 
@@ -165,6 +168,24 @@ class FastPath:
             self._context.latencies.series(Labels(INTERNAL_READS, status=answer.status))
         )
         complete(answer, "POST", self._context.epoch_header)
+        return answer
+
+    def unchanged_now(
+        self, poll: PlainPoll, client: str, has_certificate: bool = False
+    ) -> Answer | None:
+        """304 to a proxy that has the latest topology; None leaves the request to the router: the
+        topology is newer, unknown, or the proxy is refused."""
+        context = self._context
+        if not context.known or poll.etag != b'"%b"' % context.topology_etag.encode():
+            return None
+        if self._access.is_on and not has_certificate:
+            headers = [] if poll.signature is None else [(SIGNATURE, poll.signature)]
+            if not context.cluster.is_signed("GET", PROCESSORS, headers, client):
+                return None
+        self._turn.begin()
+        self._turn.note(context.latencies.series(_UNCHANGED))
+        answer = Answer(304, [(b"etag", poll.etag)], b"")
+        complete(answer, "GET", context.epoch_header)
         return answer
 
     def _answer_counted(self, raw_path: bytes, token: bytes | None) -> Answer | None:

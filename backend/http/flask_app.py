@@ -102,7 +102,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     def processors() -> Response:
         if not context.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
-        etag = f"{context.topology.epoch}.{context.revision}"
+        etag = context.topology_etag
         if request.if_none_match.contains(etag):
             answer = Response(status=304)
         else:

@@ -117,6 +117,7 @@ class Router:
         )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self.forward_now = self._fast_path.forward_now
+        self.unchanged_now = self._fast_path.unchanged_now
         self._internal = InternalRoutes(context, self._scans, access)
         self._admin = AdminRoutes(context, self._responses)
         # what instances ask one another finds room however much clients send

@@ -11,9 +11,10 @@ from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
-from backend.security.mutual_tls import is_of_cluster, is_passed_on, tls_of_proxy
+from backend.security.mutual_tls import is_passed_on, tls_of_proxy
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
+from backend.server.of_proxies import answer_to_proxy
 from backend.server.pending_data import PendingData
 from backend.server.rejections import MAX_UNPARSED, endless, refused_by_parser
 from backend.server.response import error_response, response
@@ -24,7 +25,7 @@ from backend.server.staged_close import SECONDS as CLOSE_SECONDS
 from backend.server.staged_close import StagedClose
 from backend.server.tls_extension import tls_extension
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import host_of_get, is_traced, plain_get, plain_reads
+from backend.wire.plain_requests import host_of_get, is_traced, plain_get
 
 _WRITE_BUFFER = 64 * 1024  # unsent bytes of a response; with more, the application is paused
 _MAX_PENDING = 64 * 1024  # bytes that wait for the parser; with more, reading is paused
@@ -184,9 +185,7 @@ class Connection(asyncio.Protocol):
             if answer is None and not is_traced(data):
                 self._forward_now(data, *get)
             return answer
-        if (reads := plain_reads(data)) is not None:
-            return self._application.reads_now(reads, self.address, is_of_cluster(self._tls))
-        return None
+        return answer_to_proxy(self._application, data, self.address, self._tls)
 
     def _forward_now(self, data: bytes, raw_path: bytes, token: bytes | None) -> None:
         """Starts to wait if another instance is being asked. The bytes of further requests wait,

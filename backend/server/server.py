@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from backend.http.asgi import Receive, Scope, Send
 from backend.server.bounds import OpenConnections, UnreadBytes
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPoll, PlainReads
 
 if TYPE_CHECKING:
     from backend.server.connection import Connection
@@ -42,6 +42,9 @@ class Application(Protocol):
     def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer | None:
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
         the address of its socket."""
+
+    def unchanged_now(self, poll: PlainPoll, client: str, has_certificate: bool) -> Answer | None:
+        """304 to a proxy that has the latest topology; None if `__call__` is needed."""
 
     def drain(self) -> float:
         """Called before the server stops. Returns the seconds for which it must continue to

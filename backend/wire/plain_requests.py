@@ -51,6 +51,23 @@ _READS = re.compile(
 )
 
 
+# The request with which proxy/discovery.lua asks whether the topology has changed.
+_POLL = re.compile(
+    rb"GET /processors HTTP/1\.1\r\nHost: ([!-~]+)\r\n"
+    rb'Accept: application/json\r\nIf-None-Match: ("[!#-~]{1,64}")\r\n'
+    rb"(?:Queryable-Signature: ([0-9a-f:]{1,256})\r\n)?\r\n"
+)
+
+
+class PlainPoll(NamedTuple):
+    """The proxy's request for a topology with another ETag. `signature`: None without a cluster
+    secret."""
+
+    host: bytes
+    etag: bytes
+    signature: bytes | None
+
+
 class PlainReads(NamedTuple):
     """The proxy's request for coalesced point reads. `signature`: None without a cluster secret."""
 
@@ -87,6 +104,12 @@ def plain_reads(data: bytes) -> PlainReads | None:
     if match is None or len(data) - match.end() != int(match[2]):
         return None
     return PlainReads(match[1], data[match.end() :])
+
+
+def plain_poll(data: bytes) -> PlainPoll | None:
+    """The proxy's request for another topology; None for other requests."""
+    match = _POLL.fullmatch(data)
+    return None if match is None else PlainPoll(match[1], match[2], match[3])
 
 
 def are_plain(lines: bytes) -> bool:

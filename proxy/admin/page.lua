@@ -41,8 +41,8 @@ function _M.keep(address, backend, epoch)
     if not shared:add("page_asked", true, RETRY_AFTER_S) then
         return
     end
-    local headers = { Accept = "text/html" }
-    local response = http_client.get(address, backend.port, PATH, headers, backend.tls_name)
+    local lines = { "Accept: text/html" }
+    local response = http_client.get(address, backend.port, PATH, lines, backend.tls_name)
     -- 401: the page asks for a token
     if not response or response.status ~= 200 and response.status ~= 401 then
         return

@@ -170,11 +170,12 @@ class Backend:
             self._open.discard(connection)
 
     def _serve(self, handler: BaseHTTPRequestHandler, request: Request) -> None:
-        is_topology = request.path == "/processors" and "Connection" in request.headers
+        is_of_nginx = "X-Forwarded-For" not in request.headers  # not of a client
+        is_topology = request.path == "/processors" and is_of_nginx
         if is_topology:
             self.topology_requests.append(request)
             answer = self.behave_topology(request)
-        elif request.path == "/admin" and "Connection" in request.headers:
+        elif request.path == "/admin" and is_of_nginx:
             answer = self.page  # that nginx keeps
         elif request.path == "/internal/reads":
             self.batches.append(sum(len(reads.texts) for reads in decode_reads(request.body)))

@@ -6,6 +6,8 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -38,8 +40,7 @@ def settled(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
     def read() -> int:
         return sum(len(backend.topology_answers) for backend in cluster.backends)
 
-    # a worker reads it even if it has it from another one
-    wait_until(lambda: read() == len(nginx.workers()), 10, "each worker to read the topology")
+    assert read() == 1, "one worker reads it for all"
     return nginx
 
 
@@ -126,7 +127,7 @@ def test_an_unchanged_topology_is_not_sent_again(cluster: Cluster, nginx: Nginx)
         return [status for backend in cluster.backends for status in backend.topology_answers]
 
     wait_until(lambda: answers().count(304) > 20, 10, "twenty refreshes")
-    assert answers().count(200) == len(nginx.workers())
+    assert answers().count(200) == 1
     assert nginx.health()["age_s"] < 2
 
 
@@ -203,38 +204,86 @@ def test_epochs_are_followed_at_most_ten_times_a_second(cluster: Cluster, settle
 def test_an_older_epoch_is_never_used(cluster: Cluster, nginx: Nginx, epoch: str) -> None:
     owner = cluster.owner("words", PARTITION)
     rotate(cluster, epoch)
-    asked = sum(len(backend.topology_requests) for backend in cluster.backends)
-    wait_until(
-        lambda: sum(len(b.topology_requests) for b in cluster.backends) > asked + 12,
-        10,
-        "refreshes",
-    )
+    asked = polls(cluster)
+    wait_until(lambda: polls(cluster) > asked + 12, 10, "refreshes")
     assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
     assert get(nginx).json() == {"by": owner.name}
 
 
-def test_a_starting_worker_uses_no_older_epoch_than_other_workers(
+def test_a_worker_uses_no_older_epoch_than_other_workers(
     cluster: Cluster, start_nginx: StartNginx
 ) -> None:
-    for backend in cluster.backends:
-        backend.behave_topology = lambda request: Answer(503, b'{"code":"starting"}')
-    nginx = start_nginx(cluster.addresses(), workers=2, **NEVER)
-    requests, held, older = itertools.count(), threading.Event(), threading.Event()
+    """One waits for an answer while another one gets a newer topology."""
+    older = json.dumps({**cluster.topology(), "epoch": "1000-0"}).encode()
+    requests, newer_is_known = itertools.count(), threading.Event()
 
-    def answer_only_the_first(backend: Backend, request: Request) -> Answer:
-        if next(requests) > 0:
-            held.set()
-            older.wait(20)
+    def answer(backend: Backend, request: Request) -> Answer:
+        if next(requests) == 0:
+            assert newer_is_known.wait(20)
+            return Answer(200, older)
         return backend.processors(request)
 
     for backend in cluster.backends:
-        backend.behave_topology = functools.partial(answer_only_the_first, backend)
-    wait_until(lambda: f"topology {EPOCH}" in nginx.error_log(), 10, "one worker's topology")
-    assert held.wait(10), "the other worker did not ask"
-    rotate(cluster, "1000-0")
-    older.set()
+        backend.behave_topology = functools.partial(answer, backend)
+    nginx = start_nginx(cluster.addresses(), workers=2, QUERYABLE_PROXY_REFRESH="0.1")
+    wait_until(lambda: f"topology {EPOCH}" in nginx.error_log(), 10, "one worker's topology", 0.01)
+    newer_is_known.set()
     wait_until(lambda: "epoch 1000-0" in nginx.error_log(), 10, "the older epoch to be refused")
     assert {nginx.health()["epoch"] for _ in range(20)} == {EPOCH}
+
+
+def polls(cluster: Cluster) -> int:
+    return sum(len(backend.topology_requests) for backend in cluster.backends)
+
+
+def test_one_worker_reads_the_topology_for_all(cluster: Cluster, start_nginx: StartNginx) -> None:
+    nginx = start_nginx(cluster.addresses(), workers=6, QUERYABLE_PROXY_REFRESH="0.2")
+    nginx.wait_for_map(EPOCH)
+    before, began = polls(cluster), time.monotonic()
+    time.sleep(2)
+    ages = [each["age_s"] for each in nginx.health()["workers"]]
+    took = time.monotonic() - began
+    assert took / 0.24 / 3 < polls(cluster) - before <= took / 0.16 + 1
+    assert len(ages) == 6
+    assert max(ages) < 1.5
+    # the others use what it has read
+    cluster.backends[0].state = "draining"
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+
+
+def test_another_worker_goes_on_if_one_hangs_or_dies(
+    cluster: Cluster, start_nginx: StartNginx
+) -> None:
+    nginx = start_nginx(cluster.addresses(), workers=3, QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    first, second, _ = sorted(nginx.workers())
+    os.kill(first, signal.SIGSTOP)
+    try:
+        for kill in (False, True):
+            if kill:
+                os.kill(second, signal.SIGKILL)
+            asked = polls(cluster)
+            wait_until(lambda asked=asked: polls(cluster) > asked + 8, 10, "refreshes")  # type: ignore[misc]
+    finally:
+        os.kill(first, signal.SIGCONT)
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+
+
+def test_refreshes_use_one_connection(cluster: Cluster, start_nginx: StartNginx) -> None:
+    nginx = start_nginx(cluster.addresses(), workers=1, QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    asked = polls(cluster)
+    opened = sum(backend.connections for backend in cluster.backends)
+    wait_until(lambda: polls(cluster) > asked + 15, 10, "refreshes")
+    assert sum(backend.connections for backend in cluster.backends) - opened <= 1
+    # those that a backend has closed are opened again, at once
+    for backend in cluster.backends:
+        backend.stop()
+        backend.start()
+    wait_until(lambda: polls(cluster) > asked + 30, 10, "refreshes")
+    assert nginx.health().get("failures", {}) == {}
 
 
 def test_new_backends_are_added_and_old_ones_removed(cluster: Cluster, nginx: Nginx) -> None:

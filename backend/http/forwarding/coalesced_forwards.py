@@ -108,8 +108,10 @@ class CoalescedForwards:
     ) -> asyncio.Future[Found] | None:
         """Asks an instance for a plain GET of this raw path, together with other reads; None if it
         must be forwarded separately."""
-        if time.monotonic() < self._paused_until.get(member.id, 0.0):
-            return None
+        if (paused_until := self._paused_until.get(member.id)) is not None:
+            if time.monotonic() < paused_until:
+                return None
+            del self._paused_until[member.id]
         batch = self._pending.setdefault(member.id, _Batch())
         size = len(path) + (0 if token is None else len(token))
         if not batch.has_room(size):

@@ -15,7 +15,7 @@ from backend.http.asgi import Receive, Scope, Send
 from backend.server.connection import Connection
 from backend.server.server import Limits, Server
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPoll, PlainReads
 
 LIMITS = Limits(
     keepalive=30.0,
@@ -73,6 +73,10 @@ class App:
     def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
         assert client == "127.0.0.1"
         return Answer(200, [(b"content-length", b"%d" % len(reads.body))], reads.body)
+
+    def unchanged_now(self, poll: PlainPoll, client: str, has_certificate: bool) -> Answer | None:
+        assert client == "127.0.0.1"
+        return Answer(304, [(b"etag", poll.etag)], b"") if poll.etag == b'"latest"' else None
 
     def drain(self) -> float:
         return 0.0

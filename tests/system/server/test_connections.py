@@ -141,3 +141,20 @@ def test_point_reads_keep_a_connection_alive_and_idleness_ends_it(backend: Backe
         connection.settimeout(5 * KEEPALIVE)
         assert connection.recv(1) == b""
         assert time.monotonic() - began > KEEPALIVE / 2
+
+
+def test_a_proxy_with_the_latest_topology_is_answered_like_others(backend: Backend) -> None:
+    etag = backend.get("/processors").headers["ETag"]
+    lines = ["Accept: application/json", f"If-None-Match: {etag}"]
+
+    def head(*more: str) -> list[bytes]:
+        with socket.create_connection(("127.0.0.1", backend.port), timeout=TIMEOUT) as connection:
+            for _ in range(2):  # on one connection
+                connection.sendall(get("/processors", *lines, *more))
+                stream = connection.makefile("rb")
+                found = list(iter(stream.readline, b"\r\n"))
+        return sorted(line.lower() for line in found if not line.startswith(b"Date:"))
+
+    found = head()
+    assert b"http/1.1 304 not modified\r\n" in found
+    assert found == head("X-Other: 1")

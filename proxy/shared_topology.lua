@@ -1,0 +1,82 @@
+--- The topology that the workers share, in a dict that outlives them: after a reload the new ones
+-- have it at once. In each interval one worker reads it for all.
+
+local cjson = require "cjson.safe"
+
+local _M = {}
+
+local shared = ngx.shared.queryable_topics
+
+-- its revision is set last: a worker that sees it must find its topology, or a newer one
+local DOCUMENT, EPOCH, REVISION = "map", "epoch", "map_revision"
+local CONFIRMED, FAILURES, TURN, FOLLOWED = "confirmed", "failures", "turn", "followed"
+
+--- Changes with each topology that is stored.
+function _M.revision()
+    return shared:get(REVISION) or 0
+end
+
+--- The epoch of the stored topology; nil if there is none.
+function _M.epoch()
+    return shared:get(EPOCH)
+end
+
+--- What `store` got last; nil if there is nothing.
+function _M.load()
+    return cjson.decode(shared:get(DOCUMENT) or "")
+end
+
+--- Stores {processors, addresses, etag, sender, source}. Returns its revision; nil if it is too
+-- large.
+function _M.store(epoch, document)
+    local ok, err = shared:set(DOCUMENT, cjson.encode(document))
+    if ok then
+        ok, err = shared:set(EPOCH, epoch)
+    end
+    local revision
+    if ok then
+        revision, err = shared:incr(REVISION, 1, 0)
+    end
+    if not revision then
+        ngx.log(ngx.ERR, "cannot share the topology with other workers: ", err)
+    end
+    return revision
+end
+
+--- A backend has just said that the topology of this epoch is its latest.
+function _M.confirm(epoch)
+    shared:set(CONFIRMED, epoch .. " " .. ngx.now())
+end
+
+--- When a backend last said so of this epoch (s, as of ngx.now()); nil: never, or a newer one was
+-- confirmed since then.
+function _M.confirmed_at(epoch)
+    local of, at = (shared:get(CONFIRMED) or ""):match("^(%S+) (%S+)$")
+    return of == epoch and tonumber(at) or nil
+end
+
+--- Whether the caller is the worker that reads the topology in this interval (s).
+function _M.take_turn(interval)
+    return (shared:add(TURN, true, interval))
+end
+
+--- The next turn is in so many seconds, because this one brought no topology.
+function _M.shorten_turn(seconds)
+    shared:set(TURN, true, seconds)
+end
+
+--- Whether the caller may read it at once because of a newer epoch: once in so many seconds.
+function _M.may_follow(seconds)
+    return (shared:add(FOLLOWED, true, seconds))
+end
+
+--- Why the topology could not be read: error message by the backend's name.
+function _M.failures()
+    return cjson.decode(shared:get(FAILURES) or "") or {}
+end
+
+function _M.set_failures(failures)
+    shared:set(FAILURES, cjson.encode(failures))
+end
+
+return _M

@@ -1,0 +1,97 @@
+"""A proxy that has the latest topology gets 304 without a parser, a task and Flask."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from backend.http.flask_app import create_flask_app
+from backend.http.router import Router
+from backend.instance_context import InstanceContext
+from backend.security.cluster import ClusterAccess
+from backend.security.signatures import Purpose, Signer
+from backend.wire.plain_requests import PlainPoll, plain_poll
+from model.topology import Epoch, Member, PlacedView, Topology
+from tests.support.cluster_secret import OTHER_SECRET, SECRET, cluster_secret
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.instance import context
+from tests.support.in_process.tokens import access_control
+
+TARGET = b"/processors"
+REQUEST = (
+    b"GET /processors HTTP/1.1\r\nHost: 127.0.0.1:8081\r\nAccept: application/json\r\n"
+    b'If-None-Match: "5-1.7"\r\n\r\n'
+)
+
+
+def known() -> InstanceContext:
+    """An instance with a topology."""
+    served = context([ORDERS])
+    placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), built_partitions=0)
+    members = (Member("b1", "127.0.0.1", 8081),)
+    served.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
+    return served
+
+
+def test_only_the_request_of_the_proxy_is_recognised() -> None:
+    assert plain_poll(REQUEST) == PlainPoll(b"127.0.0.1:8081", b'"5-1.7"', None)
+    signed = REQUEST[:-2] + b"Queryable-Signature: 12:ab:cd:ef\r\n\r\n"
+    assert plain_poll(signed) == PlainPoll(b"127.0.0.1:8081", b'"5-1.7"', b"12:ab:cd:ef")
+    for other in (
+        REQUEST[:-1], REQUEST + REQUEST, REQUEST.replace(b"GET", b"HEAD"),
+        REQUEST.replace(b"/processors", b"/processors?x"), REQUEST.replace(b'"5-1.7"', b"*"),
+        REQUEST.replace(b'"5-1.7"', b'W/"5-1.7"'), REQUEST.replace(b'"5-1.7"', b'"a", "5-1.7"'),
+        REQUEST.replace(b"json", b"xml"), REQUEST.replace(b"Host: 127.0.0.1:8081\r\n", b""),
+        signed.replace(b"12:ab", b"12 ab"), REQUEST[:-2] + b"Authorization: Bearer a\r\n\r\n",
+    ):  # fmt: skip
+        assert plain_poll(other) is None
+
+
+def test_the_answer_is_that_of_the_page() -> None:
+    served = known()
+    router = Router(served, None)  # type: ignore[arg-type]
+    with create_flask_app(served).test_client() as client:
+        for _ in range(2):
+            latest = client.get("/processors").headers["ETag"].encode()
+            answer = router.unchanged_now(PlainPoll(b"h", latest, None), "10.0.0.1")
+            assert answer is not None
+            expected = client.get("/processors", headers={"if-none-match": latest.decode()})
+            assert (answer.status, answer.body) == (expected.status_code, b"") == (304, b"")
+            named = dict(answer.headers)
+            assert named == {b"etag": latest, b"topology-epoch": served.epoch_header}
+            for other in (b'"5-1.0"', b'"0-0.1"', latest[:-1] + b'0"'):
+                assert router.unchanged_now(PlainPoll(b"h", other, None), "10.0.0.1") is None
+            served.revise()
+
+
+def test_an_instance_without_a_topology_leaves_it_to_the_page() -> None:
+    served = context([ORDERS])
+    router = Router(served, None)  # type: ignore[arg-type]
+    etag = b'"%b"' % served.topology_etag.encode()
+    assert router.unchanged_now(PlainPoll(b"h", etag, None), "127.0.0.1") is None
+
+
+@pytest.mark.parametrize("has_secret", [False, True])
+def test_with_authentication_the_proxy_must_prove_that_it_is_one(
+    tmp_path: Path, has_secret: bool
+) -> None:
+    secret = cluster_secret(tmp_path, SECRET)
+    served = known()
+    if has_secret:
+        served.cluster = ClusterAccess(secret, "b1")
+    router = Router(served, None, access_control())  # type: ignore[arg-type]
+    etag = b'"%b"' % served.topology_etag.encode()
+
+    def is_answered(signature: bytes | None, has_certificate: bool = False) -> bool:
+        poll = PlainPoll(b"h", etag, signature)
+        return router.unchanged_now(poll, "10.0.0.1", has_certificate) is not None
+
+    own, foreign = Signer(secret, Purpose.PROXY), cluster_secret(tmp_path, OTHER_SECRET)
+    signature = own.sign("GET", TARGET, "*").header
+    assert is_answered(signature) == has_secret
+    assert not is_answered(signature), "a replay"
+    assert not is_answered(None)
+    assert not is_answered(own.sign("GET", b"/instance", "*").header)
+    assert not is_answered(Signer(foreign, Purpose.PROXY).sign("GET", TARGET, "*").header)
+    assert is_answered(None, has_certificate=True)
