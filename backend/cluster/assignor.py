@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from backend.cluster.placement import Policy, place
-from model.topology import NOBODY, MemberMetadata, Topology, TopologyError
+from model.topology import NOBODY, Member, MemberMetadata, Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
@@ -72,12 +73,12 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             sum(view.partitions for view in topology.views.values()),
             len(topology.views), len(topology.members), len(user_data),
         )  # fmt: skip
+        assigned = _kafka_assignments(topology)
+        of_member = {id_: assigned.get(each.member, []) for id_, each in candidates.items()}
         return {
             member.member_id: ConsumerProtocolAssignment(
                 _PROTOCOL_VERSION,
-                assigned_partitions=self._kafka_assignment(
-                    topology, candidates.get(member.member_id)
-                ),
+                assigned_partitions=of_member.get(member.member_id, []),
                 user_data=user_data,
             )
             for member in members
@@ -91,21 +92,18 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             return
         self._on_topology(topology)
 
-    @staticmethod
-    def _kafka_assignment(
-        topology: Topology, member_metadata: MemberMetadata | None
-    ) -> list[tuple[str, list[int]]]:
-        """Topic partitions for Kafka's own tools. A partition of two views goes to the first."""
-        if member_metadata is None:
-            return []
-        taken: set[tuple[str, int]] = set()
-        mine: dict[str, list[int]] = {}
-        for view in topology.views.values():
-            topic = view.description["topic"]
-            for partition, index in enumerate(view.active):
-                if index == NOBODY or (topic, partition) in taken:
-                    continue
-                taken.add((topic, partition))
-                if topology.members[index] == member_metadata.member:
-                    mine.setdefault(topic, []).append(partition)
-        return sorted(mine.items())
+
+def _kafka_assignments(topology: Topology) -> dict[Member, list[tuple[str, list[int]]]]:
+    """Topic partitions of each member for Kafka's own tools. A partition of two views goes to the
+    first."""
+    taken: set[tuple[str, int]] = set()
+    assigned: defaultdict[Member, defaultdict[str, list[int]]]
+    assigned = defaultdict(lambda: defaultdict(list))
+    for view in topology.views.values():
+        topic = view.description["topic"]
+        for partition, index in enumerate(view.active):
+            if index == NOBODY or (topic, partition) in taken:
+                continue
+            taken.add((topic, partition))
+            assigned[topology.members[index]][topic].append(partition)
+    return {member: sorted(by_topic.items()) for member, by_topic in assigned.items()}
