@@ -38,6 +38,7 @@ from bench.rows import (
     reads,
     tokens,
     top,
+    topology,
 )
 from bench.stack import Stack
 from local.errors import LocalError, friendly
@@ -58,6 +59,7 @@ class RowName(StrEnum):
     batch = "batch"
     ndjson = "ndjson"
     top = "top"
+    topology = "topology"
     client = "client"
     pipelines = "pipelines"
     latency = "latency"
@@ -74,6 +76,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.batch: batch,
     RowName.ndjson: ndjson,
     RowName.top: top,
+    RowName.topology: topology,
     RowName.client: client,
     RowName.pipelines: pipelines,
     RowName.latency: latency,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -15,7 +17,7 @@ from bench.batches import Batches, parse, reads_per_request
 from bench.http_client import Answer
 from bench.plan import FULL, HUGE
 from bench.references.redis_asgi import split_replies
-from bench.rows import tokens
+from bench.rows import tokens, topology
 from bench.rows.factors import cases, is_balanced
 from bench.rows.ingest import Sample, between
 from bench.rows.reads import static_location
@@ -125,3 +127,27 @@ def test_a_read_outside_batches_counts_as_one_request() -> None:
     assert reads_per_request(100, before, Batches(14, 196)) == 100 / (4 + 4)
     assert reads_per_request(100, before, before) == 1
     assert reads_per_request(90, before, Batches(15, 200)) == 18  # ten more were in flight
+
+
+def test_the_cost_of_a_topology_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topology, "CASES", ((9, 40),))
+    stack = cast(Any, SimpleNamespace(folder_of=lambda name: tmp_path))
+    steps: list[None] = []
+    leader, nginx = topology.measure(
+        stack, cast(Any, SimpleNamespace(rounds=2)), lambda: steps.append(None)
+    )
+    assert len(steps) == 2
+    assert (leader.name, nginx.name) == (
+        "leader-9-instances-40-partitions", "nginx-9-instances-40-partitions",
+    )  # fmt: skip
+    assert 0 < leader.more["bytes"] < leader.more["metadata_bytes"]
+    assert nginx.more["bytes"] > leader.more["bytes"]
+    assert nginx.cpu_us is not None
+    assert 0 < nginx.cpu_us < 1000
+    # members that are left have kept what they had
+    members = topology.after_losses(9, 40)
+    assert len(members) == 9
+    held = [partition for member in members for partition in member.active["orders"]]
+    assert len(held) == len(set(held)) < 40
