@@ -50,6 +50,9 @@ _OMITTED_HEADERS = frozenset(
 )
 
 
+# that aiohttp adds to requests that do not have them
+_AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
+
 MAX_ANSWER_BYTES = 128 << 20
 _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
 
@@ -76,7 +79,8 @@ class PeerClient:
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
-        self._session = _session(connections)
+        # so that the other instance recognises coalesced reads (backend/wire/plain_requests.py)
+        self._session = _session(connections, skip_auto_headers=_AUTO_HEADERS)
         self._streams = _session(max(streams, 1), read_bufsize=_STREAM_BUFFER)
 
     async def forward(

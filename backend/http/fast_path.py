@@ -21,7 +21,7 @@ from backend.http.routes.batched_paths import BatchedPaths
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.sending import complete, internal_error, role_of
 from backend.instance_context import InstanceContext
-from backend.queries.routing import PLAIN, NotOwner
+from backend.queries.routing import NotOwner
 from backend.security.signatures import HEADER as SIGNATURE
 from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
@@ -59,6 +59,8 @@ class FastPath:
         self._access = access
         self._turn = TurnReads(context.latencies)
         self.forwards: CoalescedForwards | None = None
+        # the last read of a key that another instance has: its path, and whom to ask
+        self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
         keys = BatchedKeys(paths, responses, access, self._turn)
         of_paths = BatchedPaths(paths, responses, self._answer_counted, access, self._turn)
         self.coalesced = PointBatchRoute(context, keys, of_paths, access, self._turn)
@@ -84,41 +86,22 @@ class FastPath:
     def forward_now(
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
     ) -> bool:
-        """Whether another instance is being asked for the answer to such a GET. Then `ended` is
-        called later, with the answer, or None, which leaves the request to the router: the instance
-        does not answer, and others may have to be asked."""
+        """Whether another instance is being asked for the answer to a GET that `answer_now` has
+        just left. Then `ended` is called later, with the answer, or None, which leaves the request
+        to the router: the instance does not answer, and others may have to be asked."""
         if self.forwards is None or self._context.spans is not None or REQUESTS.isEnabledFor(INFO):
             return False  # the router measures each request for the log
-        began = perf_counter()
-        if (found := self._elsewhere(raw_path, token)) is None:
+        elsewhere, self._elsewhere = self._elsewhere, None
+        if elsewhere is None or elsewhere[0] is not raw_path:
             return False
-        responses, member = found
+        _, responses, member = elsewhere
+        began = perf_counter()
         path = path_of(responses.view, raw_path.rpartition(b"/")[2], self._context.versions)
         asked = None if path is None else self.forwards.enqueue(member, path, token)
         if asked is None:
             return False
         asked.add_done_callback(partial(self._forwarded, responses, began, ended))
         return True
-
-    def _elsewhere(
-        self, raw_path: bytes, token: bytes | None
-    ) -> tuple[KeyResponses, Member] | None:
-        """The instance to ask for a key that this one does not have, and the view's responses."""
-        try:
-            found = self._paths.key_path(raw_path)
-            if found is None or found.rest or found.view.quota is not None:
-                return None
-            if not self._access.may_read_now(token, found.view.base):
-                return None
-            responses = self._responses[found.view.name]
-            key = responses.reads.parse_key(found.text)
-            try:
-                responses.reads.holder(key, PLAIN)
-            except NotOwner as others:
-                return responses, others.member
-        except Problem:
-            pass
-        return None
 
     def _forwarded(
         self,
@@ -204,7 +187,10 @@ class FastPath:
             responses = self._responses[found.view.name]
             self._turn.begin()
             answer = responses.point(responses.reads.parse_key(found.text))
-        except (Problem, NotOwner):
+        except NotOwner as others:
+            self._elsewhere = raw_path, responses, others.member
+            return None
+        except Problem:
             return None
         except Exception:
             log.exception("GET %r", raw_path)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
@@ -18,13 +19,19 @@ from model.views import ANY_PARTITION, View
 
 class NotOwner(Exception):
     """Other instances may answer for the key's partition: `members`, in the order to ask them.
-    `why`: this instance's own refusal, if none of them answers."""
+    `refusal()`: this instance's own, if none of them answers."""
 
-    def __init__(self, partition: int, members: Sequence[Member], why: Unavailable) -> None:
+    def __init__(
+        self, partition: int, members: Sequence[Member], refusal: Callable[[], Unavailable]
+    ) -> None:
         super().__init__(partition, members)
         self.partition = partition
         self.members = members
-        self.why = why
+        self._refusal = refusal
+
+    @property
+    def why(self) -> Unavailable:
+        return self._refusal()
 
     @property
     def member(self) -> Member:
@@ -106,17 +113,17 @@ class KeyRouting:
         """The open store partition, if it may answer; else NotOwner or Unavailable."""
         store_partition = self._store_partitions.get(partition)
         if store_partition is None:
-            raise self._others(partition, self._not_held(partition), options)
+            raise self._others(partition, partial(self._not_held, partition), options)
         code = refusal(store_partition, options.stale)
         if code is not None:
-            raise self._others(partition, self._refused(store_partition, code), options)
+            raise self._others(partition, partial(self._refused, store_partition, code), options)
         if options.bounded:
             why = self._beyond_bounds(store_partition, options)
             if why is not None:
                 # a standby is not ahead of the active
-                raise (
-                    why if store_partition.role == ACTIVE else self._others(partition, why, options)
-                )
+                if store_partition.role == ACTIVE:
+                    raise why
+                raise self._others(partition, lambda: why, options)
         return store_partition
 
     def _refused(self, store_partition: StorePartition, code: str) -> Unavailable:
@@ -151,11 +158,11 @@ class KeyRouting:
         )
 
     def _others(
-        self, partition: int, why: Unavailable, options: ReadOptions
+        self, partition: int, refusal: Callable[[], Unavailable], options: ReadOptions
     ) -> NotOwner | Unavailable:
-        """The instances to ask instead of this one; `why` if there are none."""
+        """The instances to ask instead of this one; the refusal if there are none."""
         others = self._context.others(self.view.name, partition, options.stale)
-        return NotOwner(partition, others, why) if others else why
+        return NotOwner(partition, others, refusal) if others else refusal()
 
     def _beyond_bounds(
         self, store_partition: StorePartition, options: ReadOptions

@@ -35,9 +35,9 @@ class Application(Protocol):
     def forward_now(
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
     ) -> bool:
-        """Whether another instance is being asked for the answer to such a GET, which has no
-        `traceparent`. Then `ended` is called later, with the answer, or None if `__call__` is
-        needed."""
+        """Whether another instance is being asked for the answer to a GET that `answer_now` has
+        just left, and that has no `traceparent`. Then `ended` is called later, with the answer, or
+        None if `__call__` is needed."""
 
     def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer | None:
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:

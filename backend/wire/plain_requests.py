@@ -43,10 +43,11 @@ _GET = re.compile(
     + _OTHERS
     + rb")?\r\n"
 )
-# The request that proxy/reads/point_batch_client.lua sends.
+# The request that proxy/reads/point_batch_client.lua sends, or another instance.
 _READS = re.compile(
     rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\n"
-    rb"(?:Queryable-Signature: ([0-9a-f:]{1,256})\r\n)?"
+    rb"(?:queryable-forwarded: [!-~]+\r\n)?"
+    rb"(?:(?i:queryable-signature): ([0-9a-f:]{1,256})\r\n)?"
     rb"Content-Length: ([0-9]{1,7})\r\n\r\n"
 )
 
@@ -69,7 +70,8 @@ class PlainPoll(NamedTuple):
 
 
 class PlainReads(NamedTuple):
-    """The proxy's request for coalesced point reads. `signature`: None without a cluster secret."""
+    """A proxy's or an instance's request for coalesced point reads. `signature`: None without a
+    cluster secret."""
 
     signature: bytes | None
     body: bytes
@@ -99,7 +101,7 @@ def host_of_get(data: bytes) -> bytes:
 
 
 def plain_reads(data: bytes) -> PlainReads | None:
-    """The proxy's request for coalesced point reads; None for other requests."""
+    """A request for coalesced point reads; None for other requests."""
     match = _READS.match(data)
     if match is None or len(data) - match.end() != int(match[2]):
         return None

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -18,6 +18,7 @@ from aiohttp import web
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access
 from backend.http.request import Request
+from backend.http.router import Router
 from backend.http.streams import Streams
 from backend.queries.batch import BATCH_PATH
 from backend.queries.scans.scatter_gather import SCAN_PATH
@@ -114,7 +115,9 @@ def test_an_instance_with_other_keys_refuses_a_forwarded_token(tmp_path: Path) -
     """Nothing trusts the instance that forwards."""
     keys = Keys()
     with world(tmp_path, ORDERS, access_control(keys)) as made:
-        made.routers["b2"]._access = access_control(Keys(b"another secret" * 3))
+        other = access_control(Keys(b"another secret" * 3))
+        made.routers["b2"] = Router(made.instances["b2"].context, cast(Any, None), other)
+        made.routers["b2"].start(cast(Any, made.peers))
         made.put_all(dict.fromkeys(KEYS, b'{"n":1}'))
         assert statuses(made, "point", READER) == {200, 401}
 

@@ -126,6 +126,8 @@ def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
     assert plain_get(b"GET /views/a/b HTTP/1.1\r\nhost: b\r\n\r\n") == (b"/views/a/b", None)
     assert plain_reads(READS) == PlainReads(None, b"/orders/a")
     assert plain_reads(SIGNED_READS) == PlainReads(b"17:0a:ff:00", b"/orders/a")
+    of_instance = SIGNED_READS.replace(b"Queryable-S", b"queryable-forwarded: b1\r\nqueryable-s")
+    assert plain_reads(of_instance) == PlainReads(b"17:0a:ff:00", b"/orders/a")
     check_against_parser(SIGNED_READS)
     check_against_parser(CLIENT_REQUEST)
     check_against_parser(WITH_TOKEN)

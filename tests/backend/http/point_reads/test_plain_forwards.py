@@ -38,7 +38,10 @@ def forward_now(
         for target in targets:
             future: asyncio.Future[Answer | None] = loop.create_future()
             path = f"/views/orders/keys/{target}".encode()
-            if not made.routers["b1"].forward_now(path, token, future.set_result):
+            router = made.routers["b1"]
+            # as a connection does
+            answered = router.answer_now(path, token) is not None
+            if answered or not router.forward_now(path, token, future.set_result):
                 future.set_result(None)
             waiting.append(future)
         return await asyncio.gather(*waiting)
