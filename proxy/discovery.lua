@@ -31,8 +31,8 @@ _M.MAX_TIMERS = 3
 -- address that sent it, because revisions are per instance; source, the name of the backend that
 -- sent it. It is asked first, because instances can report different states}
 local current, source
--- the shared revision that this worker has looked at
-local revision = 0
+-- the shared revision that this worker has looked at; nil: none yet
+local revision
 local confirmed_at
 local is_refreshing, is_following = false, false
 
@@ -100,12 +100,14 @@ local function load_shared()
         return
     end
     revision = stored
-    local epoch = shared_topology.epoch()
-    if current and epoch ~= current.epoch and not topology.is_newer(epoch, current.epoch) then
+    local document = shared_topology.load()
+    local epoch = document and document.processors.epoch
+    if not document or current and epoch ~= current.epoch
+        and not topology.is_newer(epoch, current.epoch)
+    then
         return
     end
-    local document = shared_topology.load()
-    if document and use(document) then
+    if use(document) then
         confirmed_at = nil
         report()
     end
@@ -269,12 +271,15 @@ end
 --- Uses what another worker has read, and refreshes the topology if that is due. nginx repeats this
 -- timer itself, so a tick that could not run does not prevent later ones.
 local function tick(premature)
-    if premature or is_refreshing then
+    if premature then
         return
     end
     load_shared()
     if current then
         report()
+    end
+    if is_refreshing then
+        return
     end
     -- jitter: proxies that started together must not stay in step
     if not shared_topology.take_turn(settings.refresh * (0.8 + 0.4 * math.random())) then

@@ -172,9 +172,10 @@ local function exchange(socket, request)
 end
 
 --- Connects a socket to a backend; by TLS if `tls_name` is given: the name that its certificate
--- must have. The authority is that of `lua_ssl_trusted_certificate`. True; or nil and an error.
-function _M.connect(socket, address, port, tls_name)
-    local ok, err = socket:connect(address, port)
+-- must have. The authority is that of `lua_ssl_trusted_certificate`. options: of `connect` of the
+-- socket, or nil. True; or nil and an error.
+function _M.connect(socket, address, port, tls_name, options)
+    local ok, err = socket:connect(address, port, options)
     if not ok then
         return nil, "connect: " .. err
     end
@@ -210,7 +211,9 @@ end
 local function ask(address, port, request, tls_name)
     local socket = ngx.socket.tcp()
     socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
-    local ok, err = _M.connect(socket, address, port, tls_name)
+    -- a pool of its own: others must not take a connection that the server may have closed
+    local pool = { pool = "get:" .. address .. ":" .. port }
+    local ok, err = _M.connect(socket, address, port, tls_name, pool)
     if not ok then
         return nil, err, false
     end

@@ -57,6 +57,10 @@ MAX_ANSWER_BYTES = 128 << 20
 _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
 
 
+class PeerRefused(Unavailable):
+    """The instance does not accept internal requests of this one."""
+
+
 class PeerClient:
     """HTTP clients for all peers. Created and used in the event loop."""
 
@@ -206,7 +210,8 @@ def _check_sender(member: Member, signed: SignedRequest | None, answer: Answer) 
         else f"has answered {answer.status} without a valid signature by the cluster secret"
     )
     log.warn(f"{member.id} {answer.status}", f"instance {member.id} {what}")
-    raise _unreachable(member, PermissionError())
+    kind = PeerRefused if answer.status == 403 else Unavailable
+    raise _unreachable(member, PermissionError(), kind)
 
 
 def _detail(body: bytes) -> str:
@@ -252,10 +257,12 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
             yield chunk
 
 
-def _unreachable(member: Member, error: Exception) -> Unavailable:
+def _unreachable(
+    member: Member, error: Exception, kind: type[Unavailable] = Unavailable
+) -> Unavailable:
     is_tls = isinstance(error, aiohttp.ClientSSLError)
     why = f"{type(error).__name__}: {error}" if is_tls else type(error).__name__
-    return Unavailable(
+    return kind(
         "owner-unreachable",
         f"Instance {member.id} owns the key's partition, but does not answer "
         f"({why}). Retry: another instance takes over if it is down.",

@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Seque
 from contextlib import AsyncExitStack
 from typing import Generic, NamedTuple, TypeVar
 
-from backend.cluster.peer_client import PeerClient
+from backend.cluster.peer_client import PeerClient, PeerRefused
 from backend.instance_context import InstanceContext
 from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
@@ -136,14 +136,17 @@ class Asker:
         target: bytes,
         headers: list[Header],
         body: bytes = b"",
+        optional: bool = False,
     ) -> Answer:
-        """Its answer, of any status; Unavailable if it is silent for too long."""
+        """Its answer, of any status; Unavailable if it is silent for too long, or refuses internal
+        requests. `optional`: then it can be asked in another way."""
         try:
             return await self._peer_client.forward(
                 member, method, target, headers, body, timeout=_timeout(others_left)
             )
-        except Unavailable:
-            self._context.peers.failed(member.id)
+        except Unavailable as unavailable:
+            if not (optional and isinstance(unavailable, PeerRefused)):
+                self._context.peers.failed(member.id)
             raise
 
     async def begin_stream(

@@ -8,13 +8,16 @@ import pytest
 
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
+from local.waiting import wait_until
 from spark.views import VIEWS
 from tests.pipelines.batch import BATCH_SUFFIX
 from tests.pipelines.checking import Check
+from tests.pipelines.feeder import Feeder
 from tests.pipelines.job import LOCAL, LOCAL_CLUSTER
 from tests.pipelines.kills import Kind
 from tests.pipelines.result import Result
 from tests.pipelines.runner import Options, run_on
+from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
@@ -35,6 +38,18 @@ def test_a_view_on_a_cluster_survives_its_executors(tmp_path: Path) -> None:
     options = Options(["airports"], 1, away=0, seed=17, kinds=[Kind.EXECUTOR], pause=PAUSE)
     [airports] = checked(LOCAL_CLUSTER, options, tmp_path)
     assert airports.kinds == {"executor": 1}
+
+
+def test_records_do_not_end_with_the_limit(broker: Broker, make_topic: MakeTopic) -> None:
+    """Regression: without new records no view has micro-batches, and a long run was stuck."""
+    make_topic(3, name="texts")
+    feeder = Feeder(broker.bootstrap_servers, ["texts"], seed=1, rate=400, limit=100)
+    with feeder:
+        wait_until(lambda: feeder.sent >= 100, 10, "the limit")
+        at_limit = feeder.sent
+        wait_until(lambda: feeder.sent >= at_limit + 4, 20, "further records")
+        assert at_limit <= 200
+        feeder.paused.set()
 
 
 def test_the_check_after_a_run_finds_what_is_wrong(tmp_path: Path) -> None:

@@ -13,11 +13,20 @@ import time
 from collections.abc import Sequence
 from contextvars import Context
 
+from backend.cluster.peer_client import PeerRefused
 from backend.queries.retry import Asker
 from backend.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import is_plain
-from backend.wire.point_batch import ALONE, READS, Reads, decode_paths, encode_reads, headers_of
+from backend.wire.point_batch import (
+    ALONE,
+    MAX_LINES,
+    READS,
+    Reads,
+    decode_paths,
+    encode_reads,
+    headers_of,
+)
 from model.problems import Unavailable
 from model.topology import Member
 from model.versions import Versions, public_name
@@ -28,7 +37,11 @@ MAX_READS = 512
 MAX_BYTES = 128 << 10
 """The maximum size of their paths and tokens."""
 _PAUSE_S = 5.0
-"""Without coalescing, for an instance that refuses: one of an older version has no such route."""
+"""Without coalescing, for an instance that refuses: one of an older version, or whose secret or
+clock is another one."""
+_SILENCE_S = 1.0
+"""The same for one that does not answer."""
+_OVERLOADED = (429, 503)
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
@@ -38,7 +51,9 @@ Found = Answer | Unavailable | None
 
 def path_of(view: View, text: bytes, versions: Versions) -> bytes | None:
     """The path of a key in this version of the view; None if an HTTP parser might refuse it, or
-    read it differently. `text`: of the key, as it is in a URL."""
+    read it differently. `text`: of the key, as it is in a URL; "" if a slash follows the key."""
+    if not text:
+        return None
     name = view.base
     if name in versions.with_versions:
         name = public_name(name, view.version)
@@ -51,16 +66,19 @@ class _Batch:
 
     def __init__(self) -> None:
         self.count = 0
-        self.bytes = 0
+        self._bytes = 0
+        self._lines = 1  # at most: also the first one of the reads without a token
         self._reads: dict[bytes | None, list[tuple[bytes, asyncio.Future[Found]]]] = {None: []}
 
-    def has_room(self, size: int) -> bool:
-        return self.count < MAX_READS and self.bytes + size <= MAX_BYTES
-
-    def add(self, path: bytes, token: bytes | None, size: int) -> asyncio.Future[Found]:
+    def add(self, path: bytes, token: bytes | None) -> asyncio.Future[Found] | None:
+        """None if there is no room."""
+        size = self._bytes + len(path) + (0 if token is None else len(token))
+        lines = self._lines + (1 if token in self._reads else 3)
+        if self.count >= MAX_READS or size > MAX_BYTES or lines > MAX_LINES:
+            return None
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self.count += 1
-        self.bytes += size
+        self._bytes, self._lines = size, lines
         self._reads.setdefault(token, []).append((path, future))
         return future
 
@@ -86,9 +104,10 @@ class CoalescedForwards:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
-        self._pending: dict[str, _Batch] = {}
-        self._senders: dict[str, asyncio.Task[None]] = {}
-        self._paused_until: dict[str, float] = {}
+        # not by id: a restarted instance may have another address
+        self._pending: dict[Member, _Batch] = {}
+        self._senders: dict[Member, asyncio.Task[None]] = {}
+        self._paused_until: dict[Member, float] = {}
 
     async def ask(
         self, member: Member, others_left: bool, path: bytes, token: bytes | None
@@ -108,48 +127,53 @@ class CoalescedForwards:
     ) -> asyncio.Future[Found] | None:
         """Asks an instance for a plain GET of this raw path, together with other reads; None if it
         must be forwarded separately."""
-        if (paused_until := self._paused_until.get(member.id)) is not None:
+        if (paused_until := self._paused_until.get(member)) is not None:
             if time.monotonic() < paused_until:
                 return None
-            del self._paused_until[member.id]
-        batch = self._pending.setdefault(member.id, _Batch())
-        size = len(path) + (0 if token is None else len(token))
-        if not batch.has_room(size):
-            return None
-        future = batch.add(path, token, size)
-        if member.id not in self._senders:
+            del self._paused_until[member]
+        batch = self._pending.setdefault(member, _Batch())
+        future = batch.add(path, token)
+        if member not in self._senders:
             # without what belongs to the request of one client: its token, its id in the logs
-            self._senders[member.id] = asyncio.create_task(
+            self._senders[member] = asyncio.create_task(
                 self._send_all(member), name=f"reads for {member.id}", context=Context()
             )
         return future
 
     async def close(self) -> None:
-        """Ends the tasks; waiting reads are cancelled."""
+        """Ends the tasks; waiting reads get no answer."""
         senders = list(self._senders.values())
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
+        for batch in self._pending.values():  # those of tasks that had not begun
+            batch.answer([None] * batch.count)
+        self._pending.clear()
+        self._senders.clear()
 
     async def _send_all(self, member: Member) -> None:
         try:
-            while (batch := self._pending.pop(member.id, None)) is not None:
+            while (batch := self._pending.pop(member, None)) is not None:
                 await self._send(member, batch)
         finally:
-            del self._senders[member.id]
-            if (batch := self._pending.pop(member.id, None)) is not None:
+            del self._senders[member]
+            if (batch := self._pending.pop(member, None)) is not None:
                 batch.answer([None] * batch.count)
 
     async def _send(self, member: Member, batch: _Batch) -> None:
         found: list[Found] = [None] * batch.count
         body = encode_reads(batch.groups())
         try:
-            answer = await self._asker.ask(member, True, "POST", READS, [], body)
+            answer = await self._asker.ask(member, True, "POST", READS, [], body, optional=True)
             if answer.status == 200:
                 found = _answers(answer.body, batch.count)
-            else:
+            elif answer.status not in _OVERLOADED:
                 self._pause(member, f"answers {answer.status}")
+        except PeerRefused:
+            self._pause(member, "refuses them")
         except Unavailable as unavailable:
+            # each read has waited: it does not wait for another request for several
+            self._paused_until[member] = time.monotonic() + _SILENCE_S
             found = [unavailable] * batch.count
         except ValueError as error:
             self._pause(member, f"sends a malformed answer: {error}")
@@ -157,7 +181,7 @@ class CoalescedForwards:
             batch.answer(found)
 
     def _pause(self, member: Member, why: str) -> None:
-        self._paused_until[member.id] = time.monotonic() + _PAUSE_S
+        self._paused_until[member] = time.monotonic() + _PAUSE_S
         log.warn(member.id, f"reads for {member.id} are not sent together, because it {why}")
 
 

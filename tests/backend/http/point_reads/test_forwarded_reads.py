@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.cluster.peer_client import PeerRefused
 from backend.http.forwarding import coalesced_forwards
 from backend.wire.answer import Answer, Header
-from backend.wire.point_batch import READS, decode_reads
+from backend.wire.point_batch import READS, Reads, decode_reads
 from model.problems import Unavailable
 from model.topology import Member
 from tests.backend.http.point_reads.forwards import (
@@ -164,7 +165,7 @@ def test_a_request_is_bounded(made: World, monkeypatch: pytest.MonkeyPatch, limi
     assert 0 < forwarded(made) - separately <= 3
 
 
-@pytest.mark.parametrize("status", [403, 404, 429, 503])
+@pytest.mark.parametrize("status", [400, 404, 500])
 @pytest.mark.parametrize("body", [b"", b"QTR2"])
 def test_an_instance_that_refuses_gets_separate_reads_for_a_while(
     made: World, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes
@@ -191,7 +192,9 @@ def test_a_silent_instance_is_asked_separately_if_no_other_has_the_key(made: Wor
 def test_the_other_holders_are_asked_instead_of_a_silent_instance(made: World) -> None:
     asked: list[bytes] = []
 
-    async def ask(member: Member, others_left: bool, method: str, target: bytes, *_: Any) -> Answer:
+    async def ask(
+        member: Member, others_left: bool, method: str, target: bytes, *_: Any, optional: bool
+    ) -> Answer:
         asked.append(target)
         raise Unavailable("owner-unreachable", "down")
 
@@ -205,6 +208,91 @@ def test_the_other_holders_are_asked_instead_of_a_silent_instance(made: World) -
     found = asyncio.run(run())
     assert [type(each) for each in found] == [Unavailable, type(None)] * 2
     assert asked == [READS]
+
+
+def test_an_overloaded_instance_is_asked_together_again(made: World) -> None:
+    respond(made, lambda: Answer(503, [], b'{"code":"overloaded"}'))
+    for _ in range(3):
+        assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert batches(made) == 3
+
+
+def test_an_instance_that_refuses_is_not_suspected(made: World) -> None:
+    """Regression: one of an older version refuses, and then the healthy active was asked last."""
+
+    def refuse() -> Answer:
+        raise PeerRefused("owner-unreachable", "another secret")
+
+    respond(made, refuse)
+    failed: list[str] = []
+    made.instances["b1"].context.peers.failed = failed.append  # type: ignore[method-assign]
+    for _ in range(3):
+        assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert (batches(made), failed) == (1, [])
+
+
+def test_a_silent_instance_costs_one_wait(made: World) -> None:
+    respond(made, silent)
+    for _ in range(3):
+        assert {answer.status for answer in ask_all(made, KEYS)} == {200}
+    assert batches(made) == 1
+
+
+def test_a_slash_after_the_key_is_no_empty_key(made: World) -> None:
+    """Regression: the key "" was read in place of the key."""
+    made.put(b"", b'"empty"')
+    answers = ask_all(made, [f"{key}/" for key in KEYS])
+    for n, answer in enumerate(answers):
+        assert (answer.status, answer.json) == (200, {"key": KEYS[n], "value": {"n": n}})
+    assert batches(made) == 0
+
+
+class Peer:
+    """An Asker that keeps the requests, and answers none."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Member, list[Reads]]] = []
+
+    async def ask(self, member: Member, *rest: Any, **_: Any) -> Answer:
+        self.asked.append((member, decode_reads(rest[-1])))
+        await asyncio.sleep(0)
+        return Answer(503, [], b"")
+
+
+def test_a_restarted_instance_is_asked_at_its_new_address() -> None:
+    """Regression: while reads came in, the former address was asked for ever."""
+    peer = Peer()
+    forwards = coalesced_forwards.CoalescedForwards(cast(Any, peer))
+    old, new = Member("b2", "127.0.0.1", 1), Member("b2", "127.0.0.1", 2)
+
+    async def run() -> None:
+        reads = [asyncio.create_task(forwards.ask(old, False, b"/o/1", None))]
+        await asyncio.sleep(0)
+        reads += [asyncio.create_task(forwards.ask(new, False, b"/o/2", None))]
+        await asyncio.gather(*reads)
+
+    asyncio.run(run())
+    assert [(m, [t for g in groups for t in g.texts]) for m, groups in peer.asked] == [
+        (old, [b"/o/1"]), (new, [b"/o/2"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("distinct", [1, 40, 600])
+def test_a_request_has_no_more_lines_than_are_accepted(distinct: int) -> None:
+    peer = Peer()
+    forwards = coalesced_forwards.CoalescedForwards(cast(Any, peer))
+    member = Member("b2", "127.0.0.1", 1)
+
+    async def run() -> None:
+        reads = (
+            forwards.ask(member, False, b"/o/%d" % n, b"t%d" % (n % distinct) if n % 7 else None)
+            for n in range(600)
+        )
+        await asyncio.gather(*reads)
+
+    asyncio.run(run())
+    [(_, groups)] = peer.asked  # decoded, so it was accepted
+    assert sum(len(group.texts) for group in groups) >= 340
 
 
 def test_a_client_that_disconnects_does_not_disturb_others(made: World) -> None:
@@ -238,6 +326,10 @@ def test_closing_ends_the_tasks_and_all_reads(made: World) -> None:
     member = Member("b2", "127.0.0.1", 1)
 
     async def run() -> list[Any]:
+        not_begun = forwards.enqueue(Member("b3", "127.0.0.1", 1), b"/o", None)
+        await forwards.close()
+        assert not_begun is not None
+        assert await not_begun is None
         reads = [asyncio.create_task(forwards.ask(member, False, b"/views/orders/keys/k", None))]
         await asyncio.sleep(0.01)
         reads.append(asyncio.create_task(forwards.ask(member, False, b"/o", None)))
