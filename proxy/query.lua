@@ -225,11 +225,18 @@ function _M.parse(uri, views)
     return view, key, rest_at == nil
 end
 
+-- above any plain read: a key has 8,192 bytes at most, by default
+local MAX_PLAIN_BYTES = 16384
+
 --- Parses the raw URI of a plain read: it has no arguments, and only bytes that a URL may
 -- have (RFC 3986) without `#`.
 -- Returns the view, the key bytes, and whether the key is a text that is stored as it is, and that
 -- JSON does not escape. The key is nil if the read is not plain.
 function _M.plain_key(uri, views)
+    -- the pattern would take milliseconds
+    if #uri > MAX_PLAIN_BYTES then
+        return nil, nil, false
+    end
     -- without `%` and `?`, and split at the last slash
     local before, text = match(uri, "^(/[!$&->@-[%]^-~]*/)([!$&-.0->@-[%]^-~]+)$")
     local view = before and views.by_prefix[before]

@@ -12,7 +12,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from backend.ingest.topic_metadata import TopicMetadata
@@ -20,15 +26,19 @@ from backend.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
+_NEW_CLIENT_AFTER = 15.0  # s without an answer
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
 
 class MetadataPoller:
     """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request."""
 
     def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
-        self._admin = AdminClient(
-            # librdkafka would log a connection error every second
-            {**client_settings, "client.id": "queryable-metadata-poller", "log_level": 0}
-        )
+        # librdkafka would log a connection error every second
+        own = {"client.id": "queryable-metadata-poller", "log_level": 0}
+        self._client_settings = {**client_settings, **own}
+        self._admin = AdminClient(self._client_settings)
+        self._answered_at = time.monotonic()
         self._interval = interval
         self._timeout = timeout
         self._topics: frozenset[str] = frozenset()
@@ -88,26 +98,35 @@ class MetadataPoller:
                 continue
             started_at = time.monotonic()
             try:
-                self.poll(sorted(topics))
+                if self.poll(sorted(topics)):
+                    self._answered_at = time.monotonic()
                 with self._polled:
                     self._polled_since = started_at
                     self._polled.notify_all()
             except Exception as e:  # the thread must survive any error of the broker
                 self._log.warn("*", f"the broker does not answer: {e}")
+            if time.monotonic() - self._answered_at > _NEW_CLIENT_AFTER:
+                # after an outage, a client can wait for the controller for ever
+                self._admin = AdminClient(self._client_settings)
+                self._answered_at = time.monotonic()
 
-    def poll(self, topics: list[str]) -> None:
-        """Poll the broker in the caller's thread. Raises KafkaException, TimeoutError."""
+    def poll(self, topics: list[str]) -> bool:
+        """Poll the broker in the caller's thread. Whether it has answered. Raises KafkaException,
+        TimeoutError."""
         described = self._admin.describe_topics(
             TopicCollection(topics), request_timeout=self._timeout
         )
         ids: dict[str, str] = {}
         counts: dict[str, int] = {}
+        has_answered = False
         for topic, future in described.items():
             try:
                 description = future.result(self._timeout + 1)
             except (KafkaException, TimeoutError) as e:
                 self._log.warn(topic, f"topic {topic}: {e}")
+                has_answered = has_answered or _is_answer(e)
                 continue
+            has_answered = True
             ids[topic] = str(description.topic_id)
             counts[topic] = len(description.partitions)
         fetched_at = time.monotonic()
@@ -123,6 +142,7 @@ class MetadataPoller:
                     delete_retention=self._delete_retention_of(topic, topic_id),
                     fetched_at=fetched_at,
                 )
+        return has_answered
 
     def _offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[str, dict[int, int]]:
         requests = {
@@ -162,3 +182,8 @@ class MetadataPoller:
         retention = int(config["delete.retention.ms"].value) if compacted else None
         self._delete_retention[topic] = (topic_id, retention)
         return retention
+
+
+def _is_answer(error: KafkaException | TimeoutError) -> bool:
+    """Whether the broker has refused, and not been silent."""
+    return isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER
