@@ -61,15 +61,20 @@ class History:
         past = None if span.cursor is None else decode_cursor(question, span.cursor)
         shown: list[bytes] = []
         size = 0
-        reached = b""
+        reached = last_shown = b""
         following: str | None = None
         for examined, (stored_key, item) in enumerate(self._items(store, key, span, past)):
             full = len(shown) == span.limit or size > MAX_PAGE_BYTES
-            if (full and item is not None) or examined == MAX_EXAMINED:
+            if full and item is not None:
+                # not after deletes: one of them may become a value before the next page
+                following = encode_cursor(question, last_shown)
+                break
+            if examined == MAX_EXAMINED:
                 following = encode_cursor(question, reached)
                 break
             reached = stored_key
             if item is not None:
+                last_shown = stored_key
                 shown.append(item)
                 size += len(item)
         return HistoryPage(shown, following)

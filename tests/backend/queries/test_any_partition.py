@@ -193,3 +193,15 @@ def test_an_exact_count_of_keys_in_any_partition_sends_no_values(
         assert everywhere(made, "count?exact=true") == [(200, {"count": 6, "exact": True})] * 3
         assert sizes
         assert max(sizes) < 1_000
+
+
+def test_a_page_does_not_begin_after_a_delete_that_became_a_value(tmp_path: Path) -> None:
+    """Regression: a cursor was after the deletes that follow the last version shown."""
+    with cluster(tmp_path, store="versioned", partitioner="none", retention=1000) as made:
+        for time, value in ((40, b"1"), (50, None), (80, b"3")):
+            put(made, 0, b"a", value, time)
+        first = dict(everywhere(made, "keys/a/versions?limit=1"))[200]
+        assert [item["valid_from"] for item in first["items"]] == [40]
+        put(made, 0, b"a", b"2", 50)
+        for _, rest in everywhere(made, f"keys/a/versions?limit=1000&cursor={first['next']}"):
+            assert [item["valid_from"] for item in rest["items"]] == [50, 80]
