@@ -3,18 +3,16 @@
 -- `observe_epoch()` takes the epoch of each response.
 
 local cjson = require "cjson.safe"
-local http_client = require "proxy.http_client"
+local processors = require "proxy.processors"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
 local shared_topology = require "proxy.shared_topology"
-local signing = require "proxy.security.signing"
 local topology = require "proxy.topology"
 local page = require "proxy.admin.page"
 local workers = require "proxy.admin.workers"
 
 local _M = {}
 
-local PATH = "/processors"
 local RETRY_INTERVAL_S = 0.2
 local MIN_FOLLOW_INTERVAL_S = 0.1
 local MAX_SOURCES = 4
@@ -40,10 +38,10 @@ local function name_of(backend)
     return backend.host .. ":" .. backend.port
 end
 
---- IP addresses by host name, for all processors of a document.
-local function resolve_all(processors)
+--- IP addresses by host name, for all processors of a topology document.
+local function resolve_all(document)
     local addresses, now = {}, ngx.now()
-    for _, processor in ipairs(processors.processors) do
+    for _, processor in ipairs(document.processors) do
         if type(processor.host) == "string" then
             addresses[processor.host] = resolver.addresses(processor.host, now)[1]
         end
@@ -115,18 +113,9 @@ end
 
 --- Reads the topology from the backend at one address. Returns true; or false and an error.
 local function read_from(backend, address)
-    -- backends recognise these lines in this order (backend/wire/plain_requests.py)
-    local lines = { "Accept: application/json" }
     local server = address .. ":" .. backend.port
-    if source and source.etag and source.sender == server then
-        lines[2] = "If-None-Match: " .. source.etag
-    end
-    -- "*": the instance's id is not known yet
-    local signature = signing.sign("GET", PATH, "*", "")
-    if signature then
-        lines[#lines + 1] = "Queryable-Signature: " .. signature
-    end
-    local response, err = http_client.get(address, backend.port, PATH, lines, backend.tls_name)
+    local etag = source and source.sender == server and source.etag or nil
+    local response, err = processors.get(address, backend.port, backend.tls_name, etag)
     if not response then
         return false, err
     end
@@ -135,28 +124,25 @@ local function read_from(backend, address)
         report()
         return true
     end
-    if response.status ~= 200 then
-        return false, "status " .. response.status
-    end
-    local processors = cjson.decode(response.body)
-    if type(processors) ~= "table" or type(processors.processors) ~= "table" then
-        return false, "invalid response to GET " .. PATH
+    local document = cjson.decode(response.body)
+    if type(document) ~= "table" or type(document.processors) ~= "table" then
+        return false, "invalid topology"
     end
     -- another worker may have stored a newer one while this worker waited for the answer
     load_shared()
-    if current and topology.is_newer(current.epoch, processors.epoch) then
-        return false, "older epoch " .. tostring(processors.epoch):sub(1, MAX_LOGGED_BYTES)
+    if current and topology.is_newer(current.epoch, document.epoch) then
+        return false, "older epoch " .. tostring(document.epoch):sub(1, MAX_LOGGED_BYTES)
     end
     local used
     used, err = use {
-        processors = processors,
-        addresses = resolve_all(processors),
+        processors = document,
+        addresses = resolve_all(document),
         etag = response.headers.etag,
         sender = server,
         source = name_of(backend),
     }
     if not used then
-        return false, "invalid response to GET " .. PATH .. ": " .. err
+        return false, "invalid topology: " .. err
     end
     store()
     shared_topology.confirm(current.epoch)
@@ -244,12 +230,16 @@ local function prune_failures()
             known[name_of(backend)] = true
         end
     end
-    local failures = shared_topology.failures()
-    for name in pairs(failures) do
-        if not known[name] then
-            failures[name] = nil
-            shared_topology.set_failures(failures)
+    local left, is_changed = {}, false
+    for name, err in pairs(shared_topology.failures()) do
+        if known[name] then
+            left[name] = err
+        else
+            is_changed = true
         end
+    end
+    if is_changed then
+        shared_topology.set_failures(left)
     end
 end
 

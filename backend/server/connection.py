@@ -18,7 +18,7 @@ from backend.server.of_proxies import answer_to_proxy
 from backend.server.pending_data import PendingData
 from backend.server.rejections import MAX_UNPARSED, endless, refused_by_parser
 from backend.server.response import error_response, response
-from backend.server.scope import headers_of, scope_of
+from backend.server.scope import checked_headers, scope_of
 from backend.server.server import Server
 from backend.server.slow_readers import SlowReaderGuard
 from backend.server.staged_close import SECONDS as CLOSE_SECONDS
@@ -299,10 +299,8 @@ class Connection(asyncio.Protocol):
 
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
-        headers = headers_of(request)
-        extensions = {
-            CLIENT_EXTENSION: self._set_client, RECEIVED_EXTENSION: perf_counter(),
-        }  # fmt: skip
+        headers = checked_headers(request)
+        extensions = {CLIENT_EXTENSION: self._set_client, RECEIVED_EXTENSION: perf_counter()}
         scope = scope_of(
             request, headers, self._scheme, self._server_address, self._client_address, extensions
         )

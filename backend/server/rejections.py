@@ -10,6 +10,7 @@ and scans them again with each `feed`."""
 
 
 def refused_by_parser(error: Exception) -> tuple[int, str]:
+    """Status and sentence for what the parser has raised."""
     if isinstance(error, LimitRequestLine):
         return 414, str(error)
     if isinstance(error, LimitRequestHeaders):
@@ -18,7 +19,7 @@ def refused_by_parser(error: Exception) -> tuple[int, str]:
 
 
 def endless(is_body: bool, has_request_line: bool) -> tuple[int, str]:
-    """More than MAX_UNPARSED bytes of one part have arrived."""
+    """Status and sentence for more than MAX_UNPARSED bytes of one part."""
     if is_body:
         return 400, f"A chunk's size or the trailers exceed {MAX_UNPARSED} bytes"
     if has_request_line:

@@ -1,4 +1,4 @@
-"""What the application is told about a request: the scope of ASGI 3.0."""
+"""The ASGI 3.0 scope of a parsed request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backend.wire.answer import Header
 Address = tuple[str, int] | None
 
 
-def headers_of(request: CallbackRequest) -> list[Header]:
+def checked_headers(request: CallbackRequest) -> list[Header]:
     """The headers of a request. Raises ValueError if it may mean another one to other servers, or
     wants WebSocket."""
     # The parser accepts what other servers read differently: folded lines, for which it has no

@@ -16,11 +16,10 @@ from bench.plan import Plan
 from bench.records import Table
 from bench.report import Comparison, Row, Target
 from bench.rows.factors import launch_backends
-from bench.rows.reads import Subject, cpu_of, measured_row
+from bench.rows.reads import Subject, cpu_of, latency_comparisons, measured_row
 from bench.stack import Stack
 
 _NAMES = ("forwarded", "forwarded-one-by-one")
-P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection
 P99_TARGETS = {256: Target(50.0)}  # ms
 
 
@@ -58,15 +57,6 @@ def _comparisons(
 ) -> list[Comparison]:
     ours, singly = (found[name, connections] for name in _NAMES)
     return [
-        Comparison.of(
-            "p50", "ms", [each.load.p50_ms for each in ours],
-            "one by one", [each.load.p50_ms for each in singly],
-            P50_TARGET if connections == 1 else None,
-        ),
-        Comparison.of(
-            "p99", "ms", [each.load.p99_ms for each in ours],
-            "one by one", [each.load.p99_ms for each in singly],
-            P99_TARGETS.get(connections),
-        ),
+        *latency_comparisons(ours, singly, connections, P99_TARGETS),
         Comparison.of("CPU", "µs", cpu_of(ours), "one by one", cpu_of(singly)),
-    ]  # fmt: skip
+    ]

@@ -5,7 +5,7 @@ Each round measures all subjects, one after the other, at each number of connect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -119,9 +119,13 @@ def _rows(found: Rounds, bare: list[dict[str, float]], at: Sequence[int]) -> lis
     return rows
 
 
-def _proxy_comparisons(found: Rounds, connections: int) -> list[Comparison]:
-    ours, singly = found["proxy", connections], found["proxy-one-by-one", connections]
-    static = found["proxy-to-static", connections]
+def latency_comparisons(
+    ours: Sequence[Measurement],
+    singly: Sequence[Measurement],
+    connections: int,
+    p99_targets: Mapping[int, Target],
+) -> list[Comparison]:
+    """p50 and p99 of reads that travel together, beside those one by one in the same rounds."""
     return [
         Comparison.of(
             "p50", "ms", [each.load.p50_ms for each in ours],
@@ -131,8 +135,16 @@ def _proxy_comparisons(found: Rounds, connections: int) -> list[Comparison]:
         Comparison.of(
             "p99", "ms", [each.load.p99_ms for each in ours],
             "one by one", [each.load.p99_ms for each in singly],
-            P99_TARGETS.get(connections),
+            p99_targets.get(connections),
         ),
+    ]  # fmt: skip
+
+
+def _proxy_comparisons(found: Rounds, connections: int) -> list[Comparison]:
+    ours, singly = found["proxy", connections], found["proxy-one-by-one", connections]
+    static = found["proxy-to-static", connections]
+    return [
+        *latency_comparisons(ours, singly, connections, P99_TARGETS),
         Comparison.of(
             "CPU", "µs", cpu_of(ours), "one by one", cpu_of(singly), CPU_TARGETS.get(connections)
         ),

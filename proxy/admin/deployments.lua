@@ -3,16 +3,14 @@
 -- depends on their epochs which one that is.
 
 local cjson = require "cjson.safe"
-local http_client = require "proxy.http_client"
+local processors = require "proxy.processors"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
-local signing = require "proxy.security.signing"
 
 local _M = {}
 
 local shared = ngx.shared.queryable_topics
 
-local PATH = "/processors"
 local KEY, ANSWERS = "configured", "configured_answers"
 local INTERVAL_S = math.max(3, settings.refresh)
 local MAX_SEEDS = 32
@@ -28,26 +26,16 @@ local function application_of(seed, before)
     if not address then
         return nil, "no address for " .. seed.host
     end
-    -- backends recognise these lines in this order (backend/wire/plain_requests.py)
-    local lines = { "Accept: application/json" }
-    if before and before.address == address then
-        lines[2] = "If-None-Match: " .. before.etag
-    end
-    local signature = signing.sign("GET", PATH, "*", "")
-    if signature then
-        lines[#lines + 1] = "Queryable-Signature: " .. signature
-    end
-    local response, err = http_client.get(address, seed.port, PATH, lines, seed.tls_name)
+    local etag = before and before.address == address and before.etag or nil
+    local response, err = processors.get(address, seed.port, seed.tls_name, etag)
     if not response then
         return nil, err
     end
-    if response.status == 304 and before then
+    if response.status == 304 then
         return before.id, nil, before
     end
-    if response.status ~= 200 then
-        return nil, "status " .. response.status
-    end
-    local document, etag = cjson.decode(response.body), response.headers.etag
+    local document = cjson.decode(response.body)
+    etag = response.headers.etag
     local name = type(document) == "table" and document.application_id
     -- older backends do not say it
     name = type(name) == "string" and name:sub(1, MAX_NAME_BYTES) or nil

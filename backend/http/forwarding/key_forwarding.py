@@ -63,8 +63,6 @@ class KeyForwarding:
     """Answers queries for one key: here, by a forward, or from all partitions."""
 
     def __init__(self, context: InstanceContext) -> None:
-        self._wait_timeout = context.settings.wait_timeout
-        self._counts = context.peer_counts
         self._context = context
         self._asker: Asker | None = None
         self.coalesced: CoalescedForwards | None = None
@@ -127,7 +125,9 @@ class KeyForwarding:
         )
 
     def _rounds(self, request: ForwardableRequest) -> Rounds[Holder]:
-        return Rounds(self._wait_timeout, request.is_forwarded, self._counts)
+        return Rounds(
+            self._context.settings.wait_timeout, request.is_forwarded, self._context.peer_counts
+        )
 
     async def _forward(
         self,
