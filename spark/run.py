@@ -44,7 +44,12 @@ def _start(
     settings: Settings, conf: Mapping[str, str], log: Callable[[str], None] | None
 ) -> SparkSession:
     return start_session(
-        conf, settings.jars, log_level=settings.log_level, views=len(settings.views), log=log
+        conf,
+        settings.jars,
+        checkpoints=settings.checkpoint_dir,
+        log_level=settings.log_level,
+        views=len(settings.views),
+        log=log,
     )
 
 

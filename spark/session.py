@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -59,9 +60,16 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.extraJavaOptions": ON_FEW_CORES,
-    # Without checksum files: for each file, also those, Hadoop starts a process that runs chmod.
-    # The files of state have checksums of their own.
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
+
+# By default, Hadoop starts several processes for each file of a checkpoint (chmod, readlink), and
+# writes a checksum file beside it. The files of state have checksums of their own. This manager of
+# checkpoint files is only for file systems whose rename replaces a file, as POSIX's does.
+_LOCAL_CHECKPOINTS = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 
@@ -79,16 +87,20 @@ def settings(
     given: Mapping[str, str],
     jars: list[Path],
     *,
+    checkpoints: str = "",
     log_level: str = "off",
     views: int = 1,
     machine: Machine | None = None,
 ) -> dict[str, str]:
     """All Spark settings; ``given`` (spark-submit's or ``--conf``) override the defaults.
-    ``JobError`` if one of them contradicts a required setting. ``machine``: this one if None."""
+    ``JobError`` if one of them contradicts a required setting. ``checkpoints``: their folder.
+    ``machine``: this one if None."""
     check_spark(given)
     chosen = sizes(_DEFAULTS | dict(given), machine or this_machine(), views)
     if is_local(chosen[MASTER]):
         chosen = _LOCAL_DEFAULTS | chosen
+        if _is_local_folder(checkpoints, chosen):
+            chosen = _LOCAL_CHECKPOINTS | chosen
         if ARCHIVE.exists():
             # -Xlog: no message if the archive does not match
             archive = f"-Xlog:disable -XX:SharedArchiveFile={ARCHIVE}"
@@ -102,6 +114,17 @@ def settings(
     return chosen | spark_values()
 
 
+def _is_local_folder(path: str, conf: Mapping[str, str]) -> bool:
+    """Whether Hadoop takes the path for one of this machine's file system."""
+    scheme = urlsplit(path).scheme
+    if scheme:
+        return scheme == "file"
+    # Hadoop's own configuration files can name another file system for paths without a scheme.
+    is_default = not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR"))
+    default = "file:" if is_default else ""
+    return conf.get("spark.hadoop.fs.defaultFS", default).startswith("file:")
+
+
 def this_machine() -> Machine:
     return Machine(processors(), memory())
 
@@ -110,6 +133,7 @@ def start_session(
     given: Mapping[str, str],
     jars: list[Path],
     *,
+    checkpoints: str = "",
     log_level: str = "off",
     views: int = 1,
     log: Callable[[str], None] | None = None,
@@ -117,8 +141,8 @@ def start_session(
     """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. ``JobError`` if the number of shuffle
     partitions depends on the executors of a cluster, and it starts none.
 
-    ``jars``: Spark's Kafka source. ``views``: how many the session runs. ``log`` gets the sizes and
-    warnings.
+    ``jars``: Spark's Kafka source. ``checkpoints``: their folder. ``views``: how many the session
+    runs. ``log`` gets the sizes and warnings.
     """
     # Workers of a local master must use this Python, not the first one on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -130,7 +154,9 @@ def start_session(
         given = dict(SparkConf().getAll()) | dict(given)
         fixed = {DRIVER_MEMORY: "1g"}  # Spark's default; the JVM runs already
     conf = SparkConf(loadDefaults=False)
-    chosen = settings(fixed | dict(given), jars, log_level=log_level, views=views)
+    chosen = settings(
+        fixed | dict(given), jars, checkpoints=checkpoints, log_level=log_level, views=views
+    )
     conf.setAll(list(chosen.items()))
     session = SparkSession.Builder().config(conf=conf).getOrCreate()
     keep_classes(session._jvm)

@@ -40,8 +40,10 @@ def raw_records(
     truncated or recreated), the query fails: a view without them would be silently wrong.
     ``max_offsets_per_trigger``: None in real-time mode, which has no limit.
     """
-    reader = session.readStream.format("kafka").options(**_options(topic, kafka))
-    if max_offsets_per_trigger is not None:
+    if max_offsets_per_trigger is None:
+        reader = session.readStream.format("kafka").options(**_options(topic, kafka))
+    else:
+        reader = session.readStream.format("kafka").options(**_bounded_options(topic, kafka))
         reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)
     return reader.load().select(*RAW_RECORD.names)
 
@@ -53,16 +55,26 @@ def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -
     """
     return (
         session.read.format("kafka")
-        .options(**_options(topic, kafka))
+        .options(**_bounded_options(topic, kafka))
         .option("endingOffsets", ends)
         .load()
         .select(*RAW_RECORD.names)
     )
 
 
-def _options(topic: str, kafka: Kafka) -> dict[str, str]:
+def _bounded_options(topic: str, kafka: Kafka) -> dict[str, str]:
+    """For micro-batches and batch jobs, which read up to offsets that exist.
+
+    After the last record, Kafka's client asks for the next one in advance, and the broker keeps
+    this request for ``fetch.max.wait.ms``. Spark then asks for the topic's offsets on the same
+    connection, where the broker answers in order. So each task would wait for this time: 500 ms.
+    """
+    return _options(topic, kafka, fetch_max_wait_ms="5")
+
+
+def _options(topic: str, kafka: Kafka, **defaults: str) -> dict[str, str]:
     # With fewer than 2,000 records per poll, the consumer's overhead is noticeable.
-    client = kafka.spark(max_poll_records="5000")
+    client = kafka.spark(max_poll_records="5000", **defaults)
     return {
         **client,
         "subscribe": topic,
