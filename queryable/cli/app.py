@@ -18,7 +18,9 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "get", "scan", "top", "aggregate", "count", "time_ranges", "watch", "append",
         "interactive.shell", "interactive.queries",
     ),
-    "Views and deployments": ("views", "describe", "topology", "diff", "view_versions", "pipeline"),
+    "Views and deployments": (
+        "views", "describe", "topology", "diff", "view_versions", "pipeline", "instances",
+    ),
     "Your own Kafka": ("start.init", "start.serve", "adopt", "check", "token"),
     "Development of this project, in a checkout": ("stack",),
 }  # fmt: skip

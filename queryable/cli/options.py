@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from model.times import parse_duration
-from queryable import View
+from queryable import Client, View
 from queryable.cli.config import Connection
 from queryable.cli.values import parse_value
 from queryable.client.protocol.errors import QueryableError
@@ -23,15 +24,29 @@ _COMPLETION_TIMEOUT = 1.0
 
 def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names of views that begin with `incomplete`; empty if the deployment does not answer."""
+    return _complete(
+        ctx, incomplete, lambda client: [n for view in client.views() for n in _names_of(view)]
+    )
+
+
+def complete_instance(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The ids of instances that begin with `incomplete`; empty if the deployment does not
+    answer."""
+    return _complete(
+        ctx, incomplete, lambda client: [each["id"] for each in client.topology()["processors"]]
+    )
+
+
+def _complete(
+    ctx: typer.Context, incomplete: str, names: Callable[[Client], list[str]]
+) -> list[str]:
     try:
         url, token_file = (
             ctx.params.get(name) or ctx.find_root().params.get(name)
             for name in ("url", "token_file")
         )
-        connection = Connection(url, _COMPLETION_TIMEOUT, token_file)
-        with connection.client() as client:
-            names = [name for view in client.views() for name in _names_of(view)]
-        return sorted(name for name in names if name.startswith(incomplete))
+        with Connection(url, _COMPLETION_TIMEOUT, token_file).client() as client:
+            return sorted(name for name in names(client) if name.startswith(incomplete))
     except QueryableError:
         return []
 

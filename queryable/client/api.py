@@ -10,6 +10,7 @@ from queryable.client.protocol.calls import (
     batch,
     changes,
     count,
+    instances,
     metadata,
     pipelines,
     point,
@@ -38,6 +39,9 @@ class ApiMethods:
     view_versions = method(view_versions.view_versions)
     pipeline = method(pipelines.pipeline)
     pipeline_command = method(pipelines.pipeline_command)
+    drain = method(instances.drain)
+    undrain = method(instances.undrain)
+    rebuild = method(instances.rebuild)
     scan = rows_method(scan.scan)
     windows = rows_method(time_ranges.windows)
     sessions = rows_method(time_ranges.sessions)

@@ -9,12 +9,13 @@ from backend.cluster.peer_client import MARK, PeerClient
 from backend.http.admin.topology import Peers
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
-from backend.instance_context import InstanceContext
+from backend.instance_context import DRAINING, InstanceContext
 from backend.wire.answer import Answer, Header, json_answer
 from model.problems import Conflict, NotFound, Unavailable
 from model.progress import ANSWERABLE
 
 _PASSED_ON = (b"content-type", b"x-request-id")
+_ASKED_AT_ONCE = 16
 
 
 class InstanceCommands:
@@ -30,7 +31,8 @@ class InstanceCommands:
         self._peer_client = peer_client
 
     async def drain(self, request: Request) -> Answer:
-        """Others take over the partitions of the instance; it answers until they can."""
+        """Others take over the partitions of the instance; it answers until they can. Conflict if
+        no other instance takes part: then this one would get them all again."""
         return await self._set_drained(request, True)
 
     async def undrain(self, request: Request) -> Answer:
@@ -42,9 +44,11 @@ class InstanceCommands:
         if (answer := await self._of_other(request)) is not None:
             return answer
         context = self._context
-        if drained and not any(m.id != context.me.id for m in context.topology.members):
+        if drained and not await self._other_takes_part():
             raise Conflict(
-                "last-instance", "There is no other instance that could take over the partitions."
+                "last-instance",
+                "No other instance could take over the partitions: all others are drained or do "
+                "not answer, or there are none.",
             )
         if context.drained is not drained:
             context.drained = drained
@@ -70,7 +74,7 @@ class InstanceCommands:
                 "partition-not-here",
                 f"Instance {context.me.id} has no partition {partition} of view {view} open.",
             )
-        if not asked.get("force", False) and not await self._othersjson_answer(view, partition):
+        if not asked.get("force", False) and not await self._others_answer(view, partition):
             raise Conflict(
                 "last-replica",
                 f"No other instance answers for partition {partition} of view {view}: until it is "
@@ -79,7 +83,18 @@ class InstanceCommands:
         context.ingest_loop.rebuild(view, partition)
         return json_answer({"instance": context.me.id, "view": view, "partition": partition})
 
-    async def _othersjson_answer(self, view: str, partition: int) -> bool:
+    async def _other_takes_part(self) -> bool:
+        """Whether another instance answers that is neither drained nor stopping."""
+        me = self._context.me
+        others = [each for each in self._context.topology.members if each.id != me.id]
+        for first in range(0, len(others), _ASKED_AT_ONCE):
+            asked = others[first : first + _ASKED_AT_ONCE]
+            statuses = await asyncio.to_thread(self._peers.ask, asked)
+            if any(each.get("drained") is False and each["state"] != DRAINING for each in statuses):
+                return True
+        return False
+
+    async def _others_answer(self, view: str, partition: int) -> bool:
         others = self._context.others(view, partition)
         statuses = await asyncio.to_thread(self._peers.ask, others)
         return any(

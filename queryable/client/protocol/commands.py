@@ -1,4 +1,4 @@
-"""Commands about a view. They need the scope `admin`, and are sent once."""
+"""Commands of operators. They need the scope `admin`, and are sent once."""
 
 from __future__ import annotations
 

@@ -1,0 +1,158 @@
+"""`queryable drain`, `undrain` and `rebuild`: maintenance of one instance."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from queryable import Client
+from queryable.cli.config import Connection
+from queryable.cli.confirmation import is_confirmed
+from queryable.cli.exit_codes import NOT_FOUND, UNAVAILABLE, print_stderr, reports_errors
+from queryable.cli.options import (
+    AsJson,
+    Timeout,
+    TokenFile,
+    Url,
+    complete_instance,
+    complete_view,
+)
+from queryable.cli.output import is_for_terminal, write_line
+
+app = typer.Typer()
+
+_STEP = 0.25  # s
+_ROLES = ("topicPartitions", "standbyPartitions", "warmingPartitions")
+
+Instance = Annotated[
+    str,
+    typer.Argument(metavar="INSTANCE", autocompletion=complete_instance, show_default=False),
+]
+
+
+@app.command()
+@reports_errors
+def drain(
+    instance: Instance,
+    wait: Annotated[
+        float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the others.")
+    ] = 300,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Move all partitions of an instance to others.
+
+    Use it before maintenance. The instance answers until the others have caught up. It stays in the
+    deployment without partitions until undrain, or until it is restarted.
+
+    Waits until the instance has no partition left. Exits with 2 if there is no such instance or no
+    other one, 3 if it still has partitions after --wait. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable drain b1
+      queryable drain b1 --wait 1800
+    """
+    with Connection(url, timeout, token_file).client() as client:
+        client.drain(instance)
+        left = _wait_drained(client, instance, wait)
+    if not is_for_terminal(as_json):
+        write_line({"instance": instance, "drained": True, "partitions": left})
+    elif not left:
+        print(f"{instance} has no partition left. You can stop it.")
+    if left:
+        print_stderr(f"{instance} still has {left} partitions: look at `queryable topology`.")
+        raise SystemExit(UNAVAILABLE)
+
+
+@app.command()
+@reports_errors
+def undrain(
+    instance: Instance,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a drained instance its share of the partitions again.
+
+    Does not wait until it has caught up: `queryable topology --watch` shows it. Exits with 2 if
+    there is no such instance. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable undrain b1
+    """
+    with Connection(url, timeout, token_file).client() as client:
+        done = client.undrain(instance)
+    if is_for_terminal(as_json):
+        print(f"{instance} takes part again.")
+    else:
+        write_line(done)
+
+
+@app.command()
+@reports_errors
+def rebuild(
+    instance: Instance,
+    view: Annotated[
+        str, typer.Argument(metavar="VIEW", autocompletion=complete_view, show_default=False)
+    ],
+    partition: Annotated[int, typer.Argument(min=0, metavar="PARTITION", show_default=False)],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also if no other instance answers for it meanwhile."),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Build an instance's store of a partition again.
+
+    Deletes the store. It is then copied from another instance, or built from the topic; meanwhile
+    others answer. Asks first, unless --yes is given. Does not wait until it is done: `queryable
+    topology --watch` shows it.
+
+    Exits with 2 if the instance does not have the partition, or if no other instance answers for
+    it and --force is not given. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable rebuild b1 orders 3
+      queryable rebuild b1 orders 3 --force --yes
+    """
+    if not yes and not is_confirmed(
+        f"Delete the store of partition {partition} of {view} on {instance}, and build it again?"
+    ):
+        print_stderr("nothing was done")
+        raise SystemExit(NOT_FOUND)
+    with Connection(url, timeout, token_file).client() as client:
+        done = client.rebuild(instance, view, partition, force=force)
+    if is_for_terminal(as_json):
+        print(f"Partition {partition} of {view} is being rebuilt on {instance}.")
+    else:
+        write_line(done)
+
+
+def _wait_drained(client: Client, instance: str, seconds: float) -> int:
+    """Waits until the instance has no partition; returns how many it still has."""
+    deadline = time.monotonic() + seconds
+    while (left := _partitions(client.topology(), instance)) and time.monotonic() < deadline:
+        time.sleep(_STEP)
+    return left
+
+
+def _partitions(topology: Any, instance: str) -> int:
+    return sum(
+        len(partitions)
+        for each in topology["processors"]
+        if each["id"] == instance
+        for role in _ROLES
+        for partitions in each.get(role, {}).values()
+    )
