@@ -17,9 +17,11 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table
 
-from bench import machine, model
+from bench import machine, machines, model
 from bench import publish as publishing
 from bench.load import find_wrk
 from bench.plan import FULL, HUGE, QUICK, Plan
@@ -36,6 +38,7 @@ from bench.rows import (
     ndjson,
     pipelines,
     reads,
+    streams,
     tokens,
     top,
     topology,
@@ -56,6 +59,7 @@ class RowName(StrEnum):
     tokens = "tokens"
     factors = "factors"
     forwarded = "forwarded"
+    streams = "streams"
     batch = "batch"
     ndjson = "ndjson"
     top = "top"
@@ -73,6 +77,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.tokens: tokens,
     RowName.factors: factors,
     RowName.forwarded: forwarded,
+    RowName.streams: streams,
     RowName.batch: batch,
     RowName.ndjson: ndjson,
     RowName.top: top,
@@ -146,6 +151,11 @@ def main(
     console.print(report.table())
     with contextlib.suppress(ValueError):  # the model needs the rows of reads and factors
         console.print(f"A read by proxy: {model.describe(report.document())}\n", highlight=False)
+        header, *lines = machines.table(report.document())
+        of_machines = Table(*header, box=box.SIMPLE_HEAD)
+        for line in lines:
+            of_machines.add_row(*line)
+        console.print(of_machines)
     if report.machine["others"] > 0.05:
         console.print(
             f"Other processes used {report.machine['others']:.0%} of this machine's cores: trust "

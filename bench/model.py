@@ -1,4 +1,4 @@
-"""The cost of a read by proxy: a formula fitted to a run, and an extrapolation to many machines.
+"""The cost of a read by proxy: a formula fitted to a run.
 
     CPU = fixed + request / batch + keys · log10(keys / 100,000)      µs
 
@@ -16,8 +16,6 @@ from typing import Any
 import numpy as np
 
 KEYS = 100_000
-MACHINES = 100
-BATCH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,37 +93,12 @@ def _fitted(document: Mapping[str, Any]) -> list[Any]:
 
 
 def describe(document: Mapping[str, Any]) -> str:
-    """The formula that fits a run, and the extrapolation; ValueError if rows are missing."""
-    found = fit(points_of(document))
-    cores, keys = document["machine"]["cores"], document["options"]["records"]
-    share = batch_share(document)
+    """The formula that fits a run; ValueError if rows are missing."""
+    found, share = fit(points_of(document)), batch_share(document)
     return (
         f"CPU = {found.fixed:.1f} + {found.request:.1f} / batch + {found.keys:.1f} · "
         f"log10(keys / {KEYS:,}) µs, fitted to the rows proxy, proxy-base, proxy-backends-… and "
         f"proxy-keys-…. The largest error of a row is {found.max_error:.0%}. batch is the number "
         f"of reads in a request to a backend: {share:.0%} of connections / (nginx workers × "
-        f"backends), and at least 1.\n{extrapolate(found, share, cores, keys)}"
+        f"backends), and at least 1."
     )
-
-
-def extrapolate(model: Model, share: float, cores: int, keys: float) -> str:
-    """The result of the formula for `MACHINES` such machines, with an nginx worker and a backend
-    per core."""
-    backends = MACHINES * cores
-    alone, together = model.cpu_us(1, keys), model.cpu_us(BATCH, keys)
-    all_backends, local_backends = cores * backends / share, cores * cores / share
-    return (
-        f"For {MACHINES} such machines, each with an nginx worker and a backend per core "
-        f"({backends} backends, {keys:,.0f} keys on each): if every nginx sends reads to every "
-        f"backend, reads are coalesced only from {all_backends:,.0f} connections per machine on; "
-        f"with fewer connections a read costs {alone:.0f} µs, which gives "
-        f"{_millions(cores, alone)} reads/s in total. With {BATCH * all_backends:,.0f} connections "
-        f"per machine, or {BATCH * local_backends:,.0f} if clients connect to the nginx on the "
-        f"machine that has the key, {BATCH} reads are in a batch and a read costs {together:.0f} "
-        f"µs: {_millions(cores, together)} reads/s. This does not include the network between "
-        f"machines, which costs more than the loopback device."
-    )
-
-
-def _millions(cores: int, cpu_us: float) -> str:
-    return f"{MACHINES * cores / cpu_us:.1f} million"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import growth, model
+from bench import growth, machines, model
 from bench.report import number
 from local.errors import LocalError
 
@@ -20,6 +20,15 @@ _READS = (
     "proxy", "proxy-one-by-one", "proxy-to-static", "backend", "asgi-constant", "redis-asgi",
     "nginx-static", "rocksdict",
 )  # fmt: skip
+
+_MACHINES = (
+    "**10, 100 and 1,000 such machines**, each with an nginx worker and a backend per core, if "
+    "every nginx sends reads to every backend. *rebalance* is the leader's CPU time, *nginx* the "
+    "memory of a worker for the topology (10 partitions for each backend). *deployments*: so many "
+    "groups are needed, because the metadata of a group is limited. CPU is the first limit where "
+    "that is 1, otherwise the metadata. The network between machines, which costs more than the "
+    "loopback device, is not included."
+)
 
 Document = Mapping[str, Any]
 
@@ -53,6 +62,7 @@ def with_section(page: str, section: str) -> str:
 
 def section_of(document: Document) -> str:
     """The section as Markdown; ValueError if the run lacks rows."""
+    header, *lines = machines.table(document)
     return "\n\n".join(
         [
             f"{HEADING}\n{_about(document)}",
@@ -69,6 +79,8 @@ def section_of(document: Document) -> str:
                 _factor_rows(document),
             ),
             _paragraph(f"**Cost of a read by proxy.** {model.describe(document)}"),
+            _paragraph(_MACHINES),
+            _table(header, lines),
         ]
     )
 

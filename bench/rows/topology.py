@@ -28,7 +28,7 @@ from model.topology import NOBODY, Epoch, Member, MemberMetadata, Topology
 from model.views import View
 
 _SCRIPT = Path(__file__).parents[1] / "topology.lua"
-CASES = ((10, 600), (100, 5_000), (1_000, 20_000), (2_000, 20_000))
+CASES = ((10, 600), (20, 200), (100, 5_000), (200, 2_000), (1_000, 20_000), (2_000, 20_000))
 """Instances and partitions."""
 
 _VIEW = View(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.model import Model, Point, batch_share, extrapolate, fit, points_of
+from bench.model import Model, Point, batch_share, fit, points_of
 
 TRUE = Model(15.0, 120.0, 4.0)
 AT = [(1, 1e6), (8, 1e6), (32, 1e6), (128, 1e6), (32, 1e5), (16, 1e5), (8, 1e5)]
@@ -73,13 +73,3 @@ def test_points_are_reads_by_proxy_that_vary_readers_backends_or_keys() -> None:
 def test_batch_share_is_a_share_of_the_readers_of_one_worker_and_backend() -> None:
     # 6 of 8, 24 of 32, 4 of 8, 16 of 32; a row with one reader does not count
     assert batch_share(DOCUMENT) == 0.625
-
-
-def test_extrapolation_to_a_hundred_machines() -> None:
-    text = extrapolate(Model(20.0, 80.0, 0.0), share=0.5, cores=2, keys=1_000_000)
-    # 200 cores; 100 µs for a single read, 20 + 80 / 8 = 30 µs in a batch of eight
-    assert "costs 100 µs, which gives 2.0 million reads/s" in text
-    assert "costs 30 µs: 6.7 million reads/s" in text
-    # two readers for each of 2 workers and 200 backends; 2 workers and 2 backends of one machine
-    assert "from 800 connections" in text
-    assert "With 6,400 connections per machine, or 64 if" in text

@@ -1,0 +1,116 @@
+"""A model of 10, 100 and 1,000 machines, from the rows of one run.
+
+Each machine is as the one of the run, with an nginx worker and a backend per core, and each backend
+has as many keys as in the run. Reads are limited by the CPU (`bench/model.py`), and the number of
+instances by the metadata of the group, which has the topology once for each instance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, sqrt
+from typing import Any
+
+from bench.model import Model, batch_share, fit, points_of
+from model.topology import MAX_BYTES
+
+MACHINES = (10, 100, 1_000)
+BATCH = 8  # reads in one request to a backend
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """What the topology of so many instances costs: the leader's CPU (ms) for a rebalance, its
+    bytes, and the memory (MB) of a worker of nginx."""
+
+    instances: int
+    leader_ms: float
+    bytes: int
+    nginx_mb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A deployment. `alone` and `together`: reads/s if each is a request to a backend of its own,
+    and if BATCH are in one, which needs `connections` for each machine. `placement`: of so many
+    instances or a few more; None if the run has not measured it."""
+
+    machines: int
+    backends: int
+    alone: float
+    together: float
+    connections: float
+    placement: Placement | None
+
+    @property
+    def groups(self) -> int | None:
+        """Into how many deployments it must be split, so that the metadata of each group is small
+        enough. Half as many instances with half of the partitions need a quarter of it."""
+        if self.placement is None:
+            return None
+        return max(1, ceil(sqrt(self.backends * self.placement.bytes / MAX_BYTES)))
+
+
+def sizes(document: Mapping[str, Any]) -> list[Size]:
+    """The model for `MACHINES`, from results.json; ValueError if rows are missing."""
+    found, share = fit(points_of(document)), batch_share(document)
+    cores, keys = document["machine"]["cores"], document["options"]["records"]
+    placements = _placements(document)
+    return [_size(machines, found, share, cores, keys, placements) for machines in MACHINES]
+
+
+def _size(
+    machines: int,
+    found: Model,
+    share: float,
+    cores: int,
+    keys: float,
+    placements: list[Placement],
+) -> Size:
+    backends = machines * cores
+    return Size(
+        machines,
+        backends,
+        alone=backends / found.cpu_us(1, keys) * 1e6,
+        together=backends / found.cpu_us(BATCH, keys) * 1e6,
+        connections=BATCH * cores * backends / share,
+        placement=next((each for each in placements if each.instances >= backends), None),
+    )
+
+
+def _placements(document: Mapping[str, Any]) -> list[Placement]:
+    """From the rows `leader-…` and `nginx-…`, in the order of the number of instances."""
+    rows = {row["name"]: row for row in document["rows"]}
+    found = []
+    for name, row in rows.items():
+        of_nginx = rows.get(name.replace("leader-", "nginx-", 1))
+        if name.startswith("leader-") and of_nginx is not None:
+            more = row["more"]
+            found.append(
+                Placement(more["instances"], row["p50_ms"], more["bytes"], of_nginx["rss_mb"])
+            )
+    return sorted(found, key=lambda each: each.instances)
+
+
+def table(document: Mapping[str, Any]) -> list[list[str]]:
+    """The header and the lines; ValueError if rows are missing."""
+    header = [
+        "machines", "backends", "reads/s", f"reads/s, {BATCH} in a request", "connections for that",
+        "rebalance", "nginx", "deployments",
+    ]  # fmt: skip
+    return [header, *(_line(size) for size in sizes(document))]
+
+
+def _line(size: Size) -> list[str]:
+    placed = size.placement
+    return [
+        f"{size.machines:,}",
+        f"{size.backends:,}",
+        f"{size.alone / 1e6:,.2f} million",
+        f"{size.together / 1e6:,.2f} million",
+        f"{size.connections:,.0f} a machine",
+        "" if placed is None else f"{placed.leader_ms:,.0f} ms",
+        "" if placed is None else f"{placed.nginx_mb:,.1f} MB",
+        "" if size.groups is None else f"{size.groups}",
+    ]
