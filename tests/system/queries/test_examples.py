@@ -201,10 +201,12 @@ def test_the_client_page_works_with_only_the_wheel_installed(
 
 
 # other tests run these: tests/e2e, test_stack.py, tests/queryable/test_wheel.py and cli/start; and
-# those of docs/versions.md, in their order
+# those of docs/versions.md, in their order. tests/system/cluster/test_maintenance_commands.py runs
+# those that change the placement
 STARTING = ("up", "down", "demo", "bench", "init", "serve")
 WITH_SPARK = ("pipeline",)
 IN_ORDER = ("compare", "switch", "rollback", "drop")
+MAINTENANCE = ("drain", "undrain", "rebuild")
 
 
 def examples_of_help() -> Iterator[str]:
@@ -213,7 +215,7 @@ def examples_of_help() -> Iterator[str]:
         text = inspect.getdoc(command.callback) or ""
         found = [line.strip() for line in text.splitlines() if re.match(r" +\S*queryable ", line)]
         assert found, f"{command.callback.__name__} shows no example"
-        if command.callback.__name__ not in (*STARTING, *WITH_SPARK, *IN_ORDER):
+        if command.callback.__name__ not in (*STARTING, *WITH_SPARK, *IN_ORDER, *MAINTENANCE):
             yield from found
 
 
