@@ -22,8 +22,8 @@ class Workload:
 
     Each connection waits `think_ms` on average between two requests. With `zipf`, the k-th most
     popular key is read in proportion to 1/k, otherwise all keys are equally likely. `tokens`: a
-    file with a token on each line; each point read has one of them. `traced`: each point read has
-    an id for the logs, so that instances forward it separately.
+    file with a token on each line; each point read has one of them. `traced`: each point read
+    without a token has an id for the logs, so that instances forward it separately.
     """
 
     path: str

@@ -16,18 +16,19 @@ from bench.load import find_wrk
 from bench.proc import parse_kb
 from bench.redis import find_redis
 from local.kafka.jars import kafka_jars
-from local.stack.nginx import find_nginx
+from local.stack.nginx import find_nginx, workers_beside_backends
 
 _PACKAGES = ("gunicorn", "gunicorn_h1c", "uvloop", "rocksdict", "confluent-kafka", "kafka-python")
 
 
 def facts() -> dict[str, Any]:
-    """Cores, memory, system and versions."""
+    """Cores, memory, workers of nginx, system and versions."""
     cpu = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
     memory = parse_kb(Path("/proc/meminfo").read_text(), "MemTotal")
     kafka = next((jar.stem for jar in sorted(kafka_jars().glob("kafka_2.*.jar"))), "kafka")
     return {
         "cores": len(os.sched_getaffinity(0)),
+        "nginx_workers": workers_beside_backends(),
         "cpu": cpu.group(1) if cpu else platform.machine(),
         "memory_gb": round(memory * 1024 / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",

@@ -1,8 +1,8 @@
 """A model of 10, 100 and 1,000 machines, from the rows of one run.
 
-Each machine is as the one of the run, with an nginx worker and a backend per core, and each backend
-has as many keys as in the run. Reads are limited by the CPU (`bench/model.py`), and the number of
-instances by the metadata of the group, which has the topology once for each instance.
+Each machine is as the one of the run, with as many workers of nginx and a backend per core, and
+each backend has as many keys as in the run. Reads are limited by the CPU (`bench/model.py`), and
+the number of instances by the metadata of the group, which has the topology once for each instance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any
 
-from bench.model import Model, batch_share, fit, points_of
+from bench.model import Model, batch_share, fit, nginx_workers, points_of
 from model.topology import MAX_BYTES
 
 MACHINES = (10, 100, 1_000)
@@ -56,8 +56,10 @@ def sizes(document: Mapping[str, Any]) -> list[Size]:
     """The model for `MACHINES`, from results.json; ValueError if rows are missing."""
     found, share = fit(points_of(document)), batch_share(document)
     cores, keys = document["machine"]["cores"], document["options"]["records"]
-    placements = _placements(document)
-    return [_size(machines, found, share, cores, keys, placements) for machines in MACHINES]
+    workers, placements = nginx_workers(document), _placements(document)
+    return [
+        _size(machines, found, share, cores, workers, keys, placements) for machines in MACHINES
+    ]
 
 
 def _size(
@@ -65,6 +67,7 @@ def _size(
     found: Model,
     share: float,
     cores: int,
+    workers: int,
     keys: float,
     placements: list[Placement],
 ) -> Size:
@@ -74,7 +77,7 @@ def _size(
         backends,
         alone=backends / found.cpu_us(1, keys) * 1e6,
         together=backends / found.cpu_us(BATCH, keys) * 1e6,
-        connections=BATCH * cores * backends / share,
+        connections=BATCH * workers * backends / share,
         placement=next((each for each in placements if each.instances >= backends), None),
     )
 

@@ -74,13 +74,19 @@ def points_of(document: Mapping[str, Any]) -> list[Point]:
 def batch_share(document: Mapping[str, Any]) -> float:
     """The share of the readers of each pair of an nginx worker and a backend whose reads are in one
     batch: the median of the rows with several such readers."""
-    workers = document["machine"]["cores"]
+    workers = nginx_workers(document)
     parts = []
     for row in _fitted(document):
         queue = row["connections"] / (workers * row["more"].get("backends", 1))
         if queue > 1:
             parts.append(row["more"]["batch"] / queue)
     return float(median(parts))
+
+
+def nginx_workers(document: Mapping[str, Any]) -> int:
+    """How many workers nginx had; in older runs one for each core."""
+    machine = document["machine"]
+    return int(machine.get("nginx_workers", machine["cores"]))
 
 
 def _fitted(document: Mapping[str, Any]) -> list[Any]:

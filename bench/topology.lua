@@ -28,6 +28,7 @@ for _, processor in ipairs(document.processors) do
 end
 local map = assert(topology.build(document, addresses, { is_on = false }))
 local built = os.clock()
+local mb = used_mb() - before
 local _, view = next(map.views.by_name)
 local keys = {}
 for i = 1, 1000 do
@@ -44,6 +45,6 @@ assert(found > 0)
 io.write(cjson.encode {
     parse_ms = (parsed - began) * 1000,
     build_ms = (built - parsed) * 1000,
-    mb = used_mb() - before,
+    mb = mb,
     lookup_us = (looked - looking) / LOOKUPS * 1e6,
 }, "\n")

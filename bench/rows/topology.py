@@ -1,5 +1,5 @@
-"""What the topology of a large deployment costs: the group's leader, who computes it, and each
-worker of nginx, which reads it. No server is needed.
+"""Measures the CPU time that the topology of a large deployment takes in the group's leader, which
+computes and encodes it, and in a worker of nginx, which reads it. Asks no server.
 
 A row has the CPU time as its p50. `more` has the bytes: of the user data that each member of the
 group gets, and of the document that nginx gets.

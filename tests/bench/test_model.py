@@ -73,3 +73,6 @@ def test_points_are_reads_by_proxy_that_vary_readers_backends_or_keys() -> None:
 def test_batch_share_is_a_share_of_the_readers_of_one_worker_and_backend() -> None:
     # 6 of 8, 24 of 32, 4 of 8, 16 of 32; a row with one reader does not count
     assert batch_share(DOCUMENT) == 0.625
+    # 6 of 16, 24 of 64, 4 of 16, 16 of 64
+    machine = {"cores": 2, "nginx_workers": 1}
+    assert batch_share({**DOCUMENT, "machine": machine}) == 0.3125

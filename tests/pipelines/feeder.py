@@ -12,7 +12,7 @@ from tests.pipelines.raw_records import GENERATORS, RawRecord
 from tests.support.background import Background
 
 _PAUSE = 0.25  # s between two portions
-_TRICKLE = 2.0  # records a second of each topic above the limit: each view goes on having work
+_TRICKLE = 2.0  # records a second for a topic that has its limit: its views still get micro-batches
 _FLUSH_TIMEOUT = 60.0  # s
 
 

@@ -56,8 +56,8 @@ class Answer:
 
 Behaviour = Callable[[Request], Answer | None]
 
-OF_A_SERVER = ("Content-Length", "Connection", "Topology-Epoch", "X-Content-Type-Options")
-"""Headers that a single answer has, but not one of a batch."""
+NOT_IN_A_BATCH = ("Content-Length", "Connection", "Topology-Epoch", "X-Content-Type-Options")
+"""Headers of a single answer that an answer in a batch does not have."""
 
 CATCHING_UP = Answer(
     503, b'{"code":"catching-up"}', {"Retry-After": "1", "Content-Type": "application/problem+json"}
@@ -215,7 +215,7 @@ class Backend:
             lines = "".join(
                 f"{name.lower()}: {value}\n"
                 for name, value in answer.headers.items()
-                if name not in OF_A_SERVER
+                if name not in NOT_IN_A_BATCH
             )
             heads.append((answer.status, lines.encode()))
             items.append((len(heads) - 1, b"", answer.body))

@@ -235,8 +235,8 @@ class Backend:
             return None
 
     def samples(self, name: str) -> dict[tuple[str, ...], float]:
-        """Of a metric: label values, in the order of the labels' names -> value. The whole text
-        must be valid."""
+        """The samples of a metric by their label values, in the order of the label names. Fails if
+        the text of /metrics is invalid."""
         families = list(text_string_to_metric_families(self.get("/metrics").body.decode()))
         return {
             tuple(value for _, value in sorted(sample.labels.items())): sample.value

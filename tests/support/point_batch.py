@@ -26,7 +26,7 @@ def encode_paths(paths: Sequence[bytes]) -> bytes:
 
 
 def assert_complete(body: bytes, groups: Sequence[Reads]) -> None:
-    """The groups have each read of the body, with its token, and nothing else."""
+    """The groups have each read of the body, with its token and partition, and nothing else."""
     token: bytes | None = None
     rest, lines = list(groups), body.split(b"\n")
     while lines:
@@ -36,7 +36,9 @@ def assert_complete(body: bytes, groups: Sequence[Reads]) -> None:
             continue
         group = rest.pop(0)
         assert group.token == token
-        assert line.startswith(b"paths " if group.partition is None else b"keys ")
+        kind, _, named = line.partition(b" ")
+        assert kind == (b"paths" if group.partition is None else b"keys")
+        assert group.partition is None or named.rpartition(b" ")[0] == group.partition
         assert lines[: len(group.texts)] == group.texts != []
         assert group.partition is None or all(text[0] == 1 for text in group.texts)
         del lines[: len(group.texts)]

@@ -196,7 +196,7 @@ def test_an_exact_count_of_keys_in_any_partition_sends_no_values(
 
 
 def test_a_page_does_not_begin_after_a_delete_that_became_a_value(tmp_path: Path) -> None:
-    """Regression: a cursor was after the deletes that follow the last version shown."""
+    """Regression: the cursor skipped the deletes after the last version of the page."""
     with cluster(tmp_path, store="versioned", partitioner="none", retention=1000) as made:
         for time, value in ((40, b"1"), (50, None), (80, b"3")):
             put(made, 0, b"a", value, time)

@@ -68,7 +68,7 @@ def test_databases_of_state_are_closed_at_exit(session: SparkSession, tmp_path: 
 
 @pytest.mark.spark
 def test_the_jvm_has_room_for_the_code_of_many_views(session: SparkSession) -> None:
-    """Regression: 48 MB were full within minutes, and the JVM stopped to compile."""
+    """Regression: 48 MB were full within minutes, and the JVM stopped compiling."""
     jvm = session.sparkContext._jvm
     assert jvm is not None
     pools = jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from http.client import HTTPResponse
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -136,10 +137,17 @@ def parts(answer: bytes) -> tuple[list[bytes], bytes]:
     return [status, *sorted(headers)], body
 
 
-def requests_to_peers(backend: Backend) -> tuple[float, ...]:
-    """How many requests with several reads, and with one, the backend has sent to others."""
+class PeerRequests(NamedTuple):
+    """How many requests a backend has sent to others: with several reads, and with one."""
+
+    batches: float
+    single: float
+
+
+def requests_to_peers(backend: Backend) -> PeerRequests:
     values = backend.samples("queryable_peer_requests_total")
-    return tuple(values.get(("answered", route), 0.0) for route in ("internal/reads", "forward"))
+    counts = (values.get(("answered", route), 0.0) for route in ("internal/reads", "forward"))
+    return PeerRequests(*counts)
 
 
 def test_reads_that_are_forwarded_together_get_the_answers_of_single_ones(
@@ -148,12 +156,12 @@ def test_reads_that_are_forwarded_together_get_the_answers_of_single_ones(
     paths = targets()
     for backend in deployment.all:
         singly = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00\r\n"
-        batches, single = requests_to_peers(backend)
+        before = requests_to_peers(backend)
         expected = [parts(answer) for answer in answers(backend.port, paths, singly)]
-        now, separate = requests_to_peers(backend)
-        assert now == batches
-        separate -= single
-        assert separate > 40
+        separately = requests_to_peers(backend)
+        assert separately.batches == before.batches
+        forwards = separately.single - before.single
+        assert forwards > 40
         for _ in range(ROUNDS):
             together = [parts(answer) for answer in answers(backend.port, paths)]
             for path, ours, theirs in zip(paths, together, expected, strict=True):
@@ -164,10 +172,10 @@ def test_reads_that_are_forwarded_together_get_the_answers_of_single_ones(
             together = plain_answers(backend.port, paths)
             for path, ours, theirs in zip(paths, together, without, strict=True):
                 assert ours == theirs, path
-        batches, single = requests_to_peers(backend)
+        after = requests_to_peers(backend)
         # the large value, and keys that an HTTP parser might refuse
-        assert single - separate < 2 * ROUNDS * separate / 4
-        assert 0 < batches - now < 2 * ROUNDS * separate / 2
+        assert after.single - separately.single < 2 * ROUNDS * forwards / 4
+        assert 0 < after.batches - separately.batches < ROUNDS * forwards
 
 
 def test_coalesced_reads_get_the_answers_of_single_reads(proxies: tuple[Nginx, Nginx]) -> None:

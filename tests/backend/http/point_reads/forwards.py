@@ -13,7 +13,7 @@ from model.topology import Member
 from tests.support.in_process.world import Said, World
 
 KEYS = [f"key-{n}" for n in range(40)]
-# nothing of one request travels with others, so this one is forwarded separately
+# A request for several reads has no headers of a single one: this read is forwarded separately.
 SEPARATELY: Header = (b"traceparent", b"00-" + b"a" * 32 + b"-" + b"b" * 16 + b"-01")
 
 
@@ -56,7 +56,7 @@ def silent() -> Answer:
 
 
 def respond(made: World, to_batches: Respond) -> None:
-    """b2 answers batches so, and other requests as always."""
+    """Makes b2 answer batches with `to_batches`, and other requests as usual."""
     forward = made.peers.forward
 
     async def answer(member: Member, method: str, target: bytes, *rest: Any, **more: Any) -> Answer:
