@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from backend.ingest.batch import DeadLetter
@@ -203,10 +203,13 @@ class PartitionRegistry:
 
     def built_partitions(self) -> dict[str, int]:
         """View -> the smallest partition count of the topic when one of its stores was created."""
-        counts = {
-            name: [
-                store_partition.metadata.partitions for store_partition in list(of_view.values())
-            ]
-            for name, of_view in self._by_view.items()
-        }
-        return {name: min(of_view) for name, of_view in counts.items() if of_view}
+        counts = {name: _built_with(of_view) for name, of_view in self._by_view.items()}
+        return {name: count for name, count in counts.items() if count is not None}
+
+    def built_with(self, view: View) -> int | None:
+        """`built_partitions` of one view; None if it has no open store partition here."""
+        return _built_with(self.of_view(view.name))
+
+
+def _built_with(of_view: Mapping[int, StorePartition]) -> int | None:
+    return min([each.metadata.partitions for each in list(of_view.values())], default=None)

@@ -35,7 +35,7 @@ class CustomReads(ViewReads):
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
         # the answer may lack a record in another partition
-        self.refuse_doubtful(key)
+        self.refuse_doubtful([key])
         value = cast(_Queried, store).query(key)
         return None if value is None else _NO_HEAD + orjson.dumps(value)
 

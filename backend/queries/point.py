@@ -163,7 +163,7 @@ class ViewReads(KeyRouting):
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
         if entry is None:
-            self.refuse_doubtful(key)
+            self.refuse_doubtful([key])
         return state, entry
 
     def _resolve_one_by_one(
@@ -188,7 +188,9 @@ class ViewReads(KeyRouting):
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
         if None in entries:
-            self.refuse_doubtful(keys[entries.index(None)])
+            self.refuse_doubtful(
+                [key for key, entry in zip(keys, entries, strict=True) if entry is None]
+            )
         return tuple.__new__(Resolved, (numbers, state, entries))
 
     def read_entries(
@@ -200,7 +202,7 @@ class ViewReads(KeyRouting):
         """
         store_partition = self.holder(key, options)
         # the result would lack records in other partitions
-        self.refuse_doubtful(key)
+        self.refuse_doubtful([key])
         state = self._state(store_partition)
         try:
             return state, read(store_partition.store)
@@ -222,7 +224,8 @@ class ViewReads(KeyRouting):
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
         if None in entries:
-            self.refuse_doubtful(stored_keys[entries.index(None)][1:])
+            both = zip(stored_keys, entries, strict=True)
+            self.refuse_doubtful([key[1:] for key, entry in both if entry is None])
         return state, entries
 
     def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
@@ -302,9 +305,12 @@ class WrongStoreReads(ViewReads):
 
 
 def _may_differ(problem: Problem) -> bool:
-    """Whether other keys of the partition may have another outcome. In a mispartitioned view only a
-    miss is uncertain, and a damaged block is only a part of the store."""
-    return problem.code in ("mis-partitioned", "not-here", "store-damaged", "store-failed")
+    """Whether other keys of the partition may have another outcome. In a mispartitioned view, and
+    after partitions were added, only a miss is uncertain. A damaged block is a part of the store.
+    """
+    return problem.code in (
+        "mis-partitioned", "repartitioned", "not-here", "store-damaged", "store-failed"
+    )  # fmt: skip
 
 
 def count_refusal(counts: ReadCounts, problem: Problem) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -256,7 +256,13 @@ class KeyRouting:
         not say so yet."""
         return self._is_partial and self._context.store_partitions.is_mispartitioned(self.view)
 
-    def refuse_doubtful(self, key: bytes) -> None:
-        """PartitionUnknown if the view has mispartitioned records: a key may be elsewhere."""
+    def refuse_doubtful(self, keys: Iterable[bytes]) -> None:
+        """Raises a Problem if one of these keys, which were not found, may be in another partition.
+        It uses what this instance knows itself: the topology may not say so yet."""
         if self._context.store_partitions.is_mispartitioned(self.view):
-            raise PartitionUnknown(self.view, key)
+            raise PartitionUnknown(self.view, next(iter(keys)))
+        count = len(self._context.placed(self.view).active)
+        built = self._context.store_partitions.built_with(self.view)
+        if self._partition_of is not None and built is not None and built < count:
+            for key in keys:
+                self._refuse_moved(key, self._partition_of(key, count), count, built)

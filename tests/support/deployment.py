@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from local.errors import tail
 from tests.support.backends import Backend
 from tests.support.cluster_secret import write_secrets
 from tests.support.nginx import Nginx
@@ -115,18 +116,26 @@ def running_deployments() -> Sequence[Deployment]:
 
 
 def settle(backends: list[Backend], count: int = 0) -> None:
-    """Wait until these are ready, with one topology of `count` instances (default: all of them)."""
+    """Wait until these are ready, with one topology of `count` instances (default: all of them).
+
+    If they do not get there, the error has the log of each: the one that waits may not be the one
+    that is stuck.
+    """
     count = count or len(backends)
-    for backend in backends:
-        backend.wait_ready(count)
 
     def one_epoch() -> bool:
         return len({backend.processors()["epoch"] for backend in backends}) == 1
 
-    backends[0].wait(one_epoch, "all instances to have one topology")
-    for backend in backends:
-        backend.wait_ready(count)
-        backend.wait(backend.has_its_assigned_partitions, "partitions of others to be closed")
+    try:
+        for backend in backends:
+            backend.wait_ready(count)
+        backends[0].wait(one_epoch, "all instances to have one topology")
+        for backend in backends:
+            backend.wait_ready(count)
+            backend.wait(backend.has_its_assigned_partitions, "partitions of others to be closed")
+    except AssertionError as error:
+        logs = "".join(f"\nLog of {each.id}:\n{tail(each.log(), 40)}" for each in backends)
+        raise AssertionError(f"{error}{logs}") from None
 
 
 def views_toml(kafka: Mapping[str, str] | None = None, **views: Mapping[str, str]) -> str:

@@ -197,6 +197,7 @@ class PartitionLifecycle:
                 policy.acceptable_recovery_lag,
                 partition_id in self._shared,
                 policy.clock_tolerance,
+                self._pushes.partitions(view) if self._pushes is not None else None,
             )
         except PushNeeded as e:
             self._count_rebuild(view_name, partition, str(e))

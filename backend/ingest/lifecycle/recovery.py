@@ -29,20 +29,23 @@ def open_partition(
     acceptable_recovery_lag: int,
     shared: bool = False,
     clock_tolerance: float = TOLERANCE,
+    pushed_partitions: int | None = None,
 ) -> tuple[StorePartition, str | None]:
     """The open store partition, and the reason why its old store was deleted (None if it was not).
 
     It answers at once if it was answerable before, if its lag is at most `acceptable_recovery_lag`
-    records, and if no other instance answers or has answered in the meantime (`shared`). Raises
-    PushNeeded and the errors of `directory.open`.
+    records, and if no other instance answers or has answered in the meantime (`shared`).
+    `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
+    topic has now. Raises PushNeeded and the errors of `directory.open`.
     """
     store, reason = _usable_store(directory, view, partition, topic_metadata, clock_tolerance)
     metadata = store.metadata
     if metadata is None or store.position is None:
+        count = topic_metadata.partitions
         metadata = StoreMetadata(
             view_hash=view.hash,
             topic_id=topic_metadata.topic_id,
-            partitions=topic_metadata.partitions,
+            partitions=min(pushed_partitions or count, count),
             leader_epoch=-1,
             answerable=False,
             mispartitioned=0,

@@ -82,6 +82,10 @@ class PushCandidates:
         """Whether a store partition can be opened now: see PushFetcher."""
         return self._fetcher.has_ended(view, partition, topic_metadata)
 
+    def partitions(self, view: View) -> int | None:
+        """The number of partitions that the topic had at the newest push; None without a push."""
+        return self._fetcher.partitions(view)
+
     def is_blocked(self, view: View, partition: int) -> bool:
         """Whether the push that a store partition waits for cannot be fetched now."""
         return self._fetcher.is_blocked(view, partition)

@@ -147,6 +147,16 @@ class PushFetcher:
         self._request(view, partition, manifest, topic_metadata, installs=True)
         return False
 
+    def partitions(self, view: View) -> int | None:
+        """The number of partitions that the topic had at the newest push; None without a push.
+
+        A store of a partition that was added later counts as built with this number, so that nobody
+        takes its misses for an answer: the push has the key in the partition that it had before.
+        """
+        state = self.states.get(view.name)
+        manifest = None if state is None else state.manifest
+        return None if manifest is None else manifest.pinned.partitions
+
     def is_blocked(self, view: View, partition: int) -> bool:
         """Whether the push that a store partition waits for is not known or cannot be fetched."""
         transfer = self.transfers.get((view.name, partition))

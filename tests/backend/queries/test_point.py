@@ -14,7 +14,7 @@ import pytest
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.instance_context import ReadCounts
-from backend.queries.point import count_refusal
+from backend.queries.point import Unresolved, count_refusal
 from backend.queries.routing import NotOwner, PartitionUnknown, ReadOptions
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
@@ -306,11 +306,15 @@ def test_a_mis_partitioned_record_that_another_instance_saw(instance: Instance) 
         assert isinstance(instance.refusal(key), PartitionUnknown)
 
 
-@pytest.mark.parametrize("told_by", ["map", "facts"])
+@pytest.mark.parametrize("told_by", ["map", "facts", "a store"])
 def test_after_partitions_were_added(instance: Instance, told_by: str) -> None:
     """Three became six: a key is answered if its partition is the same one under both."""
+    built = 6
     if told_by == "map":
         instance.place(*[0] * 6, built_partitions=3)
+    elif told_by == "a store":  # the leader does not know that yet
+        instance.place(*[0] * 6)
+        built = 3
     else:
         instance.place(*[0] * 3, built_partitions=3)
         ends = dict.fromkeys(range(6), 0)
@@ -318,15 +322,21 @@ def test_after_partitions_were_added(instance: Instance, told_by: str) -> None:
             "topic-1", 6, ends, ends, None, 0
         )
     for number in range(6):
-        instance.hold(number)
+        instance.hold(number, made_from=metadata(partitions=built if number == 1 else 6))
+    keys = [b"%d" % n for n in range(100)]
+    together = {
+        keys[number]: outcome.why.code if isinstance(outcome, Unresolved) else 404
+        for outcome in instance.reads.resolve(keys)
+        for number in outcome.numbers
+    }
     answered = refused = 0
-    for key in map(b"%d".__mod__, range(100)):
+    for key in keys:
         if partition(key, 3) == partition(key, 6):
-            assert instance.read(key).status == 404
+            assert instance.read(key).status == together[key] == 404
             answered += 1
         else:
             problem = instance.refusal(key)
-            assert problem.code == "repartitioned"
+            assert problem.code == together[key] == "repartitioned"
             assert "3 and 6 partitions" in problem.detail
             refused += 1
     assert answered > 20

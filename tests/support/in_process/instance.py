@@ -79,7 +79,9 @@ class Instance:
     ) -> StorePartition:
         """Opens a partition with these records, at offsets 0, 1, 2, …"""
         store, _ = self.folder.open(self.view.name, number)
-        made_from = made_from or metadata(self.view)
+        placed = self.context.topology.views.get(self.view.name)
+        partitions = len(placed.active) if placed else 1
+        made_from = made_from or metadata(self.view, partitions=partitions)
         batch = store.new_batch()
         for offset, (key, value) in enumerate((entries or {}).items()):
             batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)

@@ -178,6 +178,21 @@ def test_groups_that_this_instance_sees_differently_are_sent_separately(tmp_path
         assert alone(shell, b"orders murmur2 1 0", b"a"), "the key may be in any partition"
 
 
+def test_a_miss_of_a_key_that_may_have_moved_is_sent_separately(tmp_path: Path) -> None:
+    """The store was built before partitions were added, and the topology does not say so yet."""
+    with holding(tmp_path, ORDERS, {}, partitions=2) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        keys = [b"%d" % n for n in range(20)]
+        stayed, moved = ([key for key in keys if place(key, 2) == n] for n in range(2))
+        assert moved
+        assert stayed
+        assert not alone(shell, b"orders murmur2 2 1", *moved)
+        for store_partition in instance.context.store_partitions.all():
+            store_partition.metadata = replace(store_partition.metadata, partitions=1)
+        assert not alone(shell, b"orders murmur2 2 0", *stayed)
+        assert alone(shell, b"orders murmur2 2 1", *moved)
+
+
 def test_reads_that_have_to_wait_or_be_forwarded_are_sent_separately(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]

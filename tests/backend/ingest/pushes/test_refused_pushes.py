@@ -209,6 +209,25 @@ def test_a_push_from_before_partitions_were_added(tmp_path: Path, view: View, fo
     two.close()
 
 
+def test_a_new_deployment_after_partitions_were_added(
+    tmp_path: Path, view: View, folder: Path
+) -> None:
+    """The push has a key in the partition that it had before. The leader does not know that yet."""
+    push(folder, view, [0], ROWS)
+    two = Cluster(tmp_path, view, instances=1, partitions=2)
+    two.place([B1, B1])
+    for _ in range(3):
+        two.settle()
+    keys = [*ROWS, "new 1", "new 2", "new 3"]
+    found = {key: two.ask("b1", "GET", f"/orders/{key}") for key in keys}
+    moved = {key for key in keys if two.home(key.encode()) != 0}
+    refused = {key: json.loads(found[key].body)["code"] for key in moved}
+    assert refused == dict.fromkeys(moved, "repartitioned")
+    assert {found[key].status for key in ROWS.keys() - moved} == {200}
+    assert {found[key].status for key in {*keys} - ROWS.keys() - moved} == {404}
+    two.close()
+
+
 @pytest.mark.parametrize("makes", ["no folder", "a push that cannot be read"])
 def test_an_instance_without_a_store_waits_until_it_knows_the_pushes(
     tmp_path: Path, view: View, folder: Path, makes: str
