@@ -51,6 +51,7 @@ from backend.server.memory import reduce_garbage_collection
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
+from backend.storage.findings import FindingsFile
 from backend.version_follower import VersionFollower
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, MemberMetadata, Topology
@@ -181,6 +182,7 @@ class Instance:
             self._registry,
             self._directory.on_disk,
             self._ingest_loop.opening,
+            FindingsFile(self._directory.root),
         )
 
     def check_broker(self) -> None:
@@ -286,6 +288,7 @@ class Instance:
         }
         self._ingest_loop.assign(mine, shared, taken_over)
         self.context.apply_topology(topology)
+        self._membership_reporter.remember(topology)
         self._versions.note_topology(topology)
         log.info(
             "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)

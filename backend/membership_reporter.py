@@ -5,12 +5,14 @@ It combines open store partitions, topology and data folder, so it is part of th
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.instance_context import InstanceContext
-from model.topology import ACTIVE, STANDBY, WARMING, Epoch, MemberMetadata
+from backend.storage.findings import Finding, FindingsFile
+from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, MemberMetadata, Topology
 from model.views import View
 
 _REPEAT_AFTER = 10.0  # s
@@ -26,15 +28,19 @@ class MembershipReporter:
         registry: PartitionRegistry,
         on_disk: Callable[[], Mapping[str, list[int]]],
         opening: Callable[[], Iterable[tuple[str, int]]],
+        findings: FindingsFile,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_disk()`: view -> partitions with a store on disk. `opening()`: assigned store
-        partitions that are not open yet. `clock()`: s."""
+        partitions that are not open yet. `findings`: what was known before a restart. `clock()`:
+        s."""
         self._context = context
         self._declared = views
         self._registry = registry
         self._on_disk = on_disk
         self._opening = opening
+        self._findings = findings
+        self._remembered = findings.read()
         self._clock = clock
         self._started_at = time.time_ns() // 1_000_000
         self._reported_at = 0.0
@@ -53,7 +59,8 @@ class MembershipReporter:
         topology, me = self._context.topology, self._context.me
         on_disk = self._on_disk()
         self._reported_at = self._clock()
-        self._reported_built = self._registry.built_partitions()
+        before = self._known_before(on_disk)
+        self._reported_built = self._built(before)
         self._reported_ready = {
             view.name: tuple(
                 opened.partition
@@ -63,7 +70,7 @@ class MembershipReporter:
             for view in self._views
         }
         topology_mispartitioned = tuple(
-            name for name, placed in topology.views.items() if placed.mispartitioned
+            name for name, finding in before.items() if finding.mispartitioned
         )
         roles = {view.name: topology.roles_of(me.id, view.name) for view in self._views}
         return MemberMetadata(
@@ -90,6 +97,34 @@ class MembershipReporter:
             drained=self._context.drained,
         )
 
+    def remember(self, topology: Topology) -> None:
+        """Keep what a topology says of the views for the time after a restart of all instances."""
+        self._findings.write(_findings_of(topology))
+
+    def _known_before(self, on_disk: Mapping[str, list[int]]) -> Mapping[str, Finding]:
+        """What the topology says of the views; before there is one, what this instance knew when it
+        stopped, of the views that it still has stores of."""
+        topology = self._context.topology
+        if topology.epoch != NO_EPOCH:
+            return _findings_of(topology)
+        hashes = {view.name: view.hash for view in self._views if view.name in on_disk}
+        return {
+            name: finding
+            for name, finding in self._remembered.items()
+            if hashes.get(name) == finding.view_hash
+        }
+
+    def _built(self, before: Mapping[str, Finding]) -> dict[str, int]:
+        """View -> the smallest partition count with which a store was built. What was known before
+        counts until all stores are open here."""
+        built = self._registry.built_partitions()
+        is_joined = self._context.topology.epoch != NO_EPOCH
+        opening = {view for view, _ in self._opening()}
+        for name, finding in before.items():
+            if finding.built_partitions and (not is_joined or name in opening):
+                built[name] = min(finding.built_partitions, built.get(name, sys.maxsize))
+        return built
+
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
         """Views with mispartitioned records. They were found here, or the topology marks them and a
         store partition here has not caught up yet."""
@@ -113,7 +148,7 @@ class MembershipReporter:
     def _has_unreported_findings(self) -> bool:
         """Whether the leader does not know of mispartitioned records, or of a store that was
         created with fewer partitions. Both change how other instances must read the view."""
-        built = self._registry.built_partitions()
+        built = self._built(_findings_of(self._context.topology))
         mispartitioned = set(self._registry.mispartitioned_views())
         for name, placed in self._context.topology.views.items():
             own_built, placed_built = built.get(name), placed.built_partitions
@@ -161,3 +196,12 @@ class MembershipReporter:
             and known.partitions != placed.partitions
             for view in self._views
         )
+
+
+def _findings_of(topology: Topology) -> dict[str, Finding]:
+    """The views of which the topology says something special."""
+    return {
+        name: Finding(placed.hash, placed.built_partitions, placed.mispartitioned)
+        for name, placed in topology.views.items()
+        if placed.mispartitioned or placed.built_partitions not in (0, placed.partitions)
+    }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, cast
 
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.membership_reporter import MembershipReporter
-from model.topology import Epoch, PlacedView, Topology
-from tests.support.in_process.examples import ORDERS, view
-from tests.support.in_process.instance import ME, OTHER, context
+from backend.storage.data_directory import DataDirectory
+from backend.storage.findings import Finding, FindingsFile
+from model.topology import NO_EPOCH, Epoch, PlacedView, Topology
+from tests.support.in_process.examples import ORDERS, metadata, view
+from tests.support.in_process.instance import ME, OTHER, Instance, context
 
 USERS = view("users")
 
@@ -17,7 +20,7 @@ class Joined:
     """Instance b1, which holds nothing. The topology was made at 100 s, and has three partitions
     for each topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.now = 100.0
         self._context = context([ORDERS, USERS])
         views = {
@@ -31,6 +34,7 @@ class Joined:
             self._context.store_partitions,
             dict,
             tuple,
+            FindingsFile(folder),
             lambda: self.now,
         )
         self.report()
@@ -48,8 +52,8 @@ class Joined:
         return self.membership_reporter.is_out_of_date()
 
 
-def test_a_changed_partition_count_is_reported_if_the_leader_does_not_act() -> None:
-    b1 = Joined()
+def test_a_changed_partition_count_is_reported_if_the_leader_does_not_act(tmp_path: Path) -> None:
+    b1 = Joined(tmp_path)
     b1.set_partitions("orders", 3)
     b1.set_partitions("users", 4)
     assert not b1.requests_topology(), "the leader notices new partitions itself"
@@ -59,8 +63,8 @@ def test_a_changed_partition_count_is_reported_if_the_leader_does_not_act() -> N
     assert b1.requests_topology()
 
 
-def test_a_report_is_repeated_at_most_every_ten_seconds() -> None:
-    b1 = Joined()
+def test_a_report_is_repeated_at_most_every_ten_seconds(tmp_path: Path) -> None:
+    b1 = Joined(tmp_path)
     b1.set_partitions("users", 4)
     times = []
     for _ in range(60):
@@ -71,8 +75,8 @@ def test_a_report_is_repeated_at_most_every_ten_seconds() -> None:
     assert times == [10.5, 21.0]
 
 
-def test_matching_or_unknown_partition_counts_are_not_reported() -> None:
-    b1 = Joined()
+def test_matching_or_unknown_partition_counts_are_not_reported(tmp_path: Path) -> None:
+    b1 = Joined(tmp_path)
     b1.now += 1_000
     assert not b1.requests_topology(), "the broker has not been asked yet"
     b1.set_partitions("orders", 3)
@@ -81,3 +85,63 @@ def test_matching_or_unknown_partition_counts_are_not_reported() -> None:
     assert not b1.requests_topology()
     b1.set_partitions("orders", 2)
     assert b1.requests_topology(), "a topic that was deleted and created may have fewer"
+
+
+class Restarted:
+    """Instance b1, which has stores of `orders` and `users` on its disk, and no topology yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.context = context([ORDERS, USERS])
+        self.opening: list[tuple[str, int]] = []
+        self.reporter = MembershipReporter(
+            self.context,
+            (ORDERS, USERS),
+            self.context.store_partitions,
+            lambda: {"orders": [0], "users": [0]},
+            lambda: self.opening,
+            FindingsFile(folder),
+        )
+
+    def apply(self, **of_orders: Any) -> None:
+        placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,) * 6, **of_orders)
+        topology = Topology(Epoch(6, 1), (ME, OTHER), {"orders": placed})
+        self.context.apply_topology(topology)
+        self.reporter.remember(topology)
+
+
+def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) -> None:
+    """If all instances restart, nobody has a topology, and the stores are not open yet."""
+    assert Restarted(tmp_path).reporter.now(NO_EPOCH).built == {}
+    Restarted(tmp_path).apply(built_partitions=4, mispartitioned=True)
+    b1 = Restarted(tmp_path)
+    reported = b1.reporter.now(NO_EPOCH)
+    assert reported.built == {"orders": 4}
+    assert reported.topology_mispartitioned == ("orders",)
+    # an instance joins before this one has opened its stores
+    b1.opening = [("orders", 0)]
+    b1.apply(built_partitions=4, mispartitioned=True)
+    assert not b1.reporter.is_out_of_date()
+    reported = b1.reporter.now(Epoch(6, 1))
+    assert reported.built == {"orders": 4}
+    assert reported.mispartitioned == ("orders",)
+    # it opens them: they have been built again since
+    b1.opening = []
+    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
+    instance.context = b1.context
+    instance.hold(0, made_from=metadata(partitions=6))
+    assert b1.reporter.is_out_of_date()
+    assert b1.reporter.now(Epoch(6, 1)).built == {"orders": 6}
+    instance.close()
+    b1.apply(built_partitions=6)
+    assert Restarted(tmp_path).reporter.now(NO_EPOCH).built == {}
+
+
+def test_only_what_was_known_of_the_same_stores_is_reported(tmp_path: Path) -> None:
+    FindingsFile(tmp_path).write(
+        {
+            "orders": Finding("another definition", 4, True),
+            "elsewhere": Finding(ORDERS.hash, 4, True),
+        }
+    )
+    reported = Restarted(tmp_path).reporter.now(NO_EPOCH)
+    assert (reported.built, reported.topology_mispartitioned) == ({}, ())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -81,6 +83,35 @@ def test_a_mispartitioned_record_makes_reads_ask_all_partitions(
     settle(backends)
     for backend in backends:
         backend.wait(lambda b=backend: asks_all(b), "all to be asked", 15)
+
+
+def test_no_false_404_after_all_instances_have_restarted(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The instance with the key's right partition does not have the mispartitioned record. When it
+    starts, it must know that there is one somewhere."""
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, {f"right {n}": n for n in range(20)})
+    backends = deploy(views_toml(v={"topic": topic})).start(2)
+    first, second = ({p["partition"] for p in each.partitions("v")} for each in backends)
+    murmur2 = partition_of("murmur2")
+    key = next(f"k{n}" for n in range(100) if murmur2(b"k%d" % n, PARTITIONS) in first)
+    writer.send(topic, [(key.encode(), b'"elsewhere"')], partition=min(second))
+    for backend in backends:
+        backend.wait(lambda b=backend: asks_all(b), "all to be asked", 15)
+    for backend in backends:
+        backend.kill()
+    for backend in backends:
+        backend.launch()
+    seen: Counter[int] = Counter()
+
+    def all_ask_all() -> bool:
+        answers = [each.try_get(key_path("v", key)) for each in backends]
+        seen.update([answer.status for answer in answers if answer is not None])
+        return seen[200] > 20 and None not in answers and all(map(asks_all, backends))
+
+    backends[0].wait(all_ask_all, "all to be asked")
+    assert seen.keys() <= {200, 503}
 
 
 def test_records_of_another_partitioner_are_all_mispartitioned(

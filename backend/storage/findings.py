@@ -1,0 +1,86 @@
+"""What is known of views beyond the stores of one instance, kept over a restart of all instances.
+
+The topology says whether a view has mispartitioned records, and with how many partitions its oldest
+store was built. Instances learn it from each other. If all of them stop, the topology is lost; the
+first one that starts again could answer 404 for a key that is in another instance's partition. So
+each instance keeps what it knew in its data folder, in the file `~findings.json`:
+
+    {"format": 1, "views": {"orders":
+        {"view_hash": "5f…", "built_partitions": 4, "mispartitioned": true}}}
+
+Views of which nothing special is known are not in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from backend.storage.ownership import sync
+
+log = logging.getLogger(__name__)
+
+NAME = "~findings.json"
+_FORMAT = 1
+
+
+class Finding(NamedTuple):
+    """Of one view. `built_partitions`: the smallest number of partitions that the topic had when a
+    store was created; 0: unknown. `mispartitioned`: whether it has mispartitioned records."""
+
+    view_hash: str
+    built_partitions: int
+    mispartitioned: bool
+
+
+class FindingsFile:
+    """The file in a data folder. Only the membership thread may write it."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / NAME
+        self._written: Mapping[str, Finding] = {}
+
+    def read(self) -> dict[str, Finding]:
+        """View -> finding. Empty if there is no file, or if it cannot be read."""
+        try:
+            content = orjson.loads(self._path.read_bytes())
+            if content["format"] != _FORMAT:
+                raise ValueError(f"its format is {content['format']!r}")
+            found = {
+                name: Finding(
+                    str(each["view_hash"]),
+                    int(each["built_partitions"]),
+                    bool(each["mispartitioned"]),
+                )
+                for name, each in content["views"].items()
+            }
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
+            log.warning("ignoring %s: %s", self._path, e)
+            return {}
+        self._written = found
+        return found
+
+    def write(self, findings: Mapping[str, Finding]) -> None:
+        """Replace the file if something has changed. A failure is logged: the next change is
+        written again."""
+        if findings == self._written:
+            return
+        views = {name: finding._asdict() for name, finding in sorted(findings.items())}
+        new = self._path.with_name(f"{NAME}.new")
+        try:
+            with new.open("wb") as file:
+                file.write(orjson.dumps({"format": _FORMAT, "views": views}) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            new.rename(self._path)
+            sync(self._path.parent)
+        except OSError as e:
+            log.warning("cannot write %s: %s", self._path, e)
+        self._written = dict(findings)

@@ -1,0 +1,59 @@
+"""The file that keeps what is known of views over a restart of all instances."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backend.storage.findings import NAME, Finding, FindingsFile
+
+FINDINGS = st.dictionaries(
+    st.text(min_size=1), st.builds(Finding, st.text(), st.integers(0, 10_000), st.booleans())
+)
+
+
+@given(st.lists(FINDINGS, min_size=1))
+def test_the_last_findings_are_read(
+    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Finding]]
+) -> None:
+    folder = tmp_path_factory.mktemp("data")
+    file = FindingsFile(folder)
+    for findings in written:
+        file.write(findings)
+    assert FindingsFile(folder).read() == written[-1]
+
+
+def test_without_findings_there_is_no_file(tmp_path: Path) -> None:
+    file = FindingsFile(tmp_path)
+    assert file.read() == {}
+    file.write({})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"format": 2, "views": {}}', '{"format": 1, "views": []}',
+     '{"format": 1, "views": {"orders": {}}}', '{"format": 1, "views": {"orders": 1}}'],
+)  # fmt: skip
+def test_a_malformed_file_is_ignored(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    (tmp_path / NAME).write_text(text)
+    file = FindingsFile(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert file.read() == {}
+    assert NAME in caplog.text
+    file.write({"orders": Finding("hash", 4, False)})
+    assert json.loads((tmp_path / NAME).read_text())["views"]["orders"]["built_partitions"] == 4
+
+
+def test_a_failure_to_write_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = FindingsFile(tmp_path / "missing")
+    with caplog.at_level(logging.WARNING):
+        file.write({"orders": Finding("hash", 4, False)})
+    assert "cannot write" in caplog.text
