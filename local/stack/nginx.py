@@ -11,6 +11,7 @@ from pathlib import Path
 
 from local.errors import LocalError, tail
 from local.settings import REPOSITORY
+from model.machine.limits import processors
 
 _PACKAGES = "nginx libnginx-mod-http-lua lua-resty-core lua-cjson"
 _INSTALL = f"On Debian: `apt install {_PACKAGES}`; in a checkout, `make setup` does this."
@@ -43,7 +44,7 @@ def find_nginx() -> str:
 def workers_beside_backends() -> int:
     """The number of nginx's workers on a machine that runs the backends, too: a third of its cores.
     With few workers, more reads travel together (docs/sizing.md)."""
-    return max(1, len(os.sched_getaffinity(0)) // 3)
+    return max(1, processors() // 3)
 
 
 def lay_out(
@@ -52,7 +53,8 @@ def lay_out(
     """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
     The configuration and the Lua modules are links to those of ``files`` (default:
-    ``proxy_files``), so a reload reads changes there. With ``workers``, nginx.conf is a copy.
+    ``proxy_files``), so a reload reads changes there. With ``workers``, nginx.conf is a copy, of
+    which a reload reads no changes.
     """
     nginx = find_nginx()
     files = files or proxy_files()
@@ -74,9 +76,13 @@ def lay_out(
 
 
 def _set_workers(path: Path, workers: int) -> None:
-    text = path.read_text()
+    text, replaced = re.subn(
+        r"(?m)^worker_processes .*;$", f"worker_processes {workers};", path.read_text()
+    )
+    if not replaced:
+        raise LocalError(f"{path} does not say how many workers nginx has (worker_processes).")
     path.unlink()  # the link
-    path.write_text(text.replace("worker_processes auto;", f"worker_processes {workers};"))
+    path.write_text(text)
 
 
 def _link(path: Path, target: Path) -> None:

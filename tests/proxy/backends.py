@@ -7,14 +7,26 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from backend.http.routes.batched_keys import LARGE
-from backend.wire.point_batch import ASK_ALONE, Head, Item, decode_reads, encode_answers
+from backend.wire.point_batch import (
+    ABSENT,
+    ALONE,
+    ASK_ALONE,
+    Head,
+    Item,
+    KeyAnswers,
+    Reads,
+    all_alone,
+    decode_reads,
+    encode_answers,
+)
 from model.formats.avro.schema import AvroSchema
+from model.records import entry_head
 
 EPOCH = "1000-1"
 VIEWS = {
@@ -198,28 +210,41 @@ class Backend:
         handler.wfile.flush()
 
     def answer_batch(self, batch: Request) -> Answer | None:
-        """Answers each of the coalesced reads like a single read. They are paths: no view of VIEWS
-        has keys that are stored as they are."""
+        """Answers each of the coalesced reads like a single read. A key's value is the body."""
+        groups: list[KeyAnswers] = []
         heads: list[Head] = []
         items: list[Item] = []
         epoch = self.cluster.epoch
-        for request in _reads_of(batch):
-            self.requests.append(request)
-            answer = self.behave(request)
-            if answer is None:
-                return None
-            epoch = answer.headers.get("Topology-Epoch", epoch)
-            if answer.status == 503 or len(answer.body) >= LARGE:
-                items.append(ASK_ALONE)
+        for reads in decode_reads(batch.body):
+            answers: list[Answer] = []
+            for request in self._requests(reads, batch.connection):
+                self.requests.append(request)
+                answer = self.behave(request)
+                if answer is None:
+                    return None
+                epoch = answer.headers.get("Topology-Epoch", epoch)
+                answers.append(answer)
+            if reads.partition is not None:
+                groups.append(_answers_to_keys(answers))
                 continue
-            lines = "".join(
-                f"{name.lower()}: {value}\n"
-                for name, value in answer.headers.items()
-                if name not in NOT_IN_A_BATCH
-            )
-            heads.append((answer.status, lines.encode()))
-            items.append((len(heads) - 1, b"", answer.body))
-        return Answer(200, encode_answers(epoch.encode(), (), heads, items))
+            for answer in answers:
+                if answer.status == 503 or len(answer.body) >= LARGE:
+                    items.append(ASK_ALONE)
+                    continue
+                heads.append((answer.status, _lines(answer)))
+                items.append((len(heads) - 1, b"", answer.body))
+        return Answer(200, encode_answers(epoch.encode(), groups, heads, items))
+
+    def _requests(self, reads: Reads, connection: int) -> Iterator[Request]:
+        """The coalesced reads as single requests."""
+        token = reads.token
+        headers = {} if token is None else {"Authorization": f"Bearer {token.decode()}"}
+        for text in reads.texts:
+            path = text.decode()
+            if reads.partition is not None:
+                view = self.cluster.views[reads.partition.split(b" ")[0].decode()]
+                path = f"{view['path']}/{path[1:]}"
+            yield Request("GET", path, headers, b"", connection)
 
     def answer(self, request: Request) -> Answer:
         """The answer of a healthy backend: its name."""
@@ -241,13 +266,34 @@ class Backend:
         return [request for request in self.requests if path in request.path]
 
 
-def _reads_of(batch: Request) -> Iterator[Request]:
-    """The coalesced reads as single requests."""
-    for token, partition, paths in decode_reads(batch.body):
-        assert partition is None
-        headers = {} if token is None else {"Authorization": f"Bearer {token.decode()}"}
-        for path in paths:
-            yield Request("GET", path.decode(), headers, b"", batch.connection)
+def _lines(answer: Answer) -> bytes:
+    """Its headers in a batch."""
+    kept = [
+        (name.lower(), value)
+        for name, value in answer.headers.items()
+        if name not in NOT_IN_A_BATCH
+    ]
+    return "".join(f"{name}: {value}\n" for name, value in kept).encode()
+
+
+def _answers_to_keys(answers: Sequence[Answer]) -> KeyAnswers:
+    """The answers to a group of keys. The found ones have the headers of the first of them, and all
+    misses are alike."""
+    found = [each for each in answers if each.status == 200]
+    if not found:
+        return all_alone(len(answers))
+    fixed, miss = b"x-of-all: 1\n" + _lines(found[0]) + b'\netag: "', b""
+    sizes, entries = [], []
+    for answer in answers:
+        if answer.status == 404:
+            sizes.append(ABSENT)
+            miss = _lines(answer) + b"\n" + answer.body
+        elif answer.status != 200 or len(answer.body) >= LARGE:
+            sizes.append(ALONE)
+        else:
+            entries.append(entry_head(0, 0) + answer.body)
+            sizes.append(len(entries[-1]))
+    return fixed, b"", miss, sizes, entries
 
 
 class Cluster:

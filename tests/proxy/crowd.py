@@ -90,6 +90,12 @@ def send_behind_first(crowd: Crowd, nginx: Nginx, active: Backend, lines: Sequen
     wait_waiting(nginx, active, len(lines))
 
 
+def value(answer: Response) -> Any:
+    """The body that a fake backend has given, alone or as the value of a stored key."""
+    body = answer.json()
+    return body["value"] if isinstance(body, dict) and "value" in body else body
+
+
 def metric(nginx: Nginx, name: str) -> float:
     with nginx.client() as client:
         text = client.get("/proxy/metrics").body.decode()

@@ -19,8 +19,9 @@ def _filled(before: bytes, unit: bytes, after: bytes = b"") -> bytes:
 
 
 def uris() -> Iterator[tuple[str, bytes]]:
-    """Pairs of a name and a URI, for the views of `tests.proxy.backends`."""
-    for path in (b"/words/", b"/views/crc/keys/"):
+    """Pairs of a name and a URI, for the views of `tests.proxy.backends`, and `texts`, whose keys
+    are stored as they are."""
+    for path in (b"/words/", b"/texts/", b"/views/crc/keys/"):
         yield f"{path!r} padding before a letter", _filled(path, b"=", b"x" + ENCODED)
         yield f"{path!r} padding alone", _filled(path, b"=", ENCODED)
         yield f"{path!r} escaped padding", _filled(path, b"%3D", b"x" + ENCODED)

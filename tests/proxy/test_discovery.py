@@ -127,7 +127,8 @@ def test_an_unchanged_topology_is_not_sent_again(cluster: Cluster, nginx: Nginx)
         return [status for backend in cluster.backends for status in backend.topology_answers]
 
     wait_until(lambda: answers().count(304) > 20, 10, "twenty refreshes")
-    assert answers().count(200) == 1
+    # each backend has an ETag of its own, and a slow one is not asked again at once
+    assert answers().count(200) <= len(cluster.backends)
     assert nginx.health()["age_s"] < 2
 
 
@@ -257,16 +258,22 @@ def test_another_worker_goes_on_if_one_hangs_or_dies(
 ) -> None:
     nginx = start_nginx(cluster.addresses(), workers=3, QUERYABLE_PROXY_REFRESH="0.1")
     nginx.wait_for_map(EPOCH)
-    first, second, _ = sorted(nginx.workers())
-    os.kill(first, signal.SIGSTOP)
-    try:
-        for kill in (False, True):
-            if kill:
-                os.kill(second, signal.SIGKILL)
-            asked = polls(cluster)
-            wait_until(lambda asked=asked: polls(cluster) > asked + 8, 10, "refreshes")  # type: ignore[misc]
-    finally:
-        os.kill(first, signal.SIGCONT)
+
+    def wait_refreshes() -> None:
+        asked = polls(cluster)
+        wait_until(lambda: polls(cluster) > asked + 8, 10, "refreshes")
+
+    # one of them reads the topology: each in turn, because it is unknown which
+    workers = nginx.workers()
+    for worker in workers:
+        os.kill(worker, signal.SIGSTOP)
+        try:
+            wait_refreshes()
+        finally:
+            os.kill(worker, signal.SIGCONT)
+    for worker in workers:
+        os.kill(worker, signal.SIGKILL)
+        wait_refreshes()
     cluster.epoch = "1000-2"
     nginx.wait_for_map("1000-2")
 

@@ -23,17 +23,14 @@ def lay_out(
 ) -> list[str]:
     """Like `local.stack.nginx.lay_out`, with `changes` of text in nginx.conf. Returns the command
     that starts nginx."""
-    command = nginx_in(prefix, port)
-    changes = dict(changes or {})
-    if workers is not None:
-        changes["worker_processes auto;"] = f"worker_processes {workers};"
+    command = nginx_in(prefix, port, workers=workers)
     if changes:
         path = prefix / "nginx.conf"
         text = path.read_text()
         for old, new in changes.items():
             assert old in text, old
             text = text.replace(old, new)
-        path.unlink()  # a link to the repository's
+        path.unlink()  # it may be a link to the repository's
         path.write_text(text)
     return command
 

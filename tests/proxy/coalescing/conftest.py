@@ -12,6 +12,14 @@ from tests.proxy.crowd import PATIENT, Crowd, Gate
 from tests.support.nginx import Nginx
 
 
+@pytest.fixture(params=["paths", "stored keys"], autouse=True)
+def form(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """In what form a batch names the keys of the view: it depends on the kind of its store."""
+    chosen: str = request.param
+    cluster.views["words"]["store"] = "key-value" if chosen == "stored keys" else "versioned"
+    return chosen
+
+
 @pytest.fixture
 def start_worker(cluster: Cluster, start_nginx: StartNginx) -> Callable[..., Nginx]:
     """``start_worker(QUERYABLE_PROXY_BATCHES="2")`` starts nginx with one worker.

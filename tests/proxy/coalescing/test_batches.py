@@ -10,7 +10,7 @@ import pytest
 
 from local.waiting import wait_until
 from model.partitioner import partition_of
-from tests.proxy.backends import EPOCH, Cluster
+from tests.proxy.backends import EPOCH, Answer, Cluster
 from tests.proxy.conftest import KEY, PARTITION, Roles, StartNginx
 from tests.proxy.crowd import (
     LINE,
@@ -19,6 +19,7 @@ from tests.proxy.crowd import (
     metric,
     reads,
     send_behind_first,
+    value,
     wait_waiting,
 )
 from tests.support.nginx import Nginx
@@ -34,7 +35,7 @@ def test_reads_that_arrive_during_a_call_are_coalesced(
     assert len(active.requests) == 1
     gate.open()
     answers = crowd.answers()
-    assert [answer.json() for answer in answers] == [{"by": active.name}] * 21
+    assert [value(answer) for answer in answers] == [{"by": active.name}] * 21
     assert {answer.headers["Topology-Epoch"] for answer in answers} == {EPOCH}
     assert {answer.headers["Served-By"] for answer in answers} == {f"{active.name}; active"}
     assert (active.batches, standby.requests) == ([1, 20], [])
@@ -47,6 +48,25 @@ def test_reads_that_arrive_during_a_call_are_coalesced(
     assert {(e["attempts"], e["served_by"]) for e in entries} == {(1, f"{active.name}; active")}
 
 
+def test_misses_and_found_keys_are_in_one_batch(
+    roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
+) -> None:
+    active = roles[0]
+    absent = next(
+        f"/words/k{n}" for n in count() if partition_of("murmur2")(f"k{n}".encode(), 9) == PARTITION
+    )
+    send_behind_first(crowd, nginx, active, [LINE, f"GET {absent} HTTP/1.1", LINE])
+    active.behave = lambda request: (
+        active.answer(request) if request.path == KEY else Answer(404, b'{"code":"key-not-found"}')
+    )
+    gate.open()
+    answers = crowd.answers()
+    assert [answer.status for answer in answers] == [200, 200, 404, 200]
+    assert answers[2].json() == {"code": "key-not-found"}
+    assert value(answers[3]) == {"by": active.name}
+    assert active.batches == [1, 3]
+
+
 def test_reads_wait_only_for_their_own_backend(
     roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate
 ) -> None:
@@ -54,7 +74,7 @@ def test_reads_wait_only_for_their_own_backend(
     send_behind_first(crowd, nginx, active, [LINE])
     with nginx.client() as client:
         # keys of partitions of the other backends
-        served = {client.get(f"/words/{key}").json()["by"] for key in ("k12", "k8")}
+        served = {value(client.get(f"/words/{key}"))["by"] for key in ("k12", "k8")}
     assert served == {backend.name for backend in others}
 
 

@@ -17,6 +17,7 @@ from tests.proxy.crowd import (
     metric,
     reads,
     send_behind_first,
+    value,
     wait_waiting,
 )
 from tests.support.nginx import Nginx
@@ -45,7 +46,7 @@ def test_a_client_that_reads_slowly_does_not_delay_others(
     released = threading.Event()
 
     def large_first_answer(request: Request) -> Answer:
-        """In its batch, and then by itself."""
+        """The batch says that this answer is too large for it, and nginx asks again."""
         if request is active.requests[0]:
             assert released.wait(30)
             return Answer(body=body)
@@ -54,7 +55,7 @@ def test_a_client_that_reads_slowly_does_not_delay_others(
     active.behave = large_first_answer
     send_behind_first(crowd, nginx, active, [LINE] * 3)
     released.set()
-    assert [a.json() for a in crowd.answers(1, 2, 3)] == [{"by": active.name}] * 3
+    assert [value(a) for a in crowd.answers(1, 2, 3)] == [{"by": active.name}] * 3
     assert crowd.answers(0)[0].body == body
 
 
@@ -75,17 +76,25 @@ def hang(request: Request) -> None:
 def test_if_a_backend_cannot_answer_batches_each_read_is_sent_by_itself(
     roles: Roles,
     start_worker: Callable[..., Nginx],
-    gate: Gate,
     fault: str,
     behave: Callable[[Request], Answer | None],
 ) -> None:
     active = roles[0]
-    active.behave_batch = behave
+    may_fail = threading.Event()
+
+    def behave_later(batch: Request) -> Answer | None:
+        assert may_fail.wait(30)
+        return behave(batch)
+
+    active.behave_batch = behave_later
     nginx = start_worker()
-    gate.open()
     with Crowd(nginx) as crowd:
         crowd.send(LINE)
-        assert crowd.answers()[0].json() == {"by": active.name}
+        wait_until(lambda: active.batches == [1], 10, "the first batch")
+        crowd.send(*[LINE] * 4)
+        wait_waiting(nginx, active, 4)
+        may_fail.set()
+        assert [value(answer) for answer in crowd.answers()] == [{"by": active.name}] * 5
     assert metric(nginx, "batches_failed_reads_total") == 1
     # no further batch follows soon
     again = Gate(active)
@@ -116,7 +125,7 @@ def test_if_a_batch_fails_the_standby_answers(
     nginx = start_worker(QUERYABLE_PROXY_READ_TIMEOUT="1")
     with Crowd(nginx) as crowd:
         crowd.send(*[LINE] * 5)
-        answers = [answer.json() for answer in crowd.answers()]
+        answers = [value(answer) for answer in crowd.answers()]
     # all but the one that probes the active
     assert answers.count({"by": standby.name}) >= 4
     with nginx.client() as client:
@@ -136,7 +145,7 @@ def test_reads_are_answered_when_their_backend_dies(
     active.start()
     with nginx.client() as client:
         wait_until(
-            lambda: client.get(KEY).json() == {"by": active.name}, 15, "the active to return"
+            lambda: value(client.get(KEY)) == {"by": active.name}, 15, "the active to return"
         )
     gate = Gate(active)
     seen = len(active.requests)
@@ -174,7 +183,7 @@ def test_reads_that_a_batch_does_not_answer_are_sent_by_themselves(
     gate.open()
     first, *others = crowd.answers()
     assert first.status == 200
-    assert [answer.json() for answer in others] == [{"by": standby.name}] * 3
+    assert [value(answer) for answer in others] == [{"by": standby.name}] * 3
     assert active.batches == [1, 3]
 
 
@@ -183,8 +192,11 @@ def test_a_reload_leaves_no_read_waiting(
 ) -> None:
     active = roles[0]
     send_behind_first(crowd, nginx, active, [LINE] * 4)
+    before = nginx.workers()
     reloading = threading.Thread(target=nginx.reload)
     reloading.start()
+    wait_until(lambda: set(nginx.workers()) - set(before), 10, "a new worker")
+    assert set(before) <= set(nginx.workers()), "the old worker waits for its reads"
     gate.open()
-    assert [answer.json() for answer in crowd.answers()] == [{"by": active.name}] * 5
+    assert [value(answer) for answer in crowd.answers()] == [{"by": active.name}] * 5
     reloading.join()

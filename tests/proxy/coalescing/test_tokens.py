@@ -12,7 +12,7 @@ from backend.wire.point_batch import decode_reads
 from local.waiting import wait_until
 from tests.proxy.backends import Answer, Request
 from tests.proxy.conftest import KEY, Roles
-from tests.proxy.crowd import LINE, Crowd, Gate, metric, wait_waiting
+from tests.proxy.crowd import LINE, Crowd, Gate, metric, value, wait_waiting
 from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
@@ -49,7 +49,7 @@ def test_each_read_is_sent_with_its_own_token(
     gate.open()
     _, *answers = crowd.answers()
     expected = [f"Bearer {token}" if token else None for token in tokens]
-    assert [answer.json() for answer in answers] == expected
+    assert [value(answer) for answer in answers] == expected
     assert active.batches == [1, len(tokens)]
     [body] = bodies
     assert Counter(reads.token for reads in decode_reads(body)) == Counter(
@@ -77,7 +77,7 @@ def test_the_tokens_of_a_batch_are_limited(
     active.behave = echo
     gate.open()
     _, *answers = crowd.answers()
-    tokens = [answer.json() for answer in answers]
+    tokens = [value(answer) for answer in answers]
     assert tokens[:128] == [f"Bearer t{number}" for number in range(128)]
     assert active.batches == [1, 128]
 

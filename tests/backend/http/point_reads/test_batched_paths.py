@@ -22,43 +22,27 @@ from backend.wire.point_batch import (
     ASK_ALONE,
     MAX_LINES,
     READS,
-    Head,
-    Item,
     Reads,
 )
 from model.records import ENTRY, tombstone_entry
-from tests.backend.http.point_reads.instances import PARTITIONS, ageless, holding, place, write
+from tests.backend.http.point_reads.instances import (
+    PARTITIONS,
+    ageless,
+    answers_to_paths,
+    holding,
+    place,
+    whole_answer,
+    write,
+)
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import LOOPBACK, asked
 from tests.support.point_batch import decode_answers, encode_paths
 
 
-def answers_to(shell: Router, paths: list[bytes]) -> list[Answer | None]:
-    """The answer to each read; None for those that have to be sent separately."""
-    answer = shell.reads_now(PlainReads(None, encode_paths(paths)), LOOPBACK)
-    assert answer.status == 200, answer.body
-    epoch, _, heads, items = decode_answers(answer.body, [Reads(None, None, paths)])
-    assert epoch == b"5-1"
-    assert len(items) == len(paths)
-    return [None if item == ASK_ALONE else _whole(heads[item[0]], item) for item in items]
-
-
-def _whole(head: Head, item: Item) -> Answer:
-    """An answer as the proxy assembles it."""
-    status, lines = head
-    _, etag, body = item
-    split = [line.split(b": ", 1) for line in lines.splitlines()]
-    headers = [(name, value) for name, value in split]
-    if etag:
-        headers.append((b"etag", etag))
-    length = (b"content-length", b"%d" % len(body))
-    return Answer(status, [*headers, length, (b"topology-epoch", b"5-1")], body)
-
-
 def assert_as_alone(instance: Instance, shell: Router, paths: list[bytes]) -> list[Answer | None]:
     before = replace(instance.reads.counts)
-    answers = answers_to(shell, paths)
+    answers = answers_to_paths(shell, paths)
     counts = shell._reads[instance.view.name].counts
     assert counts.found - before.found == sum(a is not None and a.status == 200 for a in answers)
     assert counts.missed - before.missed == sum(a is not None and a.status == 404 for a in answers)
@@ -137,12 +121,12 @@ def test_reads_that_have_to_wait_or_be_forwarded_are_sent_separately(tmp_path: P
         instance.context.store_partitions.get("orders", 0).store.close()  # type: ignore[union-attr]
         instance.context.store_partitions.remove(instance.context.store_partitions.get("orders", 0))  # type: ignore[arg-type]
         instance.context.store_partitions.get("orders", 1).progress.answerable = False  # type: ignore[union-attr]
-        answers = answers_to(shell, paths)
+        answers = answers_to_paths(shell, paths)
         for n, answer in enumerate(answers):
             assert (answer is not None) == (place(b"%d" % n, PARTITIONS) == 2)
         # a view whose keys may be in any partition
         instance.place(0, 0, 0, mispartitioned=True)
-        assert not any(answers_to(shell, paths))
+        assert not any(answers_to_paths(shell, paths))
 
 
 def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
@@ -156,14 +140,14 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
         assert deleted is not None
         assert (found.status, deleted.status) == (200, 404)
         store_partition.store.close()
-        assert answers_to(shell, [b"/orders/a", b"/orders/b"]) == [None, None]
+        assert answers_to_paths(shell, [b"/orders/a", b"/orders/b"]) == [None, None]
 
 
 def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         most = MAX_LINES - 1
-        assert len(answers_to(shell, [b"/orders/a"] * most)) == most
+        assert len(answers_to_paths(shell, [b"/orders/a"] * most)) == most
         refused = shell.reads_now(
             PlainReads(None, encode_paths([b"/orders/a"] * MAX_LINES)), LOOPBACK
         )
@@ -234,5 +218,5 @@ def test_many_reads_that_take_long_are_answered_in_steps(
             assert item != ASK_ALONE
             alone = shell.answer_now(path)
             assert alone is not None
-            assert ageless(_whole(heads[item[0]], item)) == ageless(alone)
+            assert ageless(whole_answer(heads[item[0]], item)) == ageless(alone)
     assert len(turns) > 30

@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 
 from backend.cluster.peer_client import PeerRefused
 from backend.http.forwarding import coalesced_forwards
+from backend.security.authorization import passed_on
+from backend.security.client_claims import claimed
+from backend.telemetry.tracing import traced
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import READS, Reads, decode_reads
 from model.problems import Unavailable
@@ -134,17 +137,26 @@ def test_each_token_is_checked_for_its_own_reads(tmp_path: Path) -> None:
 
 def test_no_header_of_one_client_goes_with_a_request_for_several(made: World) -> None:
     """Its token, the id in the logs, and who it is."""
-    given_headers: list[list[Header]] = []
-    request = made.request
+    together: list[list[Header]] = []
+    separately: list[list[Header]] = []
+    forward = made.peers.forward
 
-    async def spy(instance: str, *rest: Any, **more: Any) -> Said:
-        if rest[1] == READS.decode():
-            given_headers.append(more["headers"])
-        return await request(instance, *rest, **more)
+    async def spy(
+        member: Member, method: str, target: bytes, headers: list[Header], *rest: Any, **more: Any
+    ) -> Answer:
+        # what PeerClient adds of the request that it serves
+        added = [*passed_on(), *claimed(), *traced()]
+        (together if target == READS else separately).append([*headers, *added])
+        return await forward(member, method, target, headers, *rest, **more)
 
-    made.request = spy  # type: ignore[method-assign]
-    ask_all(made, KEYS, [[(b"authorization", b"Bearer secret%d" % n)] for n in range(len(KEYS))])
-    assert given_headers == [[]]
+    made.peers.forward = spy  # type: ignore[method-assign]
+    tokens = [(b"authorization", b"Bearer secret%d" % n) for n in range(len(KEYS))]
+    ask_all(made, KEYS, [[token] for token in tokens])
+    assert (together, separately) == ([[]], [])
+    ask_all(made, KEYS, [[token, SEPARATELY] for token in tokens])
+    assert len(separately) == forwarded(made)
+    for headers in separately:
+        assert {b"authorization", b"traceparent"} <= {name for name, _ in headers}
 
 
 def test_large_values_are_forwarded_separately(made: World) -> None:

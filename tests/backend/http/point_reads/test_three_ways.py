@@ -4,7 +4,6 @@ coalesced reads of the proxy."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,15 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backend.http.router import Router
-from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads, plain_get
-from backend.wire.point_batch import ASK_ALONE, Reads
-from model.partitioner import partition_of
+from backend.wire.plain_requests import plain_get
 from model.views import View
+from tests.backend.http.point_reads.instances import answers_to_paths, holding
 from tests.support.in_process.examples import ORDERS, view
-from tests.support.in_process.instance import Instance
-from tests.support.point_batch import decode_answers, encode_paths
 
 LIMIT = 32768  # as gunicorn_conf.py sets it
 Told = tuple[int, list[tuple[bytes, bytes]], bytes]
@@ -41,22 +36,9 @@ async def no_page(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def context(folder: Path, of: View) -> Iterator[Router]:
-    """An instance with all partitions, caught up."""
-    data = DataDirectory(folder)
-    instance = Instance(data, of)
-    instance.place(0, 0)
-    place = partition_of("murmur2")
     keys = [(7).to_bytes(8, "big")] if of.key == "int64" else KEYS
-    for number in range(2):
-        of_partition = {key: b'{"n":1}' for key in keys if place(key, 2) == number}
-        instance.hold(number, of_partition).progress.end_fetched(
-            len(of_partition), time.monotonic()
-        )
-    try:
+    with holding(folder, of, dict.fromkeys(keys, b'{"n":1}'), partitions=2) as instance:
         yield Router(instance.context, no_page)
-    finally:
-        instance.close()
-        data.close()
 
 
 def ageless(status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> Told:
@@ -100,19 +82,10 @@ def fast_path(shell: Router, target: bytes) -> Told | None:
 
 
 def coalesced(shell: Router, targets: list[bytes]) -> list[Told | None]:
-    answer = shell.reads_now(PlainReads(None, encode_paths(targets)), "127.0.0.1")
-    epoch, _, heads, items = decode_answers(answer.body, [Reads(None, None, targets)])
-    found: list[Told | None] = []
-    for head, etag, body in items:
-        if (head, etag, body) == ASK_ALONE:
-            found.append(None)
-            continue
-        status, lines = heads[head]
-        headers = [tuple(line.split(b": ", 1)) for line in lines.splitlines()]
-        headers += [(b"etag", etag)] if etag else []
-        headers += [(b"content-length", b"%d" % len(body)), (b"topology-epoch", epoch)]
-        found.append(ageless(status, headers, body))  # type: ignore[arg-type]
-    return found
+    return [
+        None if answer is None else ageless(answer.status, answer.headers, answer.body)
+        for answer in answers_to_paths(shell, targets)
+    ]
 
 
 def assert_the_same(shell: Router, targets: list[bytes]) -> None:
