@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 from pathlib import Path
 
 from local.errors import LocalError
@@ -12,19 +13,33 @@ LOOPBACK = "127.0.0.1"
 _LOWEST = 10_000
 _MAX_TRIED = 1_000
 
+# found, but perhaps not in use yet
+_found: deque[int] = deque(maxlen=500)
+_part, _parts = 0, 1
+
+
+def use_part(part: int, parts: int) -> None:
+    """Let this process find only ports of one of ``parts`` equal parts (0, 1, …), so that none of
+    several concurrent processes gets the port that another one is about to use."""
+    global _part, _parts
+    _part, _parts = part, parts
+
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     """``count`` different ports that are not in use.
 
     They are below the range of outgoing connections, because such a connection could use the port
-    before the server does. They are random, so that concurrent callers get different ones.
+    before the server does. They are random, so that concurrent callers hardly get the same one, and
+    none of the last ones that this process has found.
     """
     found: list[int] = []
-    for port in random.sample(range(_LOWEST, _first_ephemeral()), _MAX_TRIED):
+    candidates = range(_LOWEST + _part, _first_ephemeral(), _parts)
+    for port in random.sample(candidates, min(_MAX_TRIED, len(candidates))):
         if len(found) == count:
             break
-        if is_free(port, host):
+        if port not in _found and is_free(port, host):
             found.append(port)
+            _found.append(port)
     if len(found) < count:
         raise LocalError(f"cannot find {count} free ports on {host}.")
     return found

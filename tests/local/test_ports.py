@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,33 @@ def test_free_ports_are_below_those_of_outgoing_connections() -> None:
 
 def test_a_port_in_use_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     [used, free] = free_ports(2)
+    monkeypatch.setattr(ports, "_found", deque())  # they may be found again
     with socket.create_server((LOOPBACK, used)):
         assert not is_free(used)
         monkeypatch.setattr(ports.random, "sample", lambda *_: [used, free])
         assert free_ports(1) == [free]
         with pytest.raises(LocalError, match="cannot find 2 free ports"):
             free_ports(2)
+
+
+@pytest.fixture
+def parts() -> Iterator[None]:
+    """Restores the part of this process."""
+    part = ports._part, ports._parts
+    yield
+    ports.use_part(*part)
+
+
+def test_a_port_that_may_not_be_in_use_yet_is_not_found_again() -> None:
+    found = [port for _ in range(100) for port in free_ports(5)]
+    assert len(set(found)) == len(found)
+
+
+def test_processes_with_different_parts_find_different_ports(parts: None) -> None:
+    found: set[int] = set()
+    for part in range(3):
+        ports.use_part(part, 3)
+        own = free_ports(150)
+        assert len({port % 3 for port in own}) == 1
+        found |= set(own)
+    assert len(found) == 450

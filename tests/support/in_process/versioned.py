@@ -166,7 +166,7 @@ class Deployment:
 def _opened(data: DataDirectory, of: View, partition: int) -> StorePartition:
     """A store partition with its share of the keys."""
     store, _ = data.open(of.name, partition)
-    made_from = metadata(of, topic_id=f"id of {of.topic}")
+    made_from = metadata(of, topic_id=f"id of {of.topic}", partitions=COUNTS[of.version])
     batch = store.new_batch()
     home = partition_of(of.partitioner)
     keys = [*KEYS, ONLY_IN_FIRST] if of.version == 1 else KEYS
