@@ -135,8 +135,12 @@ def test_a_recreated_topic_is_not_answered_from_old_data(
     writer.table(topic, dict.fromkeys(KEYS[:40], "old"))
     [backend] = deploy(views_toml(v={"topic": topic}), wait_timeout="0").start()
     delete(admin, topic)
-    path = key_path("v", KEYS[0])
-    backend.wait(lambda: backend.get(path).status == 503, "the end of the topic")
+
+    def is_gone() -> bool:
+        """In both partitions: they are closed one after the other."""
+        return {backend.get(key_path("v", key)).status for key in KEYS} == {503}
+
+    backend.wait(is_gone, "the end of the topic")
     new = dict.fromkeys(KEYS[20:], "new")
     expected = {key_path("v", key): new.get(key, "key-not-found") for key in KEYS}
     with ReadLoop([backend.port], list(expected), only_new(expected), threads=2) as read_loop:
