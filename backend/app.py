@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException
 from backend.broker_check import wait_for_broker
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
+from backend.deployment_follower import DeploymentFollower
 from backend.http.access import access_control
 from backend.http.asgi import Receive, Scope, Send
 from backend.http.flask_app import create_flask_app
@@ -155,6 +156,7 @@ class Instance:
         self._versions = VersionFollower(
             self._views, librdkafka, settings, lifecycle.drop, self._rejoin
         )
+        self._deployments = DeploymentFollower(librdkafka, settings)
         self.context = InstanceContext(
             settings=settings,
             views={view.name: view for view in self._views},
@@ -173,6 +175,7 @@ class Instance:
             cluster=cluster,
             versions=self._versions.initial,
             version_log=self._versions.log,
+            deployment_log=self._deployments.log,
             pushes=self._push_fetcher,
             rocksdb=self._directory.rocksdb,
         )
@@ -192,6 +195,7 @@ class Instance:
     def read_versions(self) -> None:
         """Read which versions of views are current; see VersionFollower.start."""
         self._versions.start(self.context)
+        self._deployments.start(self.context)
 
     def start(self) -> None:
         """Start the threads in the order of their dependencies."""
@@ -233,6 +237,7 @@ class Instance:
             self._metadata_poller.stop()
         self._pipelines.stop()
         self._versions.log.stop()
+        self._deployments.stop()
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()
@@ -266,17 +271,10 @@ class Instance:
             return
         self._highest_epoch = topology.epoch
         me = self.context.me
-        mine = {
-            (view.name, partition): role
-            for view in self._views
-            # another instance with the same id may be in the topology
-            if me in topology.members
-            and view.name not in self.context.versions.dropped
-            and (placed := topology.views.get(view.name))
-            and placed.hash == view.hash
-            for role, partitions in topology.roles_of(me.id, view.name).items()
-            for partition in partitions
-        }
+        dropped = self.context.versions.dropped
+        mine = topology.partitions_of(
+            me, {view.name: view.hash for view in self._views if view.name not in dropped}
+        )
         self._registry.topology_mispartitioned = frozenset(
             name for name, placed in topology.views.items() if placed.mispartitioned
         )

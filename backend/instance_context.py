@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from backend.cluster.change_log import ChangeLog
 from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
 from backend.cluster.lost_instances import LostInstances
 from backend.cluster.member import GroupMember
-from backend.cluster.version_log import VersionLog
 from backend.ingest.appender import Appender
 from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
@@ -31,11 +31,12 @@ from backend.telemetry.rebalances import Rebalances
 from backend.telemetry.spans import Spans, spans_of
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
+from model.deployments import DeploymentState
 from model.kinds.registry import kind_of
 from model.pipelines.status import Pipeline
 from model.problems import Unavailable
 from model.topology import HTTP, HTTPS, Member, PlacedView, Topology
-from model.versions import States, Versions
+from model.versions import States, Versions, VersionState
 from model.views import View
 
 __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
@@ -89,8 +90,9 @@ class ScanCounts:
 
 @dataclass
 class InstanceContext:
-    """The parts and state of an instance. `topology`, `versions` and `state` are replaced, never
-    modified. `topology` is that of the group, at the revision of `versions`."""
+    """The parts and state of an instance. `topology`, `versions`, `deployment` and `state` are
+    replaced, never modified. `topology` is that of the group, at the revision of `versions` and
+    `deployment`."""
 
     settings: Settings
     views: dict[str, View]
@@ -112,7 +114,9 @@ class InstanceContext:
     state: str = STARTING
     drained: bool = False  # whether others should have the partitions of this instance
     versions: Versions = field(default_factory=Versions)
-    version_log: VersionLog | None = None
+    version_log: ChangeLog[VersionState] | None = None
+    deployment: DeploymentState | None = None  # of the service; None: not known, or there is none
+    deployment_log: ChangeLog[DeploymentState] | None = None
     on_versions: list[Callable[[], None]] = field(default_factory=list)
     epoch_header: bytes = b"0-0"
     counts: dict[str, ReadCounts] = field(default_factory=dict)
@@ -139,7 +143,7 @@ class InstanceContext:
             settings.otlp_ratio,
         )
         self.peers.on_change = self.revise
-        self._changing = threading.Lock()  # of topology and versions
+        self._changing = threading.Lock()  # of topology, versions and deployment
         self._of_group = self.topology
         if not self.versions.views:
             self.versions = Versions(tuple(self.views.values()))
@@ -223,8 +227,15 @@ class InstanceContext:
                 use_versions()
             self._set_topology()
 
+    def apply_deployment(self, state: DeploymentState) -> None:
+        """Use a new state of the service. Proxies learn of it as they learn of a topology."""
+        with self._changing:
+            self.deployment = state
+            self._set_topology()
+
     def _set_topology(self) -> None:
-        self.topology = self._of_group.at_revision(self.versions.revision)
+        changes = 0 if self.deployment is None else self.deployment.revision
+        self.topology = self._of_group.at_revision(self.versions.revision + changes)
         self.epoch_header = str(self.topology.epoch).encode()
 
     def version_headers(self, view: View | None) -> tuple[Header, ...]:

@@ -14,6 +14,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from model.deployments import NAME as SERVICE_NAME
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views
@@ -27,6 +28,10 @@ class Settings(BaseSettings):
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Kafka brokers, host:port,…")
     application_id: str = Field(
         "queryable-topics", description="the deployment: instances with the same id share the views"
+    )
+    service: str = Field(
+        "",
+        description="the service of this deployment, if several deployments share their proxies",
     )
     instance_id: str = Field("", description="name of this instance; host-port if empty")
     host: str = Field("127.0.0.1", description="address to listen on")
@@ -196,6 +201,13 @@ class Settings(BaseSettings):
         """Whether everyone who reaches the machine may read: it listens on another address than
         loopback, and authentication is off."""
         return self.auth == "off" and not is_loopback(self.host)
+
+    @field_validator("service")
+    @classmethod
+    def _names_a_topic(cls, value: str) -> str:
+        if value and not SERVICE_NAME.fullmatch(value):
+            raise ValueError("1 to 200 letters, digits, '.', '_' and '-' name a service")
+        return value
 
     @field_validator(
         "tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_ca_file", mode="before"

@@ -6,16 +6,32 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from backend.cluster.version_log import VersionLog
+from backend.cluster.change_log import ChangeLog, Subject
 from backend.instance_context import InstanceContext
 from backend.settings import Settings
 from model.topology import Topology
-from model.versions import States, Versions
+from model.versions import States, Versions, VersionState, decode_record, encode_record
 from model.views import View
 
 log = logging.getLogger(__name__)
 
+SUFFIX = "-versions"
 _TIMEOUT = 10.0  # s
+
+
+def versions_of(application_id: str) -> Subject[VersionState]:
+    """The topic with the current versions of a deployment's views."""
+    return Subject(
+        topic=f"{application_id}{SUFFIX}",
+        encode=encode_record,
+        decode=decode_record,
+        noun="versions",
+        unknown="version-unknown",
+        conflict="version-conflict",
+        unconfirmed="version-unconfirmed",
+        decides="which version of a view is current",
+        name_of=lambda base: f"the versions of view {base}",
+    )
 
 
 class VersionFollower:
@@ -32,8 +48,13 @@ class VersionFollower:
     ) -> None:
         """`drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
         requests a topology without dropped views."""
-        self.log = VersionLog(
-            client_settings, settings.application_id, settings.broker_timeout, self._apply
+        application_id = settings.application_id
+        self.log = ChangeLog(
+            client_settings,
+            application_id,
+            settings.broker_timeout,
+            versions_of(application_id),
+            self._apply,
         )
         declared = Versions(views)
         # without a second version, nothing has to be decided

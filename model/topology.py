@@ -36,8 +36,8 @@ HTTPS: Final = "https"
 class Epoch(NamedTuple):
     """The version of a topology, ordered: the leader's clock (ms), then the group's generation.
 
-    In what instances publish, the generation plus the number of changes of views' versions: see
-    `Topology.at_revision`.
+    In what instances publish, the generation plus the number of changes of views' versions and of
+    the service's current deployment: see `Topology.at_revision`.
     """
 
     ms: int
@@ -123,8 +123,8 @@ class Topology:
     views: Mapping[str, PlacedView] = field(default_factory=dict)
 
     def at_revision(self, revision: int) -> Topology:
-        """The topology after this number of version changes. Each change has a newer epoch, so that
-        proxies and clients read the topology again."""
+        """The topology after this number of changes. Each has a newer epoch, so that proxies and
+        clients read the topology again."""
         if self.epoch == NO_EPOCH or not revision:
             return self
         ms, generation = self.epoch
@@ -165,6 +165,21 @@ class Topology:
                 if any(i != NOBODY and self.members[i].id == member_id for i in indexes):
                     neighbours |= indexes
         return [m for i, m in enumerate(self.members) if i in neighbours and m.id != member_id]
+
+    def partitions_of(
+        self, member: Member, hashes: Mapping[str, str]
+    ) -> dict[tuple[str, int], str]:
+        """The role of each partition that a member has, of the views with these definitions (the
+        hash by the view's name). Empty if another member has its id."""
+        if member not in self.members:
+            return {}
+        return {
+            (name, partition): role
+            for name, hash_ in hashes.items()
+            if (placed := self.views.get(name)) and placed.hash == hash_
+            for role, partitions in self.roles_of(member.id, name).items()
+            for partition in partitions
+        }
 
     def roles_of(self, member_id: str, view: str) -> dict[str, list[int]]:
         """Role -> partitions of `view` that the member has in this role."""

@@ -6,7 +6,8 @@ of the view, `orders`; a later version has the name `orders@2`. Requests use the
     orders       the current version
     orders@1     version 1, whether it is current or not
 
-Which version is current is the result of all records of the deployment's version topic: `fold`.
+Which version is current is the result of all records of the deployment's version topic: see
+`changes.fold`.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from typing import Any
 
 import orjson
 
+from model.changes import decode_object
 from model.views import View
 
 MAX_VERSION = 999_999
-MAX_RECORD_BYTES = 100_000
 _NAME = re.compile(r"(?P<base>[^@]+)@(?P<version>[1-9][0-9]{0,5})", re.ASCII)
 
 
@@ -99,11 +100,7 @@ def encode_record(base: str, state: VersionState, at_ms: int) -> bytes:
 
 def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
     """The inverse of `encode_record`. Raises ValueError if the record is malformed."""
-    if value is None or len(value) > MAX_RECORD_BYTES:
-        raise ValueError("no record of a version")
-    document = orjson.loads(value)
-    if not isinstance(document, dict):
-        raise ValueError("no record of a version")
+    document = decode_object(value)
     base, dropped, previous = (document.get(each) for each in ("view", "dropped", "previous"))
     if type(base) is not str or type(dropped) is not list:
         raise ValueError("no record of a version")
@@ -113,15 +110,6 @@ def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
         raise ValueError("no record of a version")
     state = VersionState(numbers[0], previous, tuple(sorted(dropped)), numbers[1])
     return base, state
-
-
-def fold(states: States, base: str, state: VersionState) -> States | None:
-    """The states after a record; None if the record does not count, because another one with this
-    revision came first. The first record of a view always counts."""
-    known = states.get(base)
-    if known is not None and state.revision != known.revision + 1:
-        return None
-    return {**states, base: state}
 
 
 @dataclass(frozen=True)

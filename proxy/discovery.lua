@@ -1,8 +1,12 @@
 --- Keeps the topology up to date. In each interval one worker reads /processors, and the others use
 -- what it has read (see shared_topology). If that fails, the last valid topology stays in use.
 -- `observe_epoch()` takes the epoch of each response.
+--
+-- If the backends belong to deployments of a service, the topology is that of the current one.
+-- Until a backend of a new current one answers, the topology of the one before stays in use.
 
 local cjson = require "cjson.safe"
+local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
@@ -91,6 +95,25 @@ local function report()
     end
 end
 
+--- Whether the topology in use is that of another deployment than the current one.
+local function is_of_other()
+    return current and not current_deployment.is(source.processors.application_id)
+end
+
+--- Whether a document of /processors may replace the topology in use.
+local function may_replace(document)
+    if not current or not current_deployment.is(document.application_id) then
+        return not current
+    end
+    -- epochs of two deployments cannot be compared; without a service, the greatest epoch counts
+    if current_deployment.known()
+        and document.application_id ~= source.processors.application_id
+    then
+        return true
+    end
+    return not topology.is_newer(current.epoch, document.epoch)
+end
+
 --- Uses the topology of another worker, or of the workers before a reload, unless it is older.
 local function load_shared()
     local stored = shared_topology.revision()
@@ -99,10 +122,7 @@ local function load_shared()
     end
     revision = stored
     local document = shared_topology.load()
-    local epoch = document and document.processors.epoch
-    if not document or current and epoch ~= current.epoch
-        and not topology.is_newer(epoch, current.epoch)
-    then
+    if not document or not may_replace(document.processors) then
         return
     end
     if use(document) then
@@ -111,10 +131,11 @@ local function load_shared()
     end
 end
 
---- Reads the topology from the backend at one address. Returns true; or false and an error.
+--- Reads the topology from the backend at one address. Returns true; or false and an error, which
+-- is nil if the backend is not of the current deployment.
 local function read_from(backend, address)
     local server = address .. ":" .. backend.port
-    local etag = source and source.sender == server and source.etag or nil
+    local etag = source and source.sender == server and not is_of_other() and source.etag or nil
     local response, err = processors.get(address, backend.port, backend.tls_name, etag)
     if not response then
         return false, err
@@ -128,9 +149,13 @@ local function read_from(backend, address)
     if type(document) ~= "table" or type(document.processors) ~= "table" then
         return false, "invalid topology"
     end
+    current_deployment.learn(document.service, document.application_id)
+    if not current_deployment.is(document.application_id) then
+        return false
+    end
     -- another worker may have stored a newer one while this worker waited for the answer
     load_shared()
-    if current and topology.is_newer(current.epoch, document.epoch) then
+    if not may_replace(document) then
         return false, "older epoch " .. tostring(document.epoch):sub(1, MAX_LOGGED_BYTES)
     end
     local used
@@ -180,22 +205,24 @@ local function read(backend)
 end
 
 --- The backends to read from: the last source, then the configured backends and those of the
--- topology. Each list is traversed from a random index and wraps around.
+-- topology. If it is that of another deployment than the current one, all configured backends. Each
+-- list is traversed from a random index and wraps around.
 local function choose_sources()
     local sources, seen = {}, {}
+    local max = is_of_other() and #settings.seeds or MAX_SOURCES
     local function add(backends, only)
         local start = #backends > 0 and math.random(#backends) or 0
         for i = 1, #backends do
             local backend = backends[(start + i) % #backends + 1]
             local name = name_of(backend)
-            if not seen[name] and #sources < MAX_SOURCES and (not only or only == name) then
+            if not seen[name] and #sources < max and (not only or only == name) then
                 seen[name] = true
                 sources[#sources + 1] = backend
             end
         end
     end
     local known = current and current.backends or {}
-    if source then
+    if source and not is_of_other() then
         add(settings.seeds, source.source)
         add(known, source.source)
     end
@@ -303,7 +330,11 @@ local function follow(premature, backend)
         return
     end
     is_following = true
-    local ok, err = pcall(read, backend)
+    local ok, err = pcall(function()
+        if not read(backend) and is_of_other() then
+            refresh()
+        end
+    end)
     is_following = false
     if not ok then
         ngx.log(ngx.ERR, "cannot read the topology from ", backend.name, ": ", err)
@@ -338,10 +369,11 @@ function _M.topology()
     return current
 end
 
---- For the health page: seconds since a backend last confirmed the topology (nil: never), and error
--- messages by backend.
+--- For the health page: seconds since a backend last confirmed the topology (nil: never), error
+-- messages by backend, and the application id of the deployment in use (nil: unknown).
 function _M.status()
-    return confirmed_at and ngx.now() - confirmed_at, shared_topology.failures()
+    local application_id = source and source.processors.application_id
+    return confirmed_at and ngx.now() - confirmed_at, shared_topology.failures(), application_id
 end
 
 return _M

@@ -3,6 +3,7 @@
 
 local cjson = require "cjson.safe"
 local coalescer = require "proxy.reads.coalescer"
+local current_deployment = require "proxy.current_deployment"
 local deployments = require "proxy.admin.deployments"
 local discovery = require "proxy.discovery"
 local retry_budget = require "proxy.retry_budget"
@@ -40,7 +41,7 @@ end
 -- unhealthy: a table of passive_health; budget: of retry_budget.
 function _M.answer(unhealthy, budget)
     local topology = discovery.topology()
-    local age, failures = discovery.status()
+    local age, failures, application_id = discovery.status()
     ngx.status = topology and 200 or 503
     ngx.header["Content-Type"] = "application/json"
     ngx.header["Cache-Control"] = "no-store"
@@ -51,6 +52,8 @@ function _M.answer(unhealthy, budget)
         status = topology and "ok" or "no-topology",
         epoch = topology and topology.epoch or cjson.null,
         age_s = age or cjson.null,
+        application_id = application_id or cjson.null,
+        service = current_deployment.known() or cjson.null,
         backends = topology and describe_backends(topology, unhealthy) or cjson.null,
         failures = next(failures) and failures or nil,
         pid = ngx.worker.pid(),

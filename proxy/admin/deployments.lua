@@ -1,8 +1,9 @@
---- Which deployment each configured backend belongs to, for /proxy/health. All backends behind a
--- proxy should be of one deployment: the proxy uses one topology, and with backends of two it
--- depends on their epochs which one that is.
+--- Which deployment each configured backend belongs to, for /proxy/health. Several deployments
+-- behind a proxy should belong to one service, which says which one is current. Without a service
+-- it depends on their epochs which topology the proxy uses.
 
 local cjson = require "cjson.safe"
+local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
@@ -19,9 +20,14 @@ local MAX_NAME_BYTES = 249
 --- Timers of this module that run at the same time in a worker. See lua_max_running_timers.
 _M.MAX_TIMERS = 1
 
---- The application id of the backend, or nil and an error. before: {address, id, etag}, its answer
--- before this one, or nil. The third value is that of now.
-local function application_of(seed, before)
+local function name_or_nil(value)
+    return type(value) == "string" and value:sub(1, MAX_NAME_BYTES) or nil
+end
+
+--- What the backend says: {address, id, service, etag}, where id is its application id and service
+-- the name of its service, or nil: older backends say neither. Nil and an error if it does not
+-- answer. before: its answer before this one, or nil.
+local function ask(seed, before)
     local address = resolver.addresses(seed.host, ngx.now())[1]
     if not address then
         return nil, "no address for " .. seed.host
@@ -32,14 +38,21 @@ local function application_of(seed, before)
         return nil, err
     end
     if response.status == 304 then
-        return before.id, nil, before
+        return before
     end
     local document = cjson.decode(response.body)
-    etag = response.headers.etag
-    local name = type(document) == "table" and document.application_id
-    -- older backends do not say it
-    name = type(name) == "string" and name:sub(1, MAX_NAME_BYTES) or nil
-    return name, nil, etag and { address = address, id = name, etag = etag }
+    if type(document) ~= "table" then
+        return nil, "invalid topology"
+    end
+    local service = document.service
+    -- a backend of the deployment in use may be cut off from Kafka, and not know it
+    current_deployment.learn(service, document.application_id)
+    return {
+        address = address,
+        id = name_or_nil(document.application_id),
+        service = type(service) == "table" and name_or_nil(service.name) or nil,
+        etag = response.headers.etag,
+    }
 end
 
 local function ask_all()
@@ -47,9 +60,16 @@ local function ask_all()
     for i = 1, math.min(#settings.seeds, MAX_SEEDS) do
         local seed = settings.seeds[i]
         local server = seed.host .. ":" .. seed.port
-        local name, err, answer = application_of(seed, answers[server])
-        answers[server] = answer
-        configured[i] = { address = server, application_id = name or cjson.null, error = err }
+        local answer, err = ask(seed, answers[server])
+        answers[server] = answer or answers[server]
+        local last = answers[server] or {}
+        configured[i] = {
+            address = server,
+            scheme = seed.tls_name and "https" or "http",
+            application_id = last.id or cjson.null,
+            service = last.service or cjson.null,
+            error = err,
+        }
     end
     shared:set(KEY, cjson.encode(setmetatable(configured, cjson.array_mt)))
     shared:set(ANSWERS, cjson.encode(answers))
@@ -70,10 +90,12 @@ end
 function _M.init_worker()
     if #settings.seeds > 1 then
         ngx.timer.every(INTERVAL_S, _M.check)
+        ngx.timer.at(0, _M.check)
     end
 end
 
---- {address, application_id, error} of each configured backend; null until they were asked.
+--- {address, scheme, application_id, service, error} of each configured backend; null until they
+-- were asked. Of a backend that does not answer: what it said last.
 function _M.configured()
     return cjson.decode(shared:get(KEY) or "") or cjson.null
 end

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
+from typer.models import CommandInfo
 
 import queryable
 from queryable.cli.config import Connection, set_connection
@@ -19,7 +20,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "interactive.shell", "interactive.queries",
     ),
     "Views and deployments": (
-        "views", "describe", "topology", "diff", "view_versions", "pipeline", "instances",
+        "views", "describe", "topology", "diff", "view_versions", "deployments", "pipeline",
+        "instances",
     ),
     "Your own Kafka": ("start.init", "start.serve", "adopt", "check", "token"),
     "Development of this project, in a checkout": ("stack",),
@@ -79,14 +81,19 @@ def main_options(
     set_connection(Connection(url, timeout, token_file))
 
 
+def name_of(command: CommandInfo) -> str:
+    """As people type it."""
+    assert command.callback is not None
+    return command.callback.__name__.replace("_", "-")
+
+
 for _title, _names in SECTIONS.items():
     for _name in _names:
         _module = import_module(f"queryable.cli.commands.{_name}")
         for _command in _module.app.registered_commands:
             _command.cls = Command
             app.registered_commands.append(_command)
-            assert _command.callback is not None
-            _Commands.sections.setdefault(_title, []).append(_command.callback.__name__)
+            _Commands.sections.setdefault(_title, []).append(name_of(_command))
 
 
 def main() -> None:

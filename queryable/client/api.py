@@ -10,6 +10,7 @@ from queryable.client.protocol.calls import (
     batch,
     changes,
     count,
+    deployments,
     instances,
     metadata,
     pipelines,
@@ -42,6 +43,10 @@ class ApiMethods:
     drain = method(instances.drain)
     undrain = method(instances.undrain)
     rebuild = method(instances.rebuild)
+    proxy_health = method(deployments.proxy_health)
+    deployment = method(deployments.deployment)
+    switch_deployment = method(deployments.switch_deployment)
+    rollback_deployment = method(deployments.rollback_deployment)
     scan = rows_method(scan.scan)
     windows = rows_method(time_ranges.windows)
     sessions = rows_method(time_ranges.sessions)

@@ -14,7 +14,7 @@ from backend.settings import Settings
 from local.settings import StackSettings
 from model.formats.registry import FORMATS as ALL_FORMATS
 from model.partitioner import PARTITIONERS
-from queryable.cli.app import app
+from queryable.cli.app import app, name_of
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, RUN_BY, examples_of
 from tests.support.in_process.instance import context
 
@@ -158,18 +158,22 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
 ELSEWHERE = {"up", "down", "demo", "bench", "adopt", "check", "token", "pipeline", "init", "serve"}
 ELSEWHERE |= {"drain", "undrain", "rebuild"}  # they change the placement
 ELSEWHERE |= {"describe", "queries"}  # their output has times, rates and sizes
+# they need two deployments: tests/system/cluster/test_deployments.py
+ELSEWHERE |= {"deployments", "switch-deployment", "rollback-deployment"}
 
 
 def test_every_command_of_the_console_has_a_section_with_an_example() -> None:
-    names = ("console.md", "console-operations.md", "versions.md", "spark/operations.md")
+    names = (
+        "console.md", "console-operations.md", "versions.md", "deployments.md",
+        "spark/operations.md",
+    )  # fmt: skip
     pages = [ROOT / "docs" / name for name in names]
     asked = {example.command.split()[1] for page in pages for example in examples_of(page)}
     headings = [
         line for page in pages for line in page.read_text().split("\n") if line[:3] == "## "
     ]
     for command in app.registered_commands:
-        assert command.callback is not None
-        name = command.callback.__name__
+        name = name_of(command)
         assert name in asked | ELSEWHERE, name
         assert any(re.search(rf"\b{name}\b", heading) for heading in headings), name
 

@@ -7,6 +7,7 @@ import itertools
 import orjson
 import pytest
 
+from model.changes import fold
 from model.problems import ConfigurationError
 from model.versions import (
     States,
@@ -14,7 +15,6 @@ from model.versions import (
     VersionState,
     decode_record,
     encode_record,
-    fold,
     split_name,
 )
 from model.views import View

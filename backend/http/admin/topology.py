@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from backend.http.admin.warnings import instance_warnings, view_warnings
-from backend.http.routes.meta import instance_document, pipeline_document
+from backend.http.routes.meta import instance_document, pipeline_document, service_document
 from backend.instance_context import InstanceContext
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
@@ -103,10 +103,19 @@ class Peers:
             connection.close()
 
 
+def statuses_of(context: InstanceContext, peers: Peers) -> dict[str, Status]:
+    """The /instance of each member of the topology, by its id. Blocks."""
+    me = context.settings.instance_id
+    others = [each for each in context.topology.members if each.id != me]
+    found = dict(zip((each.id for each in others), peers.ask(others), strict=True))
+    return {**found, me: instance_document(context)}
+
+
 def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     """The topology, with the progress of each store partition as its instances report it.
 
-        {"application_id", "known", "epoch", "asked": id, "made_at": ms,
+        {"application_id", "service": as in /processors, or missing,
+         "known", "epoch", "asked": id, "made_at": ms,
          "instances": [{"id", "host", "port", "state", "error", "epoch", "in_topology", "lost_at",
                         "partitions", "answerable", "lag", "lag_unknown", "size_bytes",
                         and as in /instance: "drained", "rebuilds", "broker",
@@ -154,6 +163,7 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     ]
     return {
         "application_id": context.group,
+        **service_document(context),
         "known": context.known,
         "epoch": processors["epoch"],
         "asked": me.id,

@@ -15,6 +15,7 @@ from backend.http.responses import KeyResponses
 from backend.http.route_table import Route
 from backend.http.routes.consumer_groups import GroupRoutes
 from backend.http.routes.dead_letters import DeadLetterRoute
+from backend.http.routes.deployments import DeploymentRoutes
 from backend.http.routes.instances import InstanceCommands
 from backend.http.routes.pipelines import PipelineRoutes
 from backend.http.routes.view_versions import VersionRoutes
@@ -43,6 +44,7 @@ class AdminRoutes:
         versions = VersionRoutes(self._context)
         pipelines = PipelineRoutes(self._context)
         groups = GroupRoutes(self._context)
+        deployments = DeploymentRoutes(self._context)
         letters = DeadLetterRoute(self._context).dead_letters
         replicas, history = self._replicas.replicas, self.history.history
         of_view = "/admin/views/{view}"
@@ -55,10 +57,13 @@ class AdminRoutes:
             "/admin/instances/{instance}/undrain": self._instances.undrain,
             "/admin/instances/{instance}/rebuild": self._instances.rebuild,
             "/admin/groups/{group}/delete": groups.delete,
+            "/admin/deployments/{deployment}/switch": deployments.switch,
+            "/admin/deployments/{deployment}/rollback": deployments.rollback,
         }  # fmt: skip
         return (
             Route(_GET, "/views/{view}/versions", Access.ANY_SCOPE, versions.versions, gate),
             Route(_GET, "/admin/identity", Access.ANY_SCOPE, self.identity, gate),
+            Route(_GET, "/admin/deployment", Access.ANY_SCOPE, deployments.deployment, gate),
             Route(_GET, HISTORY, Access.ANY_SCOPE, history, gate),
             Route(_GET, of_view + "/replicas", Access.READ, replicas, Gate("commands", 64)),
             # each has a consumer of its own

@@ -10,6 +10,7 @@ from backend.http.view_names import by_request_name
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
 from backend.security.browser_rules import parse_hosts
+from model import deployments
 from model.versions import Versions
 from model.views import View
 
@@ -46,6 +47,7 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         "pushes": [] if context.pushes is None else context.pushes.documents(context.views),
         "lost": [each.document() for each in context.lost.all()],
         "views": versions_document(context.versions),
+        **service_document(context),
     }
 
 
@@ -80,12 +82,19 @@ def versions_document(versions: Versions) -> dict[str, Any]:
     }
 
 
+def service_document(context: InstanceContext) -> dict[str, Any]:
+    """{"service": its name and current deployment}; empty if the deployment has no service."""
+    service = context.settings.service
+    return {"service": deployments.document(service, context.deployment)} if service else {}
+
+
 def proxy_document(context: InstanceContext) -> dict[str, Any]:
     """What a proxy learns from /processors in addition to the topology."""
     settings, views = context.settings, context.views.values()
     document: dict[str, Any] = {
         "application_id": settings.application_id,
         "max_key_bytes": settings.max_key_bytes,
+        **service_document(context),
     }
     if hosts := parse_hosts(settings.allowed_hosts):
         document["allowed_hosts"] = sorted(hosts)

@@ -6,17 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from backend.http.admin.topology import Peers
-from backend.http.admin.version_status import (
-    Statuses,
-    versions_status,
-    why_no_rollback,
-    why_not_ready,
-)
+from backend.http.admin.topology import Peers, statuses_of
+from backend.http.admin.version_status import versions_status, why_no_rollback, why_not_ready
 from backend.http.parameters import PARAMETERS, parse_parameters
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
-from backend.http.routes.meta import instance_document
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 from model.problems import Conflict, NotFound, Unavailable
@@ -38,7 +32,7 @@ class VersionRoutes:
     async def versions(self, request: Request) -> Answer:
         parse_parameters(request.query, PARAMETERS["versions"])
         base = request.of.base
-        statuses = await asyncio.to_thread(self._statuses, self._peers)
+        statuses = await asyncio.to_thread(statuses_of, self._context, self._peers)
         return json_answer(versions_status(self._context, base, statuses))
 
     async def switch(self, request: Request) -> Answer:
@@ -49,7 +43,7 @@ class VersionRoutes:
         if view.version == state.current:
             raise Conflict("version-is-current", f"{_name(view)} is the current version already.")
         if not asked.get("force", False):
-            statuses = await asyncio.to_thread(self._statuses, self._peers)
+            statuses = await asyncio.to_thread(statuses_of, self._context, self._peers)
             if (why := why_not_ready(self._context, view, statuses, max_lag)) is not None:
                 raise Conflict("version-not-ready", f"{_name(view)} cannot become current: {why}.")
         return await self._change(view.base, state.switched_to(view.version))
@@ -67,7 +61,7 @@ class VersionRoutes:
             )
         request.details["version"] = previous.version
         if not asked.get("force", False):
-            statuses = await asyncio.to_thread(self._statuses, self._hasty_peers)
+            statuses = await asyncio.to_thread(statuses_of, self._context, self._hasty_peers)
             if (why := why_no_rollback(self._context, previous, statuses)) is not None:
                 raise Conflict("version-not-ready", f"{_name(previous)} cannot be current: {why}.")
         return await self._change(base, state.rolled_back())
@@ -118,13 +112,6 @@ class VersionRoutes:
 
     def _version(self, base: str, version: int) -> View | None:
         return self._context.versions.by_base[base].get(version)
-
-    def _statuses(self, peers: Peers) -> Statuses:
-        """The /instance of all members. Blocks."""
-        me = self._context.settings.instance_id
-        others = [each for each in self._context.topology.members if each.id != me]
-        found = dict(zip((each.id for each in others), peers.ask(others), strict=True))
-        return {**found, me: instance_document(self._context)}
 
     async def _change(self, base: str, state: VersionState) -> Answer:
         log = self._context.version_log

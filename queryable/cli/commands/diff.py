@@ -6,11 +6,13 @@ from typing import Annotated
 
 import typer
 
+from queryable import Client
 from queryable.cli.config import Connection
+from queryable.cli.deployments import behind_proxy
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url
 
 app = typer.Typer()
 
@@ -18,8 +20,8 @@ app = typer.Typer()
 @app.command()
 @reports_errors
 def diff(
-    first_url: Annotated[str, typer.Argument(metavar="URL1")],
-    second_url: Annotated[str, typer.Argument(metavar="URL2")],
+    first: Annotated[str, typer.Argument(metavar="DEPLOYMENT1")],
+    second: Annotated[str, typer.Argument(metavar="DEPLOYMENT2")],
     view: Annotated[str, typer.Argument(metavar="VIEW")],
     sample: Annotated[
         int, typer.Option(min=1, metavar="N", help="Entries to sample from each deployment.")
@@ -30,11 +32,14 @@ def diff(
     show: Annotated[
         int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
     ] = 20,
+    url: Url = None,
     timeout: Timeout = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare a view of two deployments.
+
+    Each is a URL, or the application id of a deployment behind the proxy at --url.
 
     For a view with windows or sessions, these are compared. Entries that differ are read again
     from both, because they may have changed meanwhile. Exits with 0 if there is no difference,
@@ -45,8 +50,16 @@ def diff(
       queryable diff http://old:8080 http://new:8080 orders
       queryable diff http://old:8080 http://new:8080 orders --sample 20000
       queryable diff http://old:8080 http://new:8080 visits --all --show 100
+      queryable diff shop-1 shop-2 orders
     """
-    connection = Connection(None, timeout, token_file)
-    with connection.client(first_url) as one, connection.client(second_url) as other:
-        sources = DiffSource(first_url, one, view), DiffSource(second_url, other, view)
+    connection = Connection(url, timeout, token_file)
+    clients = [_client(connection, each) for each in (first, second)]
+    with clients[0] as one, clients[1] as other:
+        sources = DiffSource(first, one, view), DiffSource(second, other, view)
         print_differences(sources, None if everything else sample, show, as_json)
+
+
+def _client(connection: Connection, deployment: str) -> Client:
+    if "://" in deployment:
+        return connection.client(deployment)
+    return behind_proxy(connection).client(connection, deployment)

@@ -31,7 +31,8 @@ VIEWS = (
     view("versions", store="versioned"),
 )
 SHORT = {"{view}": "orders", "{path}": "/orders", "{key}": "k", "{topic}": "orders",
-         "{rest}": "x", "{instance}": "b1", "{group}": "shop", OTHER: "/nothing/here"}  # fmt: skip
+         "{rest}": "x", "{instance}": "b1", "{group}": "shop", "{deployment}": "shop",
+         OTHER: "/nothing/here"}  # fmt: skip
 LONG = {**SHORT, "{path}": "/views/orders/keys"}
 RIGHT = {
     Access.ANY_SCOPE: ["read:windows", "metrics", "admin", "append:t"],

@@ -120,6 +120,7 @@ def test_its_paths_are_the_routes_of_the_router() -> None:
     expected |= {("/v/{key}", "head"), ("/v/{key}", "get")}
     assert mine == expected
     names = {"{view}": "orders", "{key}": "k", "{topic}": "t", "{instance}": "b1", "{group}": "g"}
+    names["{deployment}"] = "shop"
     for path, method in mine:
         match = router._table.match(re.sub("{.*?}", lambda of: names[of[0]], path).encode())
         assert match is not None

@@ -30,7 +30,7 @@ def router() -> Router:
 
 
 def path_of(pattern: str) -> str:
-    more = {"{rest}": "more/of/it", "{instance}": "b1", "{group}": "shop"}
+    more = {"{rest}": "more/of/it", "{instance}": "b1", "{group}": "shop", "{deployment}": "shop"}
     for name, value in {**NAMES, **more}.items():
         pattern = pattern.replace(name, value)
     return pattern

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import queryable
 from queryable.cli import commands
-from queryable.cli.app import COMMAND_MODULES, SECTIONS, app
+from queryable.cli.app import COMMAND_MODULES, SECTIONS, app, name_of
 from tests.queryable.client.fake_server import RequestHandler, serving
 
-COMMANDS = [str(c.callback.__name__) for c in app.registered_commands if c.callback]
+COMMANDS = [name_of(command) for command in app.registered_commands]
 
 
 def run(*arguments: str, columns: int = 80) -> str:

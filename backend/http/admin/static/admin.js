@@ -82,7 +82,17 @@ function receive(topology) {
   madeAt = topology.made_at;
   setText(byId("epoch"), topology.known ? topology.epoch : "none yet");
   setText(byId("asked"), topology.asked);
+  showDeployment(topology);
   setText(byId("made-at"), clock(madeAt));
+}
+
+/** Which deployment this is, if it belongs to a service. */
+function showDeployment({ application_id: id, service }) {
+  byId("deployment").parentElement.hidden = !service;
+  if (!service) return;
+  const { name, current } = service;
+  const role = current === id ? "is current" : `${current ?? "an unknown one"} is current`;
+  setText(byId("deployment"), `${id} (of ${name}: ${role})`);
 }
 
 function showStatus() {

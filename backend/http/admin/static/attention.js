@@ -130,7 +130,7 @@ function ofBroker({ instances }) {
 }
 
 function ofProxy(proxy, topology) {
-  return [...ofMaps(proxy, topology), ...ofDeployments(proxy.configured ?? [], topology)];
+  return [...ofMaps(proxy, topology), ...ofDeployments(proxy, topology)];
 }
 
 function ofMaps(proxy, topology) {
@@ -145,19 +145,31 @@ function ofMaps(proxy, topology) {
 }
 
 /** Backends of several deployments behind one proxy. */
-function ofDeployments(configured, topology) {
-  const addresses = new Map();
-  for (const { application_id: id, address } of configured) {
-    if (id !== null) addresses.set(id, [...(addresses.get(id) ?? []), address]);
+function ofDeployments({ configured, service, application_id: used }, topology) {
+  if (service && used && used !== service.current) {
+    return [{
+      code: "deployment-not-in-use",
+      tone: "warn",
+      text: `nginx sends requests to ${used}, because no instance of ${service.current}, the current `
+        + `deployment of service ${service.name}, answers it.`,
+    }];
   }
-  if (addresses.size < 2) return [];
+  const addresses = new Map();
+  const services = new Set();
+  for (const { application_id: id, address, service: name } of configured ?? []) {
+    if (id === null) continue;
+    addresses.set(id, [...(addresses.get(id) ?? []), address]);
+    services.add(name ?? null);
+  }
+  if (addresses.size < 2 || (services.size === 1 && !services.has(null))) return [];
   const list = [...addresses].map(([id, of]) => `${id} (${of.join(", ")})`).join(" and ");
-  const used = topology?.application_id ? ` Requests go to ${topology.application_id} now.` : "";
+  const now = topology?.application_id ? ` Requests go to ${topology.application_id} now.` : "";
   return [{
     code: "two-deployments",
     tone: "bad",
     text: `QUERYABLE_BACKENDS of nginx names backends of ${addresses.size} deployments: ${list}. `
-      + `nginx uses the topology of one of them.${used} Name the backends of one deployment.`,
+      + `nginx uses the topology of one of them.${now} Name the backends of one deployment, or set `
+      + "QUERYABLE_SERVICE on all of them.",
   }];
 }
 

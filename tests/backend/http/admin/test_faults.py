@@ -27,6 +27,7 @@ pytestmark = pytest.mark.system
 
 PARTITIONS = 4
 JOB = "job"
+SERVICE = "shop"
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,8 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def deployment(own: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     views = views_toml(things={"topic": "things", "pipeline": JOB})
     folder = tmp_path_factory.mktemp("faults")
-    with Deployment(folder, own.bootstrap_servers, views, standby_replicas="1") as deployment:
+    settings = {"standby_replicas": "1", "service": SERVICE}
+    with Deployment(folder, own.bootstrap_servers, views, **settings) as deployment:
         deployment.start(2)
         yield deployment
 
@@ -134,7 +136,8 @@ def test_a_worker_of_nginx_with_an_old_map(
 def test_two_deployments_behind_one_proxy(
     page: AdminPage, deployment: Deployment, driver: webdriver.Chrome
 ) -> None:
-    other = deployment.new("other", application_id="another-shop").launch()
+    mine = deployment.all[0].settings["QUERYABLE_APPLICATION_ID"]
+    other = deployment.new("other", application_id="another-shop", service="").launch()
     other.wait_ready()
     assert "two-deployments" not in page.attention()
     nginx = deployment.proxy(deployment.all[0], other, wait_for_topology=False)
@@ -142,7 +145,18 @@ def test_two_deployments_behind_one_proxy(
     through.wait(lambda: "two-deployments" in through.attention(), "the two")
     [said] = through.attention()["two-deployments"]
     assert f"another-shop (127.0.0.1:{other.port})" in said
-    assert f"(127.0.0.1:{deployment.all[0].port})" in said
+    assert f"{mine} (127.0.0.1:{deployment.all[0].port})" in said
+
+    # both are deployments of one service, which says which one is current
+    assert other.stop() == 0
+    other.launch(service=SERVICE)
+    through.wait_long(lambda: "two-deployments" not in through.attention(), "one service")
+    through.wait(
+        lambda: through.text("#deployment") == f"{mine} (of {SERVICE}: is current)", "the header"
+    )
+    direct = AdminPage(driver, other.port)
+    said = f"another-shop (of {SERVICE}: {mine} is current)"
+    direct.wait(lambda: direct.text("#deployment") == said, "the other one's header")
     other.kill()
 
 

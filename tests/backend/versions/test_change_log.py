@@ -1,31 +1,38 @@
-"""The version topic in a real broker: all instances come to the same result."""
+"""Topics of changes in a real broker: all instances come to the same result."""
 
 from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 
 import pytest
 
-from backend.cluster.version_log import VersionLog
+from backend.cluster.change_log import ChangeLog
+from backend.deployment_follower import deployments_of
+from backend.version_follower import versions_of
 from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
+from model.deployments import DeploymentState
 from model.problems import Conflict
 from model.versions import States, VersionState, encode_record
 from tests.support.topics import Writer
 
 pytestmark = pytest.mark.broker
 
+DeploymentStates = Mapping[str, DeploymentState]
+
 
 class Followed:
-    """A VersionLog, and all states that it has made known."""
+    """A log of versions, and all states that it has made known."""
 
     def __init__(self, broker: Broker, application: str) -> None:
         self.seen: list[States] = []
         settings = {"bootstrap.servers": broker.bootstrap_servers}
-        self.log = VersionLog(settings, application, 10.0, self.seen.append)
+        self.log = ChangeLog(
+            settings, application, 10.0, versions_of(application), self.seen.append
+        )
         self.log.start()
         assert self.log.wait_until_known(20)
 
@@ -105,5 +112,35 @@ def test_the_topic_keeps_all_records(follow: Callable[[], Followed], broker: Bro
     assert log.exists()
     described = quiet_admin(broker.bootstrap_servers).list_topics(log.topic, 10)
     assert len(described.topics[log.topic].partitions) == 1
-    missing = VersionLog({"bootstrap.servers": broker.bootstrap_servers}, "none", 5.0, print)
-    assert not missing.exists()
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    assert not ChangeLog(settings, "none", 5.0, versions_of("none"), print).exists()
+
+
+def test_one_first_record_counts(broker: Broker) -> None:
+    """The instances of two deployments start at the same time: the first record decides."""
+    service = f"service-{uuid.uuid4().hex[:8]}"
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    seen: dict[str, list[DeploymentStates]] = {"one": [], "two": []}
+    logs = [
+        ChangeLog(
+            settings, id_, 10.0, deployments_of(service), found.append,
+            (service, DeploymentState(id_)),
+        )
+        for id_, found in seen.items()
+    ]  # fmt: skip
+    with ExitStack() as stack:
+        for log in logs:
+            stack.callback(log.stop)
+            log.start()
+        wait_until(lambda: all(found and found[-1] for found in seen.values()), 30, "the state")
+        assert seen["one"][-1] == seen["two"][-1]
+        state = seen["one"][-1][service]
+        assert state.current in seen
+        assert (state.previous, state.revision) == (None, 1)
+        [other] = seen.keys() - {state.current}
+        logs[0].change(service, state.switched_to(other))
+        expected = {service: DeploymentState(other, state.current, 2)}
+        for found in seen.values():
+            wait_until(lambda found=found: found[-1] == expected, 10, "the switch", 0.01)
+        with pytest.raises(Conflict, match=f"current deployment of service {service}"):
+            logs[1].change(service, state.switched_to(other))

@@ -1,4 +1,4 @@
-"""How an instance reads the records of the version topic, without a broker."""
+"""How an instance reads the records of a topic of changes, without a broker."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from backend.cluster import version_log
-from backend.cluster.version_log import VersionLog
+from backend.cluster import change_log
+from backend.cluster.change_log import ChangeLog
+from backend.version_follower import versions_of
 from model.versions import States, VersionState, encode_record
 
 ID = b"1234"
@@ -27,16 +28,18 @@ class Message:
         return [("id", ID)]
 
 
-def log_of(on_change: Any) -> VersionLog:
-    return VersionLog({"bootstrap.servers": "127.0.0.1:1"}, "app", 1.0, on_change)
+def log_of(on_change: Any) -> ChangeLog[VersionState]:
+    settings = {"bootstrap.servers": "127.0.0.1:1"}
+    return ChangeLog(settings, "app", 1.0, versions_of("app"), on_change)
 
 
 @pytest.mark.parametrize("are_read_together", [True, False])
 def test_a_change_that_is_sent_twice_is_no_conflict(are_read_together: bool) -> None:
     """Kafka's client sends a record again if the broker's answer is lost."""
     seen: list[States] = []
-    log, reading = log_of(seen.append), version_log._Reading()
-    outcome = log._waiting[ID] = version_log._Outcome()
+    log = log_of(seen.append)
+    reading: change_log._Reading[VersionState] = change_log._Reading()
+    outcome = log._waiting[ID] = change_log._Outcome()
     message: Any = Message()
     for is_last in (False, True):
         log._apply(reading, message)
@@ -56,7 +59,8 @@ def test_a_change_that_could_not_be_applied_is_applied_again() -> None:
             raise OSError("too many open files")
         seen.append(states)
 
-    log, reading = log_of(apply), version_log._Reading()
+    log = log_of(apply)
+    reading: change_log._Reading[VersionState] = change_log._Reading()
     log._publish(reading)
     message: Any = Message()
     log._apply(reading, message)

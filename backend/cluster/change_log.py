@@ -1,7 +1,7 @@
-"""The deployment's version topic: which version of each view is current.
+"""A topic of changes, such as which version of each view is current.
 
 Each instance reads the whole topic, and goes on reading it: a change takes effect where its record
-is read. So the order of the records decides, not the instance that writes them (`model.versions`).
+is read. So the order of the records decides, not the instance that writes them (`model.changes`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -28,37 +28,64 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from backend.rate_limited_log import RateLimitedLog
+from model.changes import S, fold
 from model.problems import Conflict, Unavailable
-from model.versions import States, VersionState, decode_record, encode_record, fold
 
 log = logging.getLogger(__name__)
 
-SUFFIX = "-versions"
 _ID = "id"  # the header that identifies a record to its writer
 _POLL = 0.2  # s
 _RETRY_AFTER = 1.0  # s
-# all records count: compaction or retention could lose the current version
+# all records count: compaction or retention could lose the current state
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
-class VersionLog:
+@dataclass(frozen=True)
+class Subject(Generic[S]):
+    """What a topic of changes is about. Texts are parts of messages."""
+
+    topic: str
+    encode: Callable[[str, S, int], bytes]
+    """`encode(name, state, at_ms)`: the value of a record."""
+    decode: Callable[[bytes | str | None], tuple[str, S]]
+    """Its inverse; ValueError."""
+    noun: str
+    """Such as "versions": names the thread and the client."""
+    unknown: str
+    """The problem's code if the topic cannot be read."""
+    conflict: str
+    """The problem's code if another change came first."""
+    unconfirmed: str
+    """The problem's code if Kafka has not confirmed a change."""
+    decides: str
+    """Such as "which version of a view is current"."""
+    name_of: Callable[[str], str]
+    """What changes, by its name, such as "the versions of view orders"."""
+
+
+class ChangeLog(Generic[S]):
     """Reads and writes the topic. Any thread may call `change`; one thread reads."""
 
     def __init__(
         self,
         client_settings: Mapping[str, Any],
-        application_id: str,
+        group: str,
         timeout: float,
-        on_change: Callable[[States], None],
+        subject: Subject[S],
+        on_change: Callable[[Mapping[str, S]], None],
+        first: tuple[str, S] | None = None,
     ) -> None:
         """`client_settings`: of librdkafka. `timeout` (s): of a request. `on_change(states)` is
-        called when the topic has been read for the first time, and after each change."""
-        self.topic = f"{application_id}{SUFFIX}"
-        self._client_settings = {**client_settings, "client.id": "queryable-versions"}
-        self._group = application_id  # no offset is committed; the client needs a name
+        called when the topic has been read for the first time, and after each change. `first`: the
+        name and state to write if the topic has no record of the name."""
+        self.topic = subject.topic
+        self._client_settings = {**client_settings, "client.id": f"queryable-{subject.noun}"}
+        self._group = group  # no offset is committed; the client needs a name
         self._timeout = timeout
+        self._subject = subject
         self._on_change = on_change
-        self._states: States = {}
+        self._first = first
+        self._states: Mapping[str, S] = {}
         self._known = threading.Event()
         self._is_live = False  # it has read the topic to its end, and goes on reading
         self._stop = threading.Event()
@@ -66,7 +93,7 @@ class VersionLog:
         self._producer: Producer | None = None
         self._writing = threading.Lock()
         self._log = RateLimitedLog(log)
-        self._thread = threading.Thread(target=self._run, name="versions", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=subject.noun, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -104,30 +131,30 @@ class VersionLog:
         """Whether the topic has been read to its end within `timeout` s."""
         return self._known.wait(timeout)
 
-    def change(self, base: str, state: VersionState) -> None:
-        """Write the new state of a view, and return when it is in effect here.
+    def change(self, name: str, state: S) -> None:
+        """Write the new state of a name, and return when it is in effect here.
 
-        Raises Conflict if another change of the view came first, Unavailable if it is not known
+        Raises Conflict if another change of the name came first, Unavailable if it is not known
         whether the change was made.
         """
         if not self._is_live:
             raise Unavailable(
-                "version-unknown",
+                self._subject.unknown,
                 f"Topic {self.topic} cannot be read now, so nothing was changed.",
             )
         id_ = uuid.uuid4().bytes
         outcome = self._waiting[id_] = _Outcome()
         try:
-            self._write(base, encode_record(base, state, time.time_ns() // 1_000_000), id_)
+            self._write(name, state, id_)
             if not outcome.is_known.wait(self._timeout):
-                raise _unconfirmed("the record has not been read back")
+                raise self._unconfirmed(name, "the record has not been read back")
         finally:
             self._waiting.pop(id_, None)
         if not outcome.counts:
             raise Conflict(
-                "version-conflict",
-                f"The versions of view {base} were changed by someone else at the same time. "
-                "Look at them, and decide again.",
+                self._subject.conflict,
+                f"Someone else changed {self._subject.name_of(name)} at the same time. Look at "
+                "the new state, and decide again.",
             )
 
     def delete_topic(self, topic: str) -> None:
@@ -142,7 +169,8 @@ class VersionLog:
                 f"The version is dropped, but topic {topic} could not be deleted: {e}.",
             ) from None
 
-    def _write(self, base: str, value: bytes, id_: bytes) -> None:
+    def _write(self, name: str, state: S, id_: bytes) -> None:
+        value = self._subject.encode(name, state, time.time_ns() // 1_000_000)
         errors: list[KafkaError] = []
 
         def on_delivery(error: KafkaError | None, _: Any) -> None:
@@ -163,14 +191,22 @@ class VersionLog:
             self._producer.produce(
                 self.topic,
                 value,
-                base,
+                name,
                 partition=0,
                 headers={_ID: id_},
                 on_delivery=on_delivery,
             )
             left = self._producer.flush(self._timeout)
         if errors or left:
-            raise _unconfirmed(errors[0].str() if errors else "the broker does not answer")
+            why = errors[0].str() if errors else "the broker does not answer"
+            raise self._unconfirmed(name, why)
+
+    def _unconfirmed(self, name: str, why: str) -> Unavailable:
+        return Unavailable(
+            self._subject.unconfirmed,
+            f"It is not known whether the change was made: {why}. Look at "
+            f"{self._subject.name_of(name)}.",
+        )
 
     # the thread
 
@@ -182,7 +218,7 @@ class VersionLog:
                 else:
                     self._publish(_Reading(self._states))  # perhaps nothing was changed yet
             except Exception as e:  # the thread must survive any error of the broker
-                is_expected = isinstance(e, KafkaException)
+                is_expected = isinstance(e, KafkaException | Unavailable)
                 self._log.warn(
                     "read", f"cannot read topic {self.topic}: {e}", None if is_expected else e
                 )
@@ -197,15 +233,15 @@ class VersionLog:
         [created] = admin.create_topics([NewTopic(self.topic, 1, -1, config=_CONFIG)]).values()
         try:
             created.result(self._timeout + 1)
-            log.info("created topic %s, for the current versions of views", self.topic)
+            log.info("created topic %s: it says %s", self.topic, self._subject.decides)
         except KafkaException as e:
             if _code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True
             config = " ".join(f"--config {name}={value}" for name, value in _CONFIG.items())
             self._log.warn(
                 "create",
-                f"cannot create topic {self.topic}: {e.args[0].str()}. Without it, no other "
-                f"version of a view can become current. Create it: kafka-topics.sh --create "
+                f"cannot create topic {self.topic}: {e.args[0].str()}. Without it, nobody can "
+                f"change {self._subject.decides}. Create it: kafka-topics.sh --create "
                 f"--topic {self.topic} --partitions 1 {config}",
             )
             return False
@@ -222,9 +258,9 @@ class VersionLog:
         ]
         if wrong:
             log.error(
-                "topic %s may lose records, and with them which version of a view is current. Set "
-                "%s",
+                "topic %s may lose records, and with them %s. Set %s",
                 self.topic,
+                self._subject.decides,
                 ", ".join(wrong),
             )
 
@@ -241,7 +277,7 @@ class VersionLog:
                 "log_level": 0,
             }
         )
-        reading = _Reading()
+        reading: _Reading[S] = _Reading()
         try:
             consumer.assign([Partition(self.topic, 0, OFFSET_BEGINNING)])
             while not self._stop.is_set():
@@ -257,25 +293,32 @@ class VersionLog:
                     raise KafkaException(error)
                 if self._is_live:
                     self._publish(reading)
+                    self._write_first(reading)
         finally:
             self._is_live = False
             consumer.close()
 
-    def _apply(self, reading: _Reading, message: Message) -> None:
+    def _write_first(self, reading: _Reading[S]) -> None:
+        """Writes the first record, if there is none. If several instances do, one record counts."""
+        if self._first is not None and self._first[0] not in reading.states:
+            log.info("the first record of topic %s: %s", self.topic, self._first)
+            self._write(*self._first, uuid.uuid4().bytes)
+
+    def _apply(self, reading: _Reading[S], message: Message) -> None:
         try:
-            base, state = decode_record(message.value())
+            name, state = self._subject.decode(message.value())
         except ValueError as e:
             self._log.warn("record", f"topic {self.topic}, offset {message.offset()}: {e}")
             return
-        after = fold(reading.states, base, state)
+        after = fold(reading.states, name, state)
         reading.states = reading.states if after is None else after
         headers: Any = message.headers() or ()
-        for name, value in headers:
-            if name == _ID and value in self._waiting:
+        for header, value in headers:
+            if header == _ID and value in self._waiting:
                 # the client may send a record twice: the second one does not count
                 reading.outcomes.setdefault(value, after is not None)
 
-    def _publish(self, reading: _Reading) -> None:
+    def _publish(self, reading: _Reading[S]) -> None:
         """Makes the states known, then the outcomes of this instance's own changes."""
         if not self._known.is_set() or reading.states != self._states:
             self._on_change(reading.states)
@@ -299,20 +342,13 @@ class _Outcome:
 
 
 @dataclass
-class _Reading:
+class _Reading(Generic[S]):
     """The states after the records read so far, and the outcomes of own records among them."""
 
-    states: States = field(default_factory=dict)
+    states: Mapping[str, S] = field(default_factory=dict)
     outcomes: dict[bytes, bool] = field(default_factory=dict)
 
 
 def _code_of(error: KafkaException) -> int:
     code: int = error.args[0].code()
     return code
-
-
-def _unconfirmed(why: str) -> Unavailable:
-    return Unavailable(
-        "version-unconfirmed",
-        f"It is not known whether the change was made: {why}. Look at the view's versions.",
-    )

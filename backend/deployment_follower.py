@@ -1,0 +1,72 @@
+"""Learns which deployment of a service is current: part of the composition root."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from backend.cluster.change_log import ChangeLog, Subject
+from backend.instance_context import InstanceContext
+from backend.settings import Settings
+from model.deployments import DeploymentState, decode_record, encode_record
+
+log = logging.getLogger(__name__)
+
+SUFFIX = "-deployments"
+
+
+def deployments_of(service: str) -> Subject[DeploymentState]:
+    """The topic with the current deployment of a service."""
+    return Subject(
+        topic=f"{service}{SUFFIX}",
+        encode=encode_record,
+        decode=decode_record,
+        noun="deployments",
+        unknown="deployment-unknown",
+        conflict="deployment-conflict",
+        unconfirmed="deployment-unconfirmed",
+        decides="which deployment of a service is current",
+        name_of=lambda name: f"the current deployment of service {name}",
+    )
+
+
+class DeploymentFollower:
+    """Follows the topic of the service, if this deployment belongs to one. The first deployment of
+    a service becomes current by itself."""
+
+    def __init__(self, client_settings: Mapping[str, Any], settings: Settings) -> None:
+        self._service = settings.service
+        self._context: InstanceContext | None = None
+        self.log: ChangeLog[DeploymentState] | None = None
+        if settings.service:
+            self.log = ChangeLog(
+                client_settings,
+                settings.application_id,
+                settings.broker_timeout,
+                deployments_of(settings.service),
+                self._apply,
+                (settings.service, DeploymentState(settings.application_id)),
+            )
+
+    def start(self, context: InstanceContext) -> None:
+        """Begin to follow. Requests do not wait for it: an instance answers whether its deployment
+        is current or not."""
+        self._context = context
+        if self.log is not None:
+            self.log.start()
+
+    def stop(self) -> None:
+        if self.log is not None:
+            self.log.stop()
+
+    def _apply(self, states: Mapping[str, DeploymentState]) -> None:
+        state = states.get(self._service)
+        if state is None:
+            return
+        assert self._context is not None
+        self._context.apply_deployment(state)
+        log.info(
+            "service %s: deployment %s is current, this one is %s (change %d)",
+            self._service, state.current, self._context.settings.application_id, state.revision,
+        )  # fmt: skip

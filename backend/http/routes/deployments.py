@@ -1,0 +1,151 @@
+"""The deployment and its service: whether it could become current, and making it current.
+
+Each deployment decides for itself: a command goes to an instance of the deployment that is to
+become current, because only its instances know how far they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from backend.http.admin.topology import Peers, statuses_of
+from backend.http.admin.version_status import Statuses, why_no_rollback, why_not_ready
+from backend.http.request import Request
+from backend.http.routes.members import Allowed, members
+from backend.instance_context import InstanceContext
+from backend.wire.answer import Answer, json_answer
+from model.deployments import DeploymentState, document
+from model.problems import Conflict, Unavailable
+from model.views import View
+
+_ROLLBACK_PATIENCE = 0.3  # s to wait for other instances: a rollback takes less than a second
+
+_ALLOWED: dict[str, Allowed] = {"max_lag": range(1 << 62), "force": None}
+
+
+class DeploymentRoutes:
+    """The handlers of `/admin/deployment`, and of `/admin/deployments/{deployment}/…`."""
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+        signer, certificates = context.cluster.signer, context.certificates
+        self._peers = Peers(signer, certificates)
+        self._hasty_peers = Peers(signer, certificates, _ROLLBACK_PATIENCE, _ROLLBACK_PATIENCE)
+
+    async def deployment(self, request: Request) -> Answer:
+        """This deployment: its service, its views, and why it could not become current now."""
+        context = self._context
+        statuses = await asyncio.to_thread(statuses_of, context, self._peers)
+        max_lag = context.settings.acceptable_recovery_lag
+        why = self._why_not(lambda view: why_not_ready(context, view, statuses, max_lag))
+        service = context.settings.service
+        return json_answer(
+            {
+                "application_id": context.settings.application_id,
+                "service": document(service, context.deployment) if service else None,
+                "epoch": str(context.topology.epoch),
+                "ready": why is None,
+                "why_not_ready": why,
+                "views": sorted(context.versions.by_base),
+                "instances": [
+                    {
+                        "id": id_,
+                        "state": status.get("state", "unknown"),
+                        "current": status.get("service", {}).get("current"),
+                    }
+                    for id_, status in sorted(statuses.items())
+                ],
+            }
+        )
+
+    async def switch(self, request: Request) -> Answer:
+        """Makes this deployment current. Conflict unless it has caught up everywhere."""
+        asked, state = self._asked(request, ("max_lag", "force"))
+        max_lag = asked.get("max_lag", self._context.settings.acceptable_recovery_lag)
+        return await self._change(
+            state,
+            self._peers,
+            lambda view, statuses: why_not_ready(self._context, view, statuses, max_lag),
+            asked.get("force", False),
+        )
+
+    async def rollback(self, request: Request) -> Answer:
+        """Makes this deployment, the previous one, current again. Conflict if nobody could answer
+        from it."""
+        asked, state = self._asked(request, ("force",))
+        mine = self._context.settings.application_id
+        if state.previous != mine:
+            raise Conflict(
+                "not-previous-deployment",
+                f"Deployment {mine} is not the previous one of its service: that is "
+                f"{state.previous or 'unknown, because there was no switch'}.",
+            )
+        return await self._change(
+            state,
+            self._hasty_peers,
+            lambda view, statuses: why_no_rollback(self._context, view, statuses),
+            asked.get("force", False),
+        )
+
+    def _asked(
+        self, request: Request, optional: tuple[str, ...]
+    ) -> tuple[dict[str, Any], DeploymentState]:
+        """The members of the body, and the state of the service. Conflict unless the request is for
+        this deployment, and another one is current."""
+        settings = self._context.settings
+        mine, service = settings.application_id, settings.service
+        asked = members(request, {name: _ALLOWED[name] for name in optional})
+        request.details.update({"deployment": request.more["deployment"], **asked})
+        if request.more["deployment"] != mine:
+            raise Conflict(
+                "other-deployment",
+                f"This instance belongs to deployment {mine}. Send the command to an instance of "
+                f"deployment {request.more['deployment']}.",
+            )
+        if not service:
+            raise Conflict(
+                "no-service",
+                f"Deployment {mine} belongs to no service. Set QUERYABLE_SERVICE on its instances.",
+            )
+        state = self._context.deployment
+        if state is None:
+            raise Unavailable(
+                "deployment-unknown",
+                f"The current deployment of service {service} is not known here yet.",
+            )
+        if state.current == mine:
+            raise Conflict("deployment-is-current", f"Deployment {mine} is current already.")
+        return asked, state
+
+    async def _change(
+        self,
+        state: DeploymentState,
+        peers: Peers,
+        why_not: Callable[[View, Statuses], str | None],
+        is_forced: bool,
+    ) -> Answer:
+        context = self._context
+        mine, service = context.settings.application_id, context.settings.service
+        if not is_forced:
+            statuses = await asyncio.to_thread(statuses_of, context, peers)
+            if (why := self._why_not(lambda view: why_not(view, statuses))) is not None:
+                raise Conflict(
+                    "deployment-not-ready", f"Deployment {mine} cannot become current: {why}."
+                )
+        log = context.deployment_log
+        assert log is not None
+        changed = state.switched_to(mine)
+        await asyncio.to_thread(log.change, service, changed)
+        return json_answer(document(service, changed))
+
+    def _why_not(self, why_not: Callable[[View], str | None]) -> str | None:
+        """Why some view could not be answered by this deployment; None if all could."""
+        versions = self._context.versions
+        for base in sorted(versions.by_base):
+            if base in versions.undecided:
+                return f"the current version of view {base} is not known here"
+            if (why := why_not(versions.named[base])) is not None:
+                return f"view {base}: {why}"
+        return None

@@ -1,0 +1,47 @@
+--- Which deployment of a service is current, if the backends belong to a service. They say so in
+-- /processors, and learn it from a topic; the highest revision is the newest. The workers share it,
+-- and it outlives a reload.
+
+local cjson = require "cjson.safe"
+
+local _M = {}
+
+local shared = ngx.shared.queryable_topics
+local KEY = "service"
+
+--- {name, current, revision}, where current is an application id; nil without a service.
+function _M.known()
+    return cjson.decode(shared:get(KEY) or "")
+end
+
+--- Takes what a backend says. said: the member `service` of its /processors, any value;
+-- application_id: that of the backend.
+function _M.learn(said, application_id)
+    if type(said) ~= "table" or type(said.name) ~= "string" or type(said.current) ~= "string"
+        or type(said.revision) ~= "number"
+    then
+        return
+    end
+    local known = _M.known()
+    if known and known.name ~= said.name then
+        -- revisions of two services cannot be compared. The current deployment has the last word
+        if application_id ~= known.current then
+            return
+        end
+    elseif known and known.revision >= said.revision then
+        return
+    end
+    shared:set(KEY, cjson.encode {
+        name = said.name, current = said.current, revision = said.revision,
+    })
+    ngx.log(ngx.NOTICE, "service ", said.name, ": deployment ", said.current, " is current")
+end
+
+--- Whether requests may go to the deployment with this application id (any value): to every one
+-- without a service.
+function _M.is(application_id)
+    local known = _M.known()
+    return not known or known.current == application_id
+end
+
+return _M

@@ -1,0 +1,200 @@
+"""`queryable deployments`, `switch-deployment` and `rollback-deployment`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from queryable.cli.config import Connection
+from queryable.cli.deployments import Deployments, behind_proxy
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url
+from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.client.protocol.errors import BadUse, QueryableError
+
+app = typer.Typer()
+
+_FOLLOWED_WITHIN = 5.0  # s that a command waits for the proxy to follow
+_STEP = 0.05  # s
+
+DeploymentId = Annotated[
+    str, typer.Argument(metavar="APPLICATION_ID", show_default=False, help="The deployment.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Do not check that it can answer.")]
+
+
+@app.command()
+@reports_errors
+def deployments(
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the deployments behind the proxy.
+
+    Shows which one is current, and whether the others could become current. The URL must be that
+    of the proxy, and the addresses in its QUERYABLE_BACKENDS must be reachable from here.
+
+    \b
+    Examples:
+      queryable deployments
+      queryable deployments --url https://topics.example.org
+    """
+    connection = Connection(url, timeout, token_file)
+    found = behind_proxy(connection)
+    documents = {id_: _describe(connection, found, id_) for id_ in sorted(found.urls)}
+    if not is_for_terminal(as_json):
+        write_line(
+            {"service": found.service, "in_use": found.in_use, "deployments": [*documents.values()]}
+        )
+        return
+    if not documents:
+        print("The proxy knows no deployment yet, or names only one backend.")
+        return
+    print_table([_row(found, document) for document in documents.values()])
+
+
+@app.command()
+@reports_errors
+def switch_deployment(
+    deployment: DeploymentId,
+    max_lag: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="RECORDS",
+            help="How far a replica may be behind. [default: of the deployment]",
+        ),
+    ] = None,
+    force: Force = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make another deployment of the service current.
+
+    It is refused unless all its replicas have caught up, and it has all views of the current one.
+    Exits with 2 if it is refused, 3 if the proxy does not follow. `queryable rollback-deployment`
+    goes back. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable switch-deployment shop-2
+      queryable switch-deployment shop-2 --max-lag 100
+    """
+    connection = Connection(url, timeout, token_file)
+    found = behind_proxy(connection)
+    with found.client(connection, deployment) as client:
+        if not force:
+            _require_views(connection, found, client.deployment())
+        done = client.switch_deployment(deployment, max_lag=max_lag, force=force)
+    _report(connection, done, as_json)
+
+
+@app.command()
+@reports_errors
+def rollback_deployment(
+    force: Force = False,
+    url: Url = None,
+    timeout: Timeout = None,
+    token_file: TokenFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the previous deployment of the service current again.
+
+    It takes about a second. Exits with 2 if there is no previous deployment, or if it cannot
+    answer; with 3 if the proxy does not follow. Needs the scope admin.
+
+    \b
+    Examples:
+      queryable rollback-deployment
+    """
+    connection = Connection(url, timeout, token_file)
+    found = behind_proxy(connection)
+    previous = _previous(connection, found)
+    with found.client(connection, previous) as client:
+        done = client.rollback_deployment(previous, force=force)
+    _report(connection, done, as_json)
+
+
+def _describe(connection: Connection, found: Deployments, id_: str) -> dict[str, Any]:
+    """The document of a deployment; if no instance answers, {"application_id", "error"}."""
+    try:
+        with found.client(connection, id_) as client:
+            return client.deployment()
+    except QueryableError as error:
+        return {"application_id": id_, "error": str(error)}
+
+
+def _row(found: Deployments, document: Mapping[str, Any]) -> dict[str, object]:
+    id_, error = document["application_id"], document.get("error")
+    service = document.get("service") or found.service or {}
+    roles = {service.get("previous"): "previous", service.get("current"): "current"}
+    row = {
+        "deployment": id_,
+        "role": roles.get(id_, ""),
+        "requests": "yes" if id_ == found.in_use else "no",
+    }
+    if error is not None:
+        return {**row, "instances": "", "ready": f"does not answer: {error}"}
+    return {
+        **row,
+        "instances": ", ".join(each["id"] for each in document["instances"]),
+        "ready": "yes" if document["ready"] else f"no: {document['why_not_ready']}",
+    }
+
+
+def _require_views(connection: Connection, found: Deployments, target: Mapping[str, Any]) -> None:
+    """Raises BadUse if the deployment lacks views that requests use now."""
+    with connection.client() as client:
+        used = client.deployment()
+    missing = sorted({*used["views"]} - {*target["views"]})
+    if missing:
+        raise BadUse(
+            f"Deployment {target['application_id']} does not have the views "
+            f"{', '.join(missing)} of {found.in_use}: their clients would get 404. --force makes "
+            "it current nevertheless."
+        )
+
+
+def _previous(connection: Connection, found: Deployments) -> str:
+    with connection.client() as client:
+        service = client.deployment()["service"]
+    if service is None or service["previous"] is None:
+        raise BadUse("There is no previous deployment to go back to.")
+    previous: str = service["previous"]
+    return previous
+
+
+def _report(connection: Connection, done: dict[str, Any], as_json: bool) -> None:
+    """Prints the new state once the proxy follows; exits with 3 if it does not."""
+    began = time.monotonic()
+    while (
+        not (follows := _follows(behind_proxy(connection), done))
+        and time.monotonic() - began < _FOLLOWED_WITHIN
+    ):
+        time.sleep(_STEP)
+    if not is_for_terminal(as_json):
+        write_line({**done, "followed": follows})
+    else:
+        print(
+            f"{done['name']}: {done['current']} is current, {done['previous']} is the previous one"
+        )
+    if not follows:
+        print_stderr(
+            "The proxy does not follow yet: look at service and application_id in /proxy/health."
+        )
+        raise SystemExit(UNAVAILABLE)
+
+
+def _follows(found: Deployments, done: Mapping[str, Any]) -> bool:
+    """Whether the proxy uses the deployment, or that of a later change."""
+    service = found.service
+    if service is None or service["revision"] < done["revision"]:
+        return False
+    return bool(found.in_use == service["current"])
