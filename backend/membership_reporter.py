@@ -5,7 +5,6 @@ It combines open store partitions, topology and data folder, so it is part of th
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -121,8 +120,9 @@ class MembershipReporter:
         is_joined = self._context.topology.epoch != NO_EPOCH
         opening = {view for view, _ in self._opening()}
         for name, finding in before.items():
-            if finding.built_partitions and (not is_joined or name in opening):
-                built[name] = min(finding.built_partitions, built.get(name, sys.maxsize))
+            known = finding.built_partitions
+            if known and (not is_joined or name in opening):
+                built[name] = min(known, built.get(name, known))
         return built
 
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
@@ -199,7 +199,8 @@ class MembershipReporter:
 
 
 def _findings_of(topology: Topology) -> dict[str, Finding]:
-    """The views of which the topology says something special."""
+    """The views that have mispartitioned records or, since their oldest store was built, more
+    partitions."""
     return {
         name: Finding(placed.hash, placed.built_partitions, placed.mispartitioned)
         for name, placed in topology.views.items()

@@ -21,9 +21,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bench import machine, machines, model
+from bench import machine
 from bench import publish as publishing
 from bench.load import find_wrk
+from bench.models import machines, read_cost
 from bench.plan import FULL, HUGE, QUICK, Plan
 from bench.proc import busy_seconds
 from bench.report import Report
@@ -150,7 +151,8 @@ def main(
     report.write(run_dir / "results.json")
     console.print(report.table())
     with contextlib.suppress(ValueError):  # the model needs the rows of reads and factors
-        console.print(f"A read by proxy: {model.describe(report.document())}\n", highlight=False)
+        cost = read_cost.describe(report.document())
+        console.print(f"A read by proxy: {cost}\n", highlight=False)
         header, *lines = machines.table(report.document())
         of_machines = Table(*header, box=box.SIMPLE_HEAD)
         for line in lines:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import growth, machines, model
+from bench import growth
+from bench.models import machines, read_cost
 from bench.report import number
 from local.errors import LocalError
 
@@ -78,7 +79,7 @@ def section_of(document: Document) -> str:
                 _header("row", "backends", "keys", "partitions", "B per value"),
                 _factor_rows(document),
             ),
-            _paragraph(f"**Cost of a read by proxy.** {model.describe(document)}"),
+            _paragraph(f"**Cost of a read by proxy.** {read_cost.describe(document)}"),
             _paragraph(_MACHINES),
             _table(header, lines),
         ]

@@ -8,25 +8,25 @@ each instance keeps what it knew in its data folder, in the file `~findings.json
     {"format": 1, "views": {"orders":
         {"view_hash": "5f…", "built_partitions": 4, "mispartitioned": true}}}
 
-Views of which nothing special is known are not in it.
+It has only views with mispartitioned records, and views whose topic got more partitions.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
 
-from backend.storage.ownership import sync
+from backend.storage.ownership import write_atomically
 
 log = logging.getLogger(__name__)
 
 NAME = "~findings.json"
 _FORMAT = 1
+_MAX_BYTES = 16 << 20
 
 
 class Finding(NamedTuple):
@@ -48,7 +48,8 @@ class FindingsFile:
     def read(self) -> dict[str, Finding]:
         """View -> finding. Empty if there is no file, or if it cannot be read."""
         try:
-            content = orjson.loads(self._path.read_bytes())
+            with self._path.open("rb") as file:
+                content = orjson.loads(file.read(_MAX_BYTES))
             if content["format"] != _FORMAT:
                 raise ValueError(f"its format is {content['format']!r}")
             found = {
@@ -68,19 +69,15 @@ class FindingsFile:
         return found
 
     def write(self, findings: Mapping[str, Finding]) -> None:
-        """Replace the file if something has changed. A failure is logged: the next change is
-        written again."""
+        """Replace the file if something has changed. A failure is logged; the next call tries it
+        again."""
         if findings == self._written:
             return
         views = {name: finding._asdict() for name, finding in sorted(findings.items())}
-        new = self._path.with_name(f"{NAME}.new")
+        content = orjson.dumps({"format": _FORMAT, "views": views}) + b"\n"
         try:
-            with new.open("wb") as file:
-                file.write(orjson.dumps({"format": _FORMAT, "views": views}) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            new.rename(self._path)
-            sync(self._path.parent)
+            write_atomically(self._path, content)
         except OSError as e:
             log.warning("cannot write %s: %s", self._path, e)
-        self._written = dict(findings)
+        else:
+            self._written = dict(findings)

@@ -59,13 +59,8 @@ class Mark:
 
     def put(self, folder: Path) -> None:
         """Mark the folder, atomically. Raises OSError."""
-        new = folder / _NEW
-        with new.open("wb") as file:
-            file.write(orjson.dumps({"application": self.application, "format": _FORMAT}) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.rename(folder / MARK)
-        sync(folder)
+        mark = {"application": self.application, "format": _FORMAT}
+        write_atomically(folder / MARK, orjson.dumps(mark) + b"\n")
 
     def make(self, folder: Path) -> None:
         """Create and mark a folder that only this user can access.
@@ -220,6 +215,18 @@ def keep_private(folder: Path) -> None:
     except PermissionError:
         # the owner is another user, for example root, with write access for a group
         log.warning("cannot change the access rights of %s: other users may read it", folder)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Create or replace a file; after a crash it is there as before, or complete. Meanwhile there
+    is also a file with the ending .new. Raises OSError."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+    sync(path.parent)
 
 
 def sync(path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.machines import BATCH, sizes, table
-from bench.model import batch_share, fit, points_of
+from bench.models.machines import BATCH, sizes, table
+from bench.models.read_cost import batch_share, fit, points_of
 from tests.bench.test_model import DOCUMENT
 
 

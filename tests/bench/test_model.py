@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bench.model import Model, Point, batch_share, fit, points_of
+from bench.models.read_cost import Model, Point, batch_share, fit, points_of
 
 TRUE = Model(15.0, 120.0, 4.0)
 AT = [(1, 1e6), (8, 1e6), (32, 1e6), (128, 1e6), (32, 1e5), (16, 1e5), (8, 1e5)]

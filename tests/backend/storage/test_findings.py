@@ -57,3 +57,13 @@ def test_a_failure_to_write_is_logged(tmp_path: Path, caplog: pytest.LogCaptureF
     with caplog.at_level(logging.WARNING):
         file.write({"orders": Finding("hash", 4, False)})
     assert "cannot write" in caplog.text
+
+
+def test_findings_that_could_not_be_written_are_written_the_next_time(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    file = FindingsFile(root)
+    findings = {"orders": Finding("5f", 4, True)}
+    file.write(findings)  # the folder is not there
+    root.mkdir()
+    file.write(findings)
+    assert FindingsFile(root).read() == findings

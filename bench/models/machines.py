@@ -1,8 +1,8 @@
 """A model of 10, 100 and 1,000 machines, from the rows of one run.
 
 Each machine is as the one of the run, with as many workers of nginx and a backend per core, and
-each backend has as many keys as in the run. Reads are limited by the CPU (`bench/model.py`), and
-the number of instances by the metadata of the group, which has the topology once for each instance.
+each backend has as many keys as in the run. Reads are limited by the CPU (`read_cost`), and the
+number of instances by the metadata of the group, which has the topology once for each instance.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any
 
-from bench.model import Model, batch_share, fit, nginx_workers, points_of
+from bench.models.read_cost import Model, batch_share, fit, nginx_workers, points_of
 from model.topology import MAX_BYTES
 
 MACHINES = (10, 100, 1_000)

@@ -1,0 +1,1 @@
+"""What larger deployments cost, computed from the rows of one run."""
