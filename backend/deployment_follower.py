@@ -9,7 +9,7 @@ from typing import Any
 from backend.cluster.change_log import ChangeLog, Subject
 from backend.instance_context import InstanceContext
 from backend.settings import Settings
-from model.deployments import DeploymentState, decode_record, encode_record
+from model.changes.deployments import DeploymentState, decode_record, encode_record
 
 log = logging.getLogger(__name__)
 

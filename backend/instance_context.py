@@ -31,7 +31,7 @@ from backend.telemetry.rebalances import Rebalances
 from backend.telemetry.spans import Spans, spans_of
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
-from model.deployments import DeploymentState
+from model.changes.deployments import DeploymentState
 from model.kinds.registry import kind_of
 from model.pipelines.status import Pipeline
 from model.problems import Unavailable

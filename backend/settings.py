@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from model.deployments import NAME as SERVICE_NAME
+from model.changes.deployments import NAME as SERVICE_NAME
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views

@@ -7,7 +7,7 @@ of the view, `orders`; a later version has the name `orders@2`. Requests use the
     orders@1     version 1, whether it is current or not
 
 Which version is current is the result of all records of the deployment's version topic: see
-`changes.fold`.
+`changes.records`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from model.changes import decode_object
+from model.changes.records import decode_object
 from model.views import View
 
 MAX_VERSION = 999_999

@@ -1,7 +1,8 @@
 """A topic of changes, such as which version of each view is current.
 
 Each instance reads the whole topic, and goes on reading it: a change takes effect where its record
-is read. So the order of the records decides, not the instance that writes them (`model.changes`).
+is read. So the order of the records decides, not the instance that writes them
+(`model.changes.records`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from backend.rate_limited_log import RateLimitedLog
-from model.changes import S, fold
+from model.changes.records import S, fold
 from model.problems import Conflict, Unavailable
 
 log = logging.getLogger(__name__)

@@ -90,7 +90,6 @@ end
 function _M.init_worker()
     if #settings.seeds > 1 then
         ngx.timer.every(INTERVAL_S, _M.check)
-        ngx.timer.at(0, _M.check)
     end
 end
 

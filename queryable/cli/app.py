@@ -20,8 +20,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
         "interactive.shell", "interactive.queries",
     ),
     "Views and deployments": (
-        "views", "describe", "topology", "diff", "view_versions", "deployments", "pipeline",
-        "instances",
+        "views", "describe", "topology", "diff", "switching.view_versions",
+        "switching.deployments", "pipeline", "instances",
     ),
     "Your own Kafka": ("start.init", "start.serve", "adopt", "check", "token"),
     "Development of this project, in a checkout": ("stack",),

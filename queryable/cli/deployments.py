@@ -11,6 +11,8 @@ from queryable.cli.config import Connection
 from queryable.client.protocol.errors import BadUse, NotFound
 from queryable.client.settings import MAX_URLS
 
+UNKNOWN = "It asks its backends 3 s after its start, if it has several."
+
 
 @dataclass(frozen=True)
 class Deployments:
@@ -27,9 +29,9 @@ class Deployments:
         """A client for the instances of a deployment, without the proxy. Raises BadUse."""
         urls = self.urls.get(application_id)
         if not urls:
-            known = ", ".join(sorted(self.urls)) or "none"
+            known = f"It knows: {', '.join(sorted(self.urls))}." if self.urls else UNKNOWN
             raise BadUse(
-                f"The proxy knows no instance of deployment {application_id}. It knows: {known}. "
+                f"The proxy knows no instance of deployment {application_id}. {known} "
                 "QUERYABLE_BACKENDS of nginx must name instances of both deployments."
             )
         return connection.client(",".join(urls[:MAX_URLS]))

@@ -7,7 +7,7 @@ import itertools
 import orjson
 import pytest
 
-from model.changes import fold
+from model.changes.records import fold
 from model.problems import ConfigurationError
 from model.versions import (
     States,

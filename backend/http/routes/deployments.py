@@ -16,7 +16,7 @@ from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
-from model.deployments import DeploymentState, document
+from model.changes.deployments import DeploymentState, document
 from model.problems import Conflict, Unavailable
 from model.views import View
 

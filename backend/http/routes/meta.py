@@ -10,7 +10,7 @@ from backend.http.view_names import by_request_name
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
 from backend.security.browser_rules import parse_hosts
-from model import deployments
+from model.changes import deployments
 from model.versions import Versions
 from model.views import View
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from model.kinds.registry import kind_of
 from queryable import ALL_KEYS, View
-from queryable.cli.commands.view_versions import print_versions
+from queryable.cli.commands.switching.view_versions import print_versions
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import exit_if_empty, reports_errors
 from queryable.cli.options import (

@@ -14,7 +14,7 @@ from backend.deployment_follower import deployments_of
 from backend.version_follower import versions_of
 from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
-from model.deployments import DeploymentState
+from model.changes.deployments import DeploymentState
 from model.problems import Conflict
 from model.versions import States, VersionState, encode_record
 from tests.support.topics import Writer

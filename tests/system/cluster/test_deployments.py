@@ -192,6 +192,7 @@ def test_the_decision_outlives_all_processes_but_the_broker(service: Service) ->
     restart(service.second)
     service.nginx.start()
     wait_until(lambda: service.nginx.health()["application_id"], 15, "a topology")
+    wait_until(lambda: service.nginx.health()["configured"], 15, "that nginx knows both")
     assert service.nginx.health()["application_id"] == service.ids[1]
     wait_until(lambda: service.answers() == "second", 10, "answers")
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from queryable.cli.app import app
-from queryable.cli.commands import deployments
+from queryable.cli.commands.switching import deployments
 from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
 from tests.queryable.client.fake_server import RequestHandler, Server, serving
 
@@ -91,7 +91,7 @@ def test_the_table_shows_which_one_is_current_and_ready(
     assert "current" in shown
     assert "no: view orders: it lags" in " ".join(shown.split())
     fake.ids = []
-    assert "names only one backend" in fake.run("deployments").stdout
+    assert "knows no deployment yet" in fake.run("deployments").stdout
 
 
 def test_a_switch_and_the_way_back(fake: Fake) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from queryable.cli import confirmation
 from queryable.cli.app import app
-from queryable.cli.commands import view_versions
+from queryable.cli.commands.switching import view_versions
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
 from tests.queryable.client.fake_server import RequestHandler, serving
 

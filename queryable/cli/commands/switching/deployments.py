@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from queryable.cli.config import Connection
-from queryable.cli.deployments import Deployments, behind_proxy
+from queryable.cli.deployments import UNKNOWN, Deployments, behind_proxy
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile, Url
 from queryable.cli.output import is_for_terminal, print_table, write_line
@@ -53,7 +53,7 @@ def deployments(
         )
         return
     if not documents:
-        print("The proxy knows no deployment yet, or names only one backend.")
+        print(f"The proxy knows no deployment yet. {UNKNOWN}")
         return
     print_table([_row(found, document) for document in documents.values()])
 

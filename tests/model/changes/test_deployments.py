@@ -7,8 +7,8 @@ import itertools
 import orjson
 import pytest
 
-from model.changes import fold
-from model.deployments import NAME, DeploymentState, decode_record, document, encode_record
+from model.changes.deployments import NAME, DeploymentState, decode_record, document, encode_record
+from model.changes.records import fold
 
 STATE = DeploymentState("shop-1")
 

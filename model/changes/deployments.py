@@ -2,7 +2,7 @@
 
 A service has one or more deployments behind the same proxies: groups of instances, each with an
 application id of its own. One of them is current: proxies send it all requests. Which one that is
-is the result of all records of the topic `<service>-deployments`: see `changes.fold`.
+is the result of all records of the topic `<service>-deployments`: see `records.fold`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from model.changes import decode_object
+from model.changes.records import decode_object
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
 """A service: its name is part of a topic's name."""

@@ -1,0 +1,1 @@
+"""Commands that change which version of a view, or which deployment, is current."""

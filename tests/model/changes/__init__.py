@@ -1,0 +1,1 @@
+"""Tests of state that changes by records of a topic."""

@@ -1,0 +1,1 @@
+"""Tests of how nginx learns the topology, and which deployment is current."""
