@@ -107,6 +107,23 @@ def test_the_header_of_an_oidc_proxy(backends: list[Backend]) -> None:
         assert answer.status == 200
 
 
+def test_what_an_instance_says_of_all_others_needs_a_token(backends: list[Backend]) -> None:
+    """The instance that is asked passes the token on, and signs with the cluster secret."""
+    reader = token("read:orders")
+    ids = {backend.id for backend in backends}
+    for backend in backends:
+        for target in ("/admin/history", "/admin/deployment", "/admin/topology.json"):
+            assert ask(backend, target).code == "unauthenticated", target
+            instances = ask(backend, target, reader).json()["instances"]
+            found = {each if type(each) is str else each["id"]: each for each in instances}
+            assert set(found) == ids, target
+            if target != "/admin/history":
+                assert {each["state"] for each in found.values()} == {"running"}, target
+        command = f"/admin/deployments/{backend.settings['QUERYABLE_APPLICATION_ID']}/switch"
+        assert ask(backend, command, reader, b"{}").code == "forbidden"
+        assert ask(backend, command, token("admin"), b"{}").code == "no-service"
+
+
 def test_streams_end_when_the_token_expires(backends: list[Backend]) -> None:
     """Also those of other instances."""
     seconds = 2.0
