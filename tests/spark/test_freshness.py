@@ -27,6 +27,7 @@ from spark.supervision.heartbeats import Heartbeats
 from spark.supervision.progress import ProgressListener
 from spark.supervision.status import RUNNING, STARTING, ViewStatus
 from spark.views import VIEWS
+from tests.backend.http.admin.browser import AdminPage, chromium
 from tests.spark.test_run import ROOT, Job
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
@@ -265,8 +266,14 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     assert healthy(health)
 
     # no record arrives, so only the heartbeat shows it
-    job.kill()
-    assert shows(("0", "stopped"), 20) < 6  # 5 s, and one for a loaded machine
+    with chromium(tmp_path / "chromium") as driver:
+        page = AdminPage(driver, backend.port)
+        page.wait(lambda: page.totals().get("Pipelines running") == "1 of 1", "the job")
+        page.wait(lambda: "pipeline-stopped" not in page.attention(), "that it runs")
+        job.kill()
+        assert shows(("0", "stopped"), 20) < 6  # 5 s, and one for a loaded machine
+        page.wait(lambda: "pipeline-stopped" in page.attention(), "that it has stopped")
+        assert page.totals()["Pipelines running"] == "0 of 1"
     assert backend.get("/views/words").json()["pipeline"]["state"] == "stopped"
     assert "queryable_pipeline_running{" in backend.get("/metrics").body.decode()
     writer.send(VIEW.source, [(b"t", b"two")] * 4)
