@@ -32,6 +32,12 @@ class Labels(NamedTuple):
     role: str = ""
     status: int = 200
 
+    @property
+    def is_of_clients(self) -> bool:
+        """Whether it is neither a request of another instance nor a health check, which is 503
+        until the instance is ready."""
+        return self.route != "health" and not self.route.startswith("internal/")
+
 
 class Series:
     """One histogram. `counts` are by bucket, not cumulative; `seconds` is their sum."""
@@ -46,8 +52,8 @@ class Series:
 
 
 class Recent(NamedTuple):
-    """Requests of clients and proxies in the last minute: their rate (1/s), and the 99th percentile
-    of their duration (s; None without requests)."""
+    """Requests of clients in the last minute: their rate (1/s), and the 99th percentile of their
+    duration (s; None without requests)."""
 
     requests_per_s: float
     p99: float | None
@@ -71,7 +77,7 @@ class Latencies:
             return series
         if len(self._series) >= MAX_SERIES:
             labels = Labels(labels.route, "", "", labels.status)
-        return self._series.setdefault(labels, Series(not labels.route.startswith("internal/")))
+        return self._series.setdefault(labels, Series(labels.is_of_clients))
 
     def observe(self, series: Series, seconds: float, ended: float, requests: int = 1) -> None:
         """Count requests that took this long each. `ended`: when (s, of the clock). Hot path."""
@@ -89,11 +95,11 @@ class Latencies:
             yield labels, series.counts.copy(), series.seconds
 
     def of_clients(self) -> tuple[int, int, list[int]]:
-        """Requests of clients and proxies since the start: all, those with a status of 500 or more,
-        and their durations by bucket."""
+        """Requests of clients since the start: all, those with a status of 500 or more, and their
+        durations by bucket."""
         errors, counts = 0, [0] * BUCKETS
         for labels, series in self._series.copy().items():
-            if not labels.route.startswith("internal/"):
+            if labels.is_of_clients:
                 counts = [a + b for a, b in zip(counts, series.counts, strict=True)]
                 errors += sum(series.counts) if labels.status >= 500 else 0
         return sum(counts), errors, counts

@@ -66,12 +66,17 @@ def test_the_last_minute_forgets_older_requests() -> None:
     assert latencies.recent() == (0.0, None)
 
 
-def test_requests_between_instances_are_not_in_the_last_minute() -> None:
+@pytest.mark.parametrize("route", ["internal/heartbeat", "health"])
+def test_requests_of_instances_and_health_checks_are_not_those_of_clients(route: str) -> None:
+    """An instance that starts answers its health checks with 503."""
     clock = Clock()
     latencies = Latencies(clock)
-    count(latencies, Labels("internal/heartbeat", "", "", 200), 0.001)
+    count(latencies, Labels(route, "", "", 503), 0.001)
     clock.now += 1
     assert latencies.recent() == (0.0, None)
+    assert latencies.of_clients()[:2] == (0, 0)
+    count(latencies, Labels("key", "orders", "active", 503), 0.001)
+    assert latencies.of_clients()[:2] == (1, 1)
 
 
 def test_reads_of_one_turn_have_the_duration_of_the_whole_turn() -> None:
