@@ -84,7 +84,7 @@ local function exchange(connection, request)
     return status, body
 end
 
---- Signed anew for each attempt: a backend accepts a signature once.
+--- Each attempt has its own signature, because a backend accepts a signature once.
 local function request_of(backend, body)
     local signature = signing.sign("POST", PATH, tostring(backend.id), body)
     return {

@@ -92,7 +92,7 @@ def test_reads_of_one_turn_have_the_duration_of_the_whole_turn() -> None:
                 pass
             turn.note(latencies.series(Labels("key", "orders", "active", status)))
         await asyncio.sleep(0)
-        # the next turn begins anew
+        # another turn
         turn.begin()
         turn.note(latencies.series(Labels("key", "orders", "standby", 200)))
         await asyncio.sleep(0)

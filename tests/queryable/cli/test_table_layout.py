@@ -102,7 +102,7 @@ def test_csv_of_many_rows_keeps_every_field(
 
 
 def test_only_one_output_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert output_of(False) is Output.JSON, "stdout is no terminal here"
+    assert output_of(False) is Output.JSON, "the output of tests is not a terminal"
     assert output_of(False, True) is Output.CSV
     assert output_of(False, False, True) is Output.VERTICAL
     with pytest.raises(BadUse, match="only one of"):

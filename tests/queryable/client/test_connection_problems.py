@@ -21,26 +21,26 @@ _LIBRARY = re.compile(
 )
 
 
-def problem(kind: str, url: str) -> str:
+def problem(kind: str, url: str, timeout: float = 1.5) -> str:
     """The text of the error without the URL."""
     with pytest.raises(NoAnswer) as raised:
-        _ask(url) if kind == "threads" else asyncio.run(_ask_async(url))
+        _ask(url, timeout) if kind == "threads" else asyncio.run(_ask_async(url, timeout))
     return str(raised.value).removeprefix(f"{url}: ")
 
 
-def _ask(url: str) -> None:
-    with Client(url, timeout=0.5) as client:
+def _ask(url: str, timeout: float) -> None:
+    with Client(url, timeout=timeout) as client:
         client.get("orders", "a")
 
 
-async def _ask_async(url: str) -> None:
-    async with AsyncClient(url, timeout=0.5) as client:
+async def _ask_async(url: str, timeout: float) -> None:
+    async with AsyncClient(url, timeout=timeout) as client:
         await client.get("orders", "a")
 
 
 @contextmanager
 def speaking(answer: bytes) -> Iterator[str]:
-    """A server that sends these bytes to whoever connects, and closes the connection."""
+    """A server that sends these bytes to each client, and closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -65,7 +65,8 @@ def test_problems_in_words(kind: str) -> None:
         "name": problem(kind, "http://no-such-host.invalid"),
     }
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        texts["silent"] = problem(kind, f"http://127.0.0.1:{silent.getsockname()[1]}")
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        texts["silent"] = problem(kind, url, timeout=0.5)
     with serving(RequestHandler.hang_up) as server:
         texts["closed"] = problem(kind, server.url)
     with speaking(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf") as url:

@@ -170,7 +170,7 @@ def test_all_backends_are_dead(
     for backend in backends:
         backend.kill()
     page.wait(lambda: page.one("#alert").is_displayed(), "that nobody answers")
-    page.wait(lambda: "nginx runs, but no backend answers" in page.text("#alert"), "who is left")
+    page.wait(lambda: "nginx runs, but no backend answers" in page.text("#alert"), "the message")
     assert "The page shows the state at " in page.text("#alert")
 
     # also a page that is opened now
