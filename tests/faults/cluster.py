@@ -52,6 +52,7 @@ class Setup:
     transactional: bool = False
     topic: Mapping[str, str] = field(default_factory=dict)
     store: str = "key-value"
+    views: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # additional ones
     settings: Mapping[str, str] = field(default_factory=dict)  # of the backends
 
 
@@ -131,9 +132,9 @@ class Cluster:
         servers = self.broker.bootstrap_servers
         self.create_topic()
         self.seed()
-        views = views_toml(**{VIEW: {"topic": self.topic, "store": self.setup.store}})
+        views = {VIEW: {"topic": self.topic, "store": self.setup.store}, **self.setup.views}
         self.backends = self._stack.enter_context(
-            Deployment(self.folder / "backends", servers, views, **self._settings)
+            Deployment(self.folder / "backends", servers, views_toml(**views), **self._settings)
         )
         for number in range(self.setup.instances):
             self._new(number).launch()

@@ -37,6 +37,7 @@ class UpdateLoad(Background):
         volatile: Sequence[str],
         rate: float = 100.0,
         transactional: bool = False,
+        first: int = 1,
     ) -> None:
         super().__init__("writing")
         self._topic = topic
@@ -44,7 +45,7 @@ class UpdateLoad(Background):
         self._volatile = volatile
         self._rate = rate
         self._random = random.Random(20130102)
-        self._number = 0
+        self.next_number = first  # of the next record: values {"n": number} only grow
         self._writes = threading.Lock()
         self._unsettled: list[tuple[int, Record, float]] = []
         # confirmed (and committed) records: partition, record, time
@@ -117,8 +118,8 @@ class UpdateLoad(Background):
             due += 1 / self._rate
 
     def _produce(self) -> None:
-        self._number += 1
-        value: bytes | None = json.dumps({"n": self._number}).encode()
+        value: bytes | None = json.dumps({"n": self.next_number}).encode()
+        self.next_number += 1
         if self._volatile and self._random.random() < 0.2:
             key = self._random.choice(self._volatile)
             if self._random.random() < 0.5:

@@ -77,11 +77,12 @@ class Deployment:
         wait_for_topology: bool = True,
         files: Mapping[str, str] | None = None,
         context: ssl.SSLContext | None = None,
+        source: Path | None = None,
     ) -> Nginx:
         """Start nginx in front of `backends` (default: all). It stops with the deployment.
 
-        `files`, `context`: see Nginx. With `wait_for_topology`, returns when all workers of nginx
-        have the topology of the first backend.
+        `files`, `context`, `source`: see Nginx. With `wait_for_topology`, returns when all workers
+        of nginx have the topology of the first backend.
         """
         behind = backends or tuple(self.all)
         nginx = Nginx(
@@ -91,6 +92,7 @@ class Deployment:
             workers,
             files=files,
             context=context,
+            source=source,
         )
         self.proxies.append(nginx)
         if wait_for_topology:

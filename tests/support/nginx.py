@@ -19,11 +19,15 @@ from tests.support.client import Client
 
 
 def lay_out(
-    prefix: Path, port: int, workers: int | None = None, changes: Mapping[str, str] | None = None
+    prefix: Path,
+    port: int,
+    workers: int | None = None,
+    changes: Mapping[str, str] | None = None,
+    source: Path | None = None,
 ) -> list[str]:
     """Like `local.stack.nginx.lay_out`, with `changes` of text in nginx.conf. Returns the command
-    that starts nginx."""
-    command = nginx_in(prefix, port, workers=workers)
+    that starts nginx. `source`: the folder with nginx.conf and proxy/ (default: the repository)."""
+    command = nginx_in(prefix, port, files=source, workers=workers)
     if changes:
         path = prefix / "nginx.conf"
         text = path.read_text()
@@ -47,14 +51,16 @@ class Nginx:
         changes: Mapping[str, str] | None = None,
         files: Mapping[str, str] | None = None,
         context: ssl.SSLContext | None = None,
+        source: Path | None = None,
     ) -> None:
         """`backends`: addresses, separated by commas. `workers`: their number (default: that of the
         processors). `changes` replace lines of nginx.conf. `files`: the deployment's files, by
-        path; `{port}` is replaced. `context`: of clients, if nginx listens with TLS."""
+        path; `{port}` is replaced. `context`: of clients, if nginx listens with TLS. `source`: see
+        `lay_out`."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
         self.context = context
-        self._command = lay_out(prefix, self.port, workers, changes)
+        self._command = lay_out(prefix, self.port, workers, changes, source)
         for path, text in (files or {}).items():
             (prefix / path).parent.mkdir(exist_ok=True)
             (prefix / path).write_text(text.replace("{port}", str(self.port)))
@@ -132,6 +138,12 @@ class Nginx:
 
     def error_log(self) -> str:
         return (self.prefix / "logs" / "error.log").read_text()
+
+    def replace_files(self, source: Path | None) -> None:
+        """Runs with the nginx.conf and the Lua modules in `source` from now on (see `lay_out`), as
+        after an upgrade and a reload."""
+        lay_out(self.prefix, self.port, source=source)
+        self.reload()
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
