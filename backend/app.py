@@ -243,7 +243,7 @@ class Instance:
         self._appender.stop()
         if self.context.spans is not None:
             self.context.spans.shutdown()
-        self._directory.close()
+        self._directory.close(stores_are_closed=not self._ingest_loop.alive)
 
     def _reads_served(self) -> int:
         return sum(counts.served for counts in self.context.counts.values())

@@ -16,6 +16,7 @@ from pathlib import Path
 from rocksdict import Env, Options
 
 from backend.settings import Settings
+from backend.storage import in_use
 from backend.storage.custom import CustomPartition, CustomStore
 from backend.storage.options import SharedMemory, Tuning
 from backend.storage.ownership import (
@@ -40,6 +41,7 @@ _DELETED = ".deleted-"
 _SNAPSHOT = ".copy-"
 _INSTALLED = "~installed"  # a file in a snapshot that has replaced the store of its partition
 _PARTITION = re.compile(r"\d+", re.ASCII)
+_ANY = re.compile(r"\d+(\..*)?", re.ASCII)
 # suffixes of directories that a crash may leave behind
 _CRASH_SUFFIXES = "|".join(map(re.escape, (_DELETED, _SNAPSHOT, CHECKPOINT)))
 _LEFTOVER = re.compile(rf"\d+({_CRASH_SUFFIXES}).*", re.ASCII)
@@ -83,6 +85,9 @@ class DataDirectory:
             if unmarked is not None:
                 self._mark_all(unmarked)
             keep_private(root)
+            if in_use.is_copy(root):
+                self._delete_all()
+            in_use.begin(root)
         except OSError as e:
             if lock is not None:
                 os.close(lock)
@@ -110,6 +115,22 @@ class DataDirectory:
             self._mark.put(store)
             log.info("marked %s as a store of application %s", store, self._mark.application)
         self._mark.put(self.root)
+
+    def _delete_all(self) -> None:
+        """Delete the stores of a folder that was copied while an instance was using it. If this is
+        interrupted, the next start repeats it. Raises ConfigurationError if one cannot be deleted.
+        """
+        log.warning(
+            "the data folder %s is a copy that was made while an instance was using it, so its "
+            "files are of different moments: its stores are deleted and rebuilt", self.root,
+        )  # fmt: skip
+        for path in self._marked(_ANY):
+            self._mark.delete(path)
+        if left := self._marked(_ANY):
+            raise ConfigurationError(
+                f"cannot delete {left[0]}, which is of a copy that was made while an instance was "
+                f"using it. Delete the data folder {self.root}."
+            )
 
     def _marked(self, name: re.Pattern[str]) -> list[Path]:
         """The directories `<view>/<name>` with the mark of this application."""
@@ -306,7 +327,11 @@ class DataDirectory:
                 partitions[view].append(partition)
         return partitions
 
-    def close(self) -> None:
+    def close(self, stores_are_closed: bool = True) -> None:
+        """Unlock the folder. If all stores are closed, it can be copied from now on."""
+        if stores_are_closed:
+            with suppress(OSError):  # then it counts as after a crash
+                in_use.end(self.root)
         os.close(self._lock)
 
 

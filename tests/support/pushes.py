@@ -26,7 +26,7 @@ def pinned(view: View, offsets: Sequence[int], at: int | None = None) -> Pinned:
 def push(
     url: str | Path,
     view: View,
-    offsets: Sequence[int],
+    offsets: Sequence[int] | Pinned,
     *tasks: Mapping[Any, Any],
     times: Iterable[int] | None = None,
     keep: int = 3,
@@ -34,7 +34,8 @@ def push(
 ) -> str:
     """Push {key: value}, the rows of each task; returns the id of the push."""
     folder = PushFolder(str(url), new_id())
-    writer = PushWriter(view, pinned(view, offsets, at), folder, "test", keep)
+    pins = offsets if isinstance(offsets, Pinned) else pinned(view, offsets, at)
+    writer = PushWriter(view, pins, folder, "test", keep)
     messages: list[Written] = []
     for rows in tasks:
         columns = {"key": pa.array(list(rows)), "value": pa.array(list(rows.values()))}
