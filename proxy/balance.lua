@@ -90,6 +90,20 @@ function _M.may_retry()
     return false
 end
 
+--- Counts a retry for which the budget had no token when the attempt began: nginx then makes no
+-- further one, and does not ask.
+function _M.count_denied()
+    retry_budget.deny(budget)
+    metrics.count_denied_retry()
+end
+
+--- Call if no replica has answered. Counts the retry at a further one that was not allowed.
+function _M.count_denied_after(attempts, replicas)
+    if attempts < #replicas and not retry_budget.has(budget) then
+        _M.count_denied()
+    end
+end
+
 --- Records how the previous attempt failed. Returns whether another one is allowed.
 local function after_failure(ctx, now)
     local backend = ctx.backend
@@ -119,7 +133,10 @@ function _M.run()
     local backend = candidates[attempt] or slow or candidates[(attempt - 1) % #candidates + 1]
     ctx.attempt, ctx.backend, ctx.started_at = attempt, backend, now
     local has_next = (attempt < #candidates or attempt == #candidates and slow)
-        and IS_RETRIED[ngx.req.get_method()] and retry_budget.has(budget)
+        and IS_RETRIED[ngx.req.get_method()]
+    if has_next and not retry_budget.has(budget) then
+        has_next, ctx.is_last = false, true
+    end
     if has_next then
         balancer.set_more_tries(1)
     end
@@ -142,6 +159,11 @@ end
 -- The functions below read nginx's variables, because nginx clears ngx.ctx when it redirects a
 -- request.
 
+--- The last item of a variable that lists one item per attempt.
+local function last(list)
+    return list and (list:match("^.* (.*)$") or list)
+end
+
 --- The number of attempts that nginx lists: commas separate them, and colons after a redirect.
 function _M.count_attempts(var)
     local upstream_addr = var.upstream_addr
@@ -157,15 +179,16 @@ function _M.was_denied(var)
     return var.queryable_attempts ~= ""
 end
 
+--- Whether the last backend has answered 503, so that another one might have answered otherwise.
+-- ctx: of the request, with all its attempts.
+function _M.is_denied_503(var, ctx)
+    return ctx.is_last and last(var.upstream_status) == "503"
+end
+
 --- Whether no backend has received any byte of the request, so that none can have processed it.
 function _M.nothing_was_sent(var)
     -- bytes of each attempt: "0", or "0, 0"
     return not (var.upstream_bytes_sent or "1"):find("[1-9]")
-end
-
---- The last item of a variable that lists one item per attempt.
-local function last(list)
-    return list and (list:match("^.* (.*)$") or list)
 end
 
 --- Records the failure after which nginx gave up. Does nothing if a backend answered.

@@ -72,6 +72,9 @@ function _M.log()
     local attempts = ctx.earlier_attempts + ctx.attempt
     var.queryable_attempts = attempts
     count_retries(attempts)
+    if balance.is_denied_503(var, ctx) then
+        balance.count_denied()
+    end
     observe(var, ctx)
     local epoch = var.upstream_http_topology_epoch
     if epoch then

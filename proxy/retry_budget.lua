@@ -25,10 +25,15 @@ function _M.has(budget)
     return budget.tenths >= RETRY
 end
 
+--- Counts a retry that was not made, because there was no token.
+function _M.deny(budget)
+    budget.denied = budget.denied + 1
+end
+
 --- Takes a token. Returns false, and counts the denial, if there is none.
 function _M.spend(budget)
     if budget.tenths < RETRY then
-        budget.denied = budget.denied + 1
+        _M.deny(budget)
         return false
     end
     budget.tenths = budget.tenths - RETRY

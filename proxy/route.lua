@@ -172,11 +172,15 @@ function _M.access_fallback()
         return answer_without_backend("no-backend")
     end
     local others = other_backends(current, replicas, MAX_FALLBACK)
-    if #others == 0 or not balance.may_retry() then
+    local earlier = balance.count_attempts(var)
+    if #others == 0 then
+        balance.count_denied_after(earlier, replicas)
+        return answer_without_backend("no-backend")
+    end
+    if not balance.may_retry() then
         return answer_without_backend("no-backend")
     end
     metrics.count_fallback()
-    local earlier = balance.count_attempts(var)
     -- nginx has cleared ngx.ctx; its own clock is less precise
     local began = clock.began(ngx.req.start_time())
     local label = is_point and labels.KEY or labels.below_key(var.request_uri)
