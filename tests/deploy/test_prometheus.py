@@ -1,6 +1,6 @@
 """Rules, runbooks and dashboard: every query is valid, and names metrics that exist.
 
-`tests/deploy/test_faults.py` has a running deployment.
+`tests/deploy/faults/` has running deployments.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ def push(
     keep: int = 3,
     at: int | None = None,
 ) -> str:
-    """Push {key: value}, the rows of each task; returns the id of the push."""
+    """Push {key: value}, the rows of each task; returns the id of the push. `offsets`: as for
+    `pinned`, or those of a real topic."""
     folder = PushFolder(str(url), new_id())
     pins = offsets if isinstance(offsets, Pinned) else pinned(view, offsets, at)
     writer = PushWriter(view, pins, folder, "test", keep)

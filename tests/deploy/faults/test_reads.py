@@ -1,0 +1,89 @@
+"""Faults that clients of point reads notice: slow instances, and none that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+from local.kafka.broker import Broker
+from tests.deploy.faults.conftest import Alarms
+from tests.support.backends import Backend
+from tests.support.deployment import settle, views_toml
+from tests.support.nginx import Nginx
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.prometheus.scrapes import Scrape, scrape, targets, when
+from tests.support.tcp_faults import Link, TcpFaults
+from tests.support.topics import Writer
+
+pytestmark = pytest.mark.system
+
+KEYS = [f"k{number}" for number in range(40)]
+CLIENTS = 8
+INITIAL_RETRIES = 100  # of proxy/retry_budget.lua
+DURATIONS = "queryable_proxy_request_duration_seconds_count"
+
+
+@dataclass
+class Site:
+    """Two instances, each of which has all partitions. The first one is behind `guard`."""
+
+    backends: list[Backend]
+    nginx: Nginx
+    guard: TcpFaults
+
+    def read(self, times: int = 1, clients: int = CLIENTS) -> Scrape:
+        """Read all keys; returns a scrape in which these reads are counted."""
+        of = targets(f"http://127.0.0.1:{self.nginx.port}")
+        before = sum(scrape(of).of(DURATIONS, route="key"))
+        with ThreadPoolExecutor(clients) as pool:
+            list(pool.map(self._get, KEYS * times))
+
+        after = before + len(KEYS) * times
+        return when(
+            of, lambda found: sum(found.of(DURATIONS, route="key")) == after, 10, "the counts"
+        )
+
+    def _get(self, key: str) -> None:
+        with self.nginx.client() as client:
+            client.get(f"/things/{key}")
+
+
+@pytest.fixture(scope="module")
+def site(broker: Broker, make_topic: MakeTopic, module_deploy: Deploy) -> Iterator[Site]:
+    topic = make_topic(6)
+    Writer(broker.bootstrap_servers).table(topic, dict.fromkeys(KEYS, 1))
+    views = views_toml(things={"topic": topic, "path": "/things"})
+    deployment = module_deploy(views, standby_replicas="1")
+    with TcpFaults() as guard:
+        first, second = deployment.new(advertised_port=str(guard.port)), deployment.new()
+        guard.target = first.port
+        settle([first.launch(), second.launch()])
+        # each worker has a retry budget of its own
+        yield Site([first, second], deployment.proxy(workers=1), guard)
+
+
+@pytest.mark.raises("QueryablePointReadsSlow")
+def test_an_instance_is_slow(site: Site, alarms: Alarms) -> None:
+    healthy = site.read()
+    alarms.silent(healthy, site.read(2))
+    # less than the time after which nginx asks the other one, and heartbeats fail
+    site.guard.shape(down=Link(delay=0.3))
+    slow = site.read(2)
+    assert alarms.raised(healthy, slow) == {"QueryablePointReadsSlow"}
+    site.guard.heal()
+    alarms.silent(slow, site.read(2))
+
+
+@pytest.mark.raises("QueryableRetriesDenied", "QueryableErrors", "QueryableTargetDown")
+def test_no_instance_answers(site: Site, alarms: Alarms) -> None:
+    healthy = site.read()
+    for backend in site.backends:
+        backend.kill()
+    # one after the other: none is retried at the same time as another one
+    dead = site.read(2 * INITIAL_RETRIES // len(KEYS), clients=1)
+    assert alarms.raised(healthy, dead) == {
+        "QueryableRetriesDenied", "QueryableErrors", "QueryableTargetDown",
+    }  # fmt: skip
