@@ -36,6 +36,7 @@ from bench.rows import (
     ingest,
     latency,
     launch,
+    metrics,
     ndjson,
     pipelines,
     reads,
@@ -57,6 +58,7 @@ class RowName(StrEnum):
     ingest = "ingest"
     launch = "launch"
     reads = "reads"
+    metrics = "metrics"
     tokens = "tokens"
     factors = "factors"
     forwarded = "forwarded"
@@ -75,6 +77,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.ingest: ingest,
     RowName.launch: launch,
     RowName.reads: reads,
+    RowName.metrics: metrics,
     RowName.tokens: tokens,
     RowName.factors: factors,
     RowName.forwarded: forwarded,

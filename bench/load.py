@@ -51,6 +51,7 @@ class LoadResult:
     refused: int
     unanswered: int
     p50_ms: float
+    p90_ms: float
     p99_ms: float
     p99_9_ms: float
 
@@ -82,6 +83,7 @@ def parse(output: str) -> LoadResult:
         refused=report["refused"],
         unanswered=report["unanswered"],
         p50_ms=report["p50_us"] / 1e3,
+        p90_ms=report["p90_us"] / 1e3,
         p99_ms=report["p99_us"] / 1e3,
         p99_9_ms=report["p99_9_us"] / 1e3,
     )

@@ -67,7 +67,8 @@ function done(summary, latency)
     local e = summary.errors
     io.write(format(
         '{"requests":%d,"duration_us":%d,"refused":%d,"unanswered":%d,'
-        .. '"p50_us":%d,"p99_us":%d,"p99_9_us":%d}\n',
+        .. '"p50_us":%d,"p90_us":%d,"p99_us":%d,"p99_9_us":%d}\n',
         summary.requests, summary.duration, e.status, e.connect + e.read + e.write + e.timeout,
-        latency:percentile(50), latency:percentile(99), latency:percentile(99.9)))
+        latency:percentile(50), latency:percentile(90), latency:percentile(99),
+        latency:percentile(99.9)))
 end

@@ -59,7 +59,8 @@ local function log_of(replicas, view, partition, owner)
     return text
 end
 
---- Sets the variable of the access log, and counts the duration. of: has what `Served-By` is.
+--- Sets the variable of the access log, and counts the duration of a read whose answer was sent.
+-- of: has what `Served-By` is.
 local function observe(var, replicas, view, partition, owner, batch, of, status, began)
     local role = of.role
     if not role then
@@ -169,12 +170,14 @@ local function read(var, current)
         return false
     end
     retry_budget.earn(budget)
-    observe(var, replicas, view, partition, owner, batch, head, status, began)
     if is_as_stored then
         send_key(batch, group, number, status, key)
     else
         send_path(batch, number, head)
     end
+    -- nginx would send the answer when this phase ends: then its duration would lack the sending
+    ngx.eof()
+    observe(var, replicas, view, partition, owner, batch, head, status, began)
     return true
 end
 

@@ -15,10 +15,10 @@ from model.views_file import parse_views
 def test_last_line_of_the_output_counts() -> None:
     report = (
         '{"requests":20000,"duration_us":2000000,"refused":3,"unanswered":1,'
-        '"p50_us":900,"p99_us":2500,"p99_9_us":10000}'
+        '"p50_us":900,"p90_us":1500,"p99_us":2500,"p99_9_us":10000}'
     )
     found = load.parse(f"Running 2s test @ http://127.0.0.1:1\n  1 threads\n{report}\n")
-    assert found == load.LoadResult(20_000, 2.0, 3, 1, 0.9, 2.5, 10.0)
+    assert found == load.LoadResult(20_000, 2.0, 3, 1, 0.9, 1.5, 2.5, 10.0)
     assert found.rps == 10_000
 
 

@@ -12,7 +12,7 @@ import pytest
 from backend.security.configuration import token_keys
 from backend.security.tokens import TokenVerifier
 from backend.settings import Settings
-from bench import records
+from bench import histograms, records
 from bench.batches import Batches, parse, reads_per_request
 from bench.http_client import Answer
 from bench.plan import FULL, HUGE
@@ -151,3 +151,18 @@ def test_the_cost_of_a_topology_is_measured(
     assert len(members) == 9
     held = [partition for member in members for partition in member.active["orders"]]
     assert len(held) == len(set(held)) < 40
+
+
+def test_histograms_are_those_of_point_reads_of_all_series() -> None:
+    def lines(name: str, labels: str, *counts: tuple[str, int]) -> str:
+        return "".join(f'{name}_bucket{{{labels},le="{le}"}} {n}\n' for le, n in counts)
+
+    name = "queryable_proxy_request_duration_seconds"
+    counts = histograms.parse(
+        lines(name, 'route="key",role="active"', ("0.0001", 3), ("0.0001096", 5), ("+Inf", 6))
+        + lines(name, 'route="key",role="standby"', ("0.0001", 1), ("0.0001096", 1), ("+Inf", 1))
+        + lines(name, 'route="count",role="active"', ("0.0001", 9), ("+Inf", 9))
+        + f'{name}_count{{route="key",role="active"}} 6\n'
+    )
+    assert counts[:2] == [4, 2]
+    assert histograms.quantile_ms([4, 4, *[0] * (len(counts) - 2)], 0.5) == pytest.approx(0.1)
