@@ -111,6 +111,7 @@ def test_an_instance_is_restarted_again_and_again(
     alarms.silent(healthy)
     for _ in range(RESTARTS):
         crashing.kill()
+        settle([stable])  # the group has noticed
         crashing.launch()
         settle(backends)
     assert alarms.raised(healthy, scrape(of)) == {"QueryableRebalancesOften"}

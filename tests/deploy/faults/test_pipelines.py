@@ -1,21 +1,25 @@
-"""Faults of a Spark job: a record that ends its query again and again, and its death."""
+"""Faults of a Spark job: a record that ends its query again and again, its death, and a start that
+does not end."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 
-from local.kafka.broker import Broker
+from local.kafka.broker import Broker, quiet_admin
 from tests.deploy.faults.conftest import Alarms
 from tests.spark.test_run import Job
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.prometheus.scrapes import Scrape, later, targets, when
-from tests.support.topics import Writer
+from tests.support.topics import Writer, commit_offsets
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
+pytestmark = [pytest.mark.broker, pytest.mark.system]
 
 NAME = "checked-texts"
 # no Python workers, which take seconds to start
@@ -54,6 +58,7 @@ def job(broker: Broker, tmp_path: Path) -> Iterator[Job]:
         made.end()
 
 
+@pytest.mark.spark
 @pytest.mark.raises(
     "QueryablePipelineStopped", "QueryablePipelineRestarts", "QueryablePipelineBehind"
 )
@@ -91,3 +96,23 @@ def test_a_record_ends_the_query_and_then_the_job_is_killed(
     dead = when(of, lambda found: state(found) == ([0], [1]), 10, "the stop")
     found = alarms.raised(dead, dead, later(of, dead))
     assert found == {"QueryablePipelineStopped", "QueryablePipelineBehind"}
+
+
+@pytest.mark.raises("QueryablePipelineBehind")
+def test_a_job_starts_again_and_again(
+    deploy: Deploy, make_topic: MakeTopic, broker: Broker, alarms: Alarms
+) -> None:
+    """As if it ran out of memory before its first micro-batch: only its heartbeats are real here,
+    and tests/spark/test_freshness.py has those of a job that starts."""
+    source, topic = make_topic(), make_topic(cleanup_policy="compact")
+    [backend] = deploy(views_toml(texts={"topic": topic, "pipeline": "starting"})).start()
+    of = targets(f"http://127.0.0.1:{backend.port}")
+    admin = quiet_admin(broker.bootstrap_servers)
+
+    def is_starting(found: Scrape) -> bool:
+        beat = json.dumps({"state": "starting", "at": time.time_ns() // 1_000_000})
+        commit_offsets(admin, "starting", [TopicPartition(source, 0, 0, metadata=beat)])
+        return found.of("queryable_pipeline_running") == [1]
+
+    starting = when(of, is_starting, 15, "the state")
+    assert alarms.raised(starting, starting) == {"QueryablePipelineBehind"}
