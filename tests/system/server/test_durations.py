@@ -71,5 +71,6 @@ def test_the_median_of_the_histogram_is_that_of_a_client(
         of_nginx = quantile(more, 0.5)
         assert of_nginx is not None
         ratios.append(of_nginx / of_client)
-    # without the sending of the answer it was 0.77 on an idle machine, and less on a busy one
-    assert 0.88 < median(ratios) < 1.12, ratios
+    # On an idle machine it is 0.86, because nginx has to wake up for each read, and more on a busy
+    # one. Without the sending of the answer it was 0.74 at most.
+    assert 0.8 < median(ratios) < 1.12, ratios
