@@ -22,7 +22,8 @@ pytestmark = pytest.mark.system
 
 KEYS = [f"k{number}" for number in range(40)]
 CLIENTS = 8
-INITIAL_RETRIES = 100  # of proxy/retry_budget.lua
+MANY = 25  # times all keys: if the machine stands still, less than 1 % of the reads are under way
+MAX_RETRIES = 1_000  # of proxy/retry_budget.lua; earlier reads have earned some
 DURATIONS = "queryable_proxy_request_duration_seconds_count"
 
 
@@ -68,13 +69,13 @@ def site(broker: Broker, make_topic: MakeTopic, module_deploy: Deploy) -> Iterat
 @pytest.mark.raises("QueryablePointReadsSlow")
 def test_an_instance_is_slow(site: Site, alarms: Alarms) -> None:
     healthy = site.read()
-    alarms.silent(healthy, site.read(2))
+    alarms.silent(healthy, site.read(MANY))
     # less than the time after which nginx asks the other one, and heartbeats fail
     site.guard.shape(down=Link(delay=0.3))
     slow = site.read(2)
     assert alarms.raised(healthy, slow) == {"QueryablePointReadsSlow"}
     site.guard.heal()
-    alarms.silent(slow, site.read(2))
+    alarms.silent(slow, site.read(MANY))
 
 
 @pytest.mark.raises("QueryableRetriesDenied", "QueryableErrors", "QueryableTargetDown")
@@ -83,7 +84,7 @@ def test_no_instance_answers(site: Site, alarms: Alarms) -> None:
     for backend in site.backends:
         backend.kill()
     # one after the other: none is retried at the same time as another one
-    dead = site.read(2 * INITIAL_RETRIES // len(KEYS), clients=1)
+    dead = site.read(2 * MAX_RETRIES // len(KEYS), clients=1)
     assert alarms.raised(healthy, dead) == {
         "QueryableRetriesDenied", "QueryableErrors", "QueryableTargetDown",
     }  # fmt: skip
