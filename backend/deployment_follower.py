@@ -14,6 +14,7 @@ from model.changes.deployments import DeploymentState, decode_record, encode_rec
 log = logging.getLogger(__name__)
 
 SUFFIX = "-deployments"
+_TIMEOUT = 10.0  # s
 
 
 def deployments_of(service: str) -> Subject[DeploymentState]:
@@ -50,11 +51,13 @@ class DeploymentFollower:
             )
 
     def start(self, context: InstanceContext) -> None:
-        """Begin to follow. Requests do not wait for it: an instance answers whether its deployment
-        is current or not."""
+        """Read which deployment is current. Waits for some seconds only: the instance answers
+        whether its deployment is current or not."""
         self._context = context
         if self.log is not None:
             self.log.start()
+            if not self.log.wait_until_known(_TIMEOUT):
+                log.warning("it is not known yet which deployment is current")
 
     def stop(self) -> None:
         if self.log is not None:

@@ -3,6 +3,7 @@ load."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import time
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.models import CommandInfo
 from typer.testing import CliRunner, Result
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from queryable.cli.app import app
+from queryable.cli.commands import diff
+from queryable.cli.commands.switching import deployments
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
 from tests.support.client import Client, Response, key_path
 from tests.support.deployment import Deployment, settle, views_toml
@@ -111,7 +115,7 @@ def made(
     broker: Broker, make_topic: MakeTopic, writer: Writer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
     name = f"service-{time.time_ns()}"
-    deployments = []
+    made_of = []
     for of in ("first", "second"):
         topic = make_topic(3)
         writer.table(topic, {key: {"of": of} for key in KEYS})
@@ -123,8 +127,8 @@ def made(
             service=name,
         )
         deployment.use_secrets(SECRET)
-        deployments.append(deployment)
-    first, second = deployments
+        made_of.append(deployment)
+    first, second = made_of
     with first, second:
         first.start(2)
         second.start(2)
@@ -221,6 +225,27 @@ def test_a_deployment_without_the_same_views_is_refused(service: Service) -> Non
     finally:
         path.write_text(before)
         restart(service.second)
+
+
+@pytest.mark.parametrize(
+    "command", [*deployments.app.registered_commands, *diff.app.registered_commands]
+)
+def test_the_examples_of_the_help_run(service: Service, command: CommandInfo) -> None:
+    """Those of `diff` with URLs: tests/system/queries/test_examples.py."""
+    text = inspect.getdoc(command.callback) or ""
+    examples = [line.strip() for line in text.splitlines() if line.strip()[:10] == "queryable "]
+    mine = [line for line in examples if "http://" not in line]
+    assert mine
+    shown = {"shop-1": service.ids[0], "shop-2": service.ids[1]}
+    shown["https://topics.example.org"] = f"http://127.0.0.1:{service.nginx.port}"
+    for line in mine:
+        if "rollback" in line:
+            service.switch(service.ids[1])
+        for old, new in shown.items():
+            line = line.replace(old, new)
+        done = service.run(*line.split()[1:])
+        assert done.exit_code == (NOT_FOUND if "diff" in line else SUCCESS), done.output
+        service.switch_back()
 
 
 def test_what_a_command_refuses(service: Service) -> None:

@@ -202,11 +202,13 @@ def test_the_client_page_works_with_only_the_wheel_installed(
 
 # other tests run these: tests/e2e, test_stack.py, tests/queryable/test_wheel.py and cli/start; and
 # those of docs/versions.md, in their order. tests/system/cluster/test_maintenance_commands.py runs
-# those that change the placement
+# those that change the placement, test_deployments.py beside it those with two deployments
 STARTING = ("up", "down", "demo", "bench", "init", "serve")
 WITH_SPARK = ("pipeline",)
 IN_ORDER = ("compare", "switch", "rollback", "drop")
 MAINTENANCE = ("drain", "undrain", "rebuild")
+OF_SERVICES = ("deployments", "switch_deployment", "rollback_deployment")
+NOT_HERE = (*STARTING, *WITH_SPARK, *IN_ORDER, *MAINTENANCE, *OF_SERVICES)
 
 
 def examples_of_help() -> Iterator[str]:
@@ -215,8 +217,8 @@ def examples_of_help() -> Iterator[str]:
         text = inspect.getdoc(command.callback) or ""
         found = [line.strip() for line in text.splitlines() if re.match(r" +\S*queryable ", line)]
         assert found, f"{command.callback.__name__} shows no example"
-        if command.callback.__name__ not in (*STARTING, *WITH_SPARK, *IN_ORDER, *MAINTENANCE):
-            yield from found
+        if command.callback.__name__ not in NOT_HERE:
+            yield from (line for line in found if " shop-2" not in line)
 
 
 @dataclass
