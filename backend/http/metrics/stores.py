@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from prometheus_client.core import Metric
 
 from backend.http.metrics.families import counter, gauge, single
+from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
 
 _LABELS = ("view", "partition")
@@ -59,7 +60,7 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
         values = {
             "position_offset": progress.position,
             "lag_records": progress.lag(now, float("inf")),
-            "staleness_seconds": progress.staleness(now),
+            "staleness_seconds": _staleness(opened, now),
             "answerable": float(progress.answerable),
             "store_size_bytes": store.size(),
             "store_entries": store.entries(),
@@ -81,6 +82,14 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
         counter("rebuilds", "Store partitions that were rebuilt from scratch."),
         context.ingest_loop.rebuilds,
     )
+
+
+def _staleness(opened: StorePartition, now: float) -> float | None:
+    """None if it does not answer, and has never been at the end of the topic."""
+    staleness = opened.progress.staleness(now)
+    if staleness is None and opened.progress.answerable:
+        return now - opened.opened_at  # at least
+    return staleness
 
 
 def rocksdb(tickers: Mapping[str, int], cache_bytes: int) -> Iterator[Metric]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,20 @@ def test_rocksdb_counts_cache_hits_and_written_bytes(instance: Instance) -> None
     assert sample(text, "queryable_ingested_bytes_total", partition="0") > 40
     assert sample(text, "queryable_rocksdb_block_cache_bytes") > 0
     assert 0 < sample(text, "queryable_disk_free_bytes") < sample(text, "queryable_disk_size_bytes")
+
+
+def test_the_staleness_of_a_store_that_answers_is_never_missing(instance: Instance) -> None:
+    """A restarted instance may answer with a lag, and not catch up. It is then at least as stale as
+    it is open."""
+    store_partition = instance.context.store_partitions.get("orders", 0)
+    assert store_partition is not None
+    assert store_partition.progress.staleness(time.monotonic()) is None
+    store_partition.opened_at -= 100
+    assert 100 <= sample(scrape(instance), "queryable_staleness_seconds") < 110
+    store_partition.progress.answerable = False
+    assert "queryable_staleness_seconds{" not in scrape(instance)
+    store_partition.progress.end_fetched(2, time.monotonic())
+    assert sample(scrape(instance), "queryable_staleness_seconds") < 10
 
 
 def test_a_closed_store_has_no_state_of_rocksdb(instance: Instance) -> None:
