@@ -17,18 +17,24 @@ class Progress:
 
     `position` is the next offset to apply. `end` is the end of the log that was last fetched from
     the broker (the last stable offset, which read_committed consumers can reach); None before the
-    first fetch. The store partition becomes answerable at `target_offset`, and stays answerable
-    with any lag.
+    first fetch. The store partition becomes answerable at `target_offset`, or at once if it is
+    `answerable` from the start, and stays answerable with any lag. If it is not `verified` from the
+    start, it does not answer before `verify`.
     """
 
-    __slots__ = ("_pending_at", "_pending_end", "answerable", "caught_up_at", "end", "end_at",
-                 "position", "started_position", "target_offset")  # fmt: skip
+    __slots__ = ("_answers_from", "_pending_at", "_pending_end", "_verified", "answerable",
+                 "caught_up_at", "end", "end_at", "position", "started_position",
+                 "target_offset")  # fmt: skip
 
-    def __init__(self, position: int, target_offset: int, answerable: bool) -> None:
+    def __init__(
+        self, position: int, target_offset: int, answerable: bool, verified: bool = True
+    ) -> None:
         self.position = position
         self.started_position = position
         self.target_offset = target_offset
-        self.answerable = answerable or position >= target_offset
+        self._answers_from = position if answerable else target_offset
+        self._verified = verified
+        self.answerable = verified and position >= self._answers_from
         self.end: int | None = None
         self.end_at: float | None = None
         self.caught_up_at: float | None = None
@@ -42,10 +48,19 @@ class Progress:
             # all records that were in the log at that time have been applied
             self.caught_up_at = self._pending_at
             self._pending_at = None
-        if not self.answerable and position >= self.target_offset:
-            self.answerable = True
-            return True
-        return False
+        return self._update_answerable()
+
+    def verify(self) -> bool:
+        """Record that the log continues where the store ends. Returns True if the store partition
+        became answerable."""
+        self._verified = True
+        return self._update_answerable()
+
+    def _update_answerable(self) -> bool:
+        if self.answerable or not self._verified or self.position < self._answers_from:
+            return False
+        self.answerable = True
+        return True
 
     def end_fetched(self, end: int, now: float) -> None:
         """Record that the log ended at `end` at the time `now`."""

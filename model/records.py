@@ -1,6 +1,6 @@
 """The byte format of a store partition. Numbers are big-endian.
 
-    0x00 · name               state of the store itself: position, stream time, metadata
+    0x00 · name               the store itself: position, last record, stream time, metadata
     0x01 · key (kinds/layout) an entry: record timestamp (8 B, ms) · offset (8 B) · value
     0x02 · time (8 B) · key   expiry index: the time of an entry; only for views with a retention
 
@@ -29,10 +29,12 @@ EXPIRY = b"\x02"
 POSITION_KEY = b"\x00position"
 STREAM_TIME_KEY = b"\x00stream-time"
 METADATA_KEY = b"\x00identity"
+LAST_RECORD_KEY = b"\x00last-record"
 
 _HEAD = struct.Struct(">qq")
 _SIGN = 1 << 63
 _NUMBER = struct.Struct(">q")
+_LAST_RECORD = struct.Struct(">qqI")
 
 _PUSHED = 1 << 62
 
@@ -102,6 +104,31 @@ def decode_number(stored: bytes) -> int:
     """The inverse of `encode_number`. Raises struct.error if the size is wrong."""
     number: int = _NUMBER.unpack(stored)[0]
     return number
+
+
+class LastRecord(NamedTuple):
+    """Identifies the record that a store has applied last: its offset, its timestamp (ms), and the
+    CRC-32 of its key and value."""
+
+    offset: int
+    timestamp: int
+    checksum: int
+
+    @staticmethod
+    def of(offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> LastRecord:
+        key = key or b""
+        checksum = zlib.crc32(key, len(key))
+        if value is not None:  # a tombstone differs from an empty value
+            checksum = zlib.crc32(value, checksum) ^ 1
+        return LastRecord(offset, timestamp, checksum)
+
+    def encode(self) -> bytes:
+        return _LAST_RECORD.pack(*self)
+
+    @staticmethod
+    def decode(stored: bytes) -> LastRecord:
+        """The inverse of `encode`. Raises struct.error if the size is wrong."""
+        return LastRecord(*_LAST_RECORD.unpack(stored))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from backend.ingest.batch import Record, build_batch
+from backend.ingest.batch import Record, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
@@ -17,6 +17,7 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
+from model.records import LastRecord
 
 
 class RecordApplier:
@@ -43,7 +44,14 @@ class RecordApplier:
 
     def apply(self, fetched: Fetched) -> None:
         """Apply the records and log ends. Rebuild store partitions whose position is no longer in
-        the log."""
+        the log.
+
+        After a disconnection the brokers may have another log: then all stores are verified first,
+        and everything is fetched again.
+        """
+        if fetched.disconnected:
+            self._lifecycle.verify_again()
+            return
         for source, records in fetched.records.items():
             for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
@@ -54,9 +62,13 @@ class RecordApplier:
                     self._advance(store_partition, end)
         for source in fetched.lost:
             for store_partition in self._without_records(source):
-                position = store_partition.progress.position
+                if store_partition.to_verify is not None and store_partition.progress.answerable:
+                    store_partition.to_verify = None  # the log begins after it now
+                    self._assignments.update(*source)
+                    continue
+                offset = store_partition.fetch_offset
                 self._lifecycle.rebuild(
-                    store_partition, f"the log no longer has offset {position}, or has changed"
+                    store_partition, f"the log no longer has offset {offset}, or has changed"
                 )
 
     def _without_records(self, source: Source) -> list[StorePartition]:
@@ -69,9 +81,12 @@ class RecordApplier:
     def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> None:
         """Apply records of one partition, in offset order. One batch has the changes and the
         position after them. Raises StoreError."""
-        position = run[-1].offset() + 1
-        if position <= store_partition.progress.position:
+        if store_partition.to_verify is not None and not self._verify(store_partition, run):
             return
+        run = from_offset(run, store_partition.progress.position)
+        if not run:
+            return
+        position = run[-1].offset() + 1
         view = store_partition.view
         store, metadata = store_partition.store, store_partition.metadata
         batch = store.new_batch()
@@ -94,9 +109,9 @@ class RecordApplier:
             store_partition.waiting_for = result.missing_schema
             self._assignments.update(view.topic, store_partition.partition)
             run = run[: result.stopped_at]
-            position = run[-1].offset() + 1 if run else 0
-            if position <= store_partition.progress.position:
+            if not run:
                 return
+            position = run[-1].offset() + 1
         dead_letters, epoch = result.dead_letters, run[-1].leader_epoch()
         if epoch is not None and epoch != metadata.leader_epoch:
             metadata = replace(metadata, leader_epoch=epoch)
@@ -117,14 +132,41 @@ class RecordApplier:
         if is_first:
             self._writer.on_state_change()
         new_metadata = metadata if changed else None
-        self._writer.write(store_partition, batch, position, new_metadata, result.stream_time)
+        self._writer.write(
+            store_partition, batch, position, new_metadata, result.stream_time, _identify(run[-1])
+        )
         store_partition.applied_records += len(result.keys)
         if store_partition.listeners:
             store_partition.listeners.applied(run, view.layout, dead_letters)
 
+    def _verify(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
+        """Compare the last record with the log. Returns False if the store partition is rebuilt,
+        or must wait for later records.
+
+        Topic ids, offsets and leader epochs do not always show that the disks of the brokers were
+        restored to an older state, after which new records have got the offsets of others.
+        """
+        last = store_partition.to_verify
+        assert last is not None
+        found = from_offset(run, last.offset)
+        if not found:
+            return False
+        # a later record: the one at this offset was compacted away
+        if found[0].offset() == last.offset and _identify(found[0]) != last:
+            self._lifecycle.rebuild(
+                store_partition,
+                f"the log has another record at offset {last.offset} than the one that was applied",
+            )
+            return False
+        self._writer.verified(store_partition)
+        return True
+
     def _advance(self, store_partition: StorePartition, offset: int) -> None:
         """Move the position to the end of the log. There may be no record right before the end:
         transaction markers and compacted records also have offsets."""
+        last = store_partition.to_verify
+        if last is not None and offset > last.offset:
+            self._writer.verified(store_partition)  # there is no record any more
         position = max(offset, store_partition.progress.position)
         if position > store_partition.progress.position or not store_partition.progress.answerable:
             self._writer.write(store_partition, store_partition.store.new_batch(), position)
@@ -150,3 +192,7 @@ class RecordApplier:
             yield
         except StoreError as e:
             self._lifecycle.fail(store_partition, e)
+
+
+def _identify(record: Record) -> LastRecord:
+    return LastRecord.of(record.offset(), record.timestamp()[1], record.key(), record.value())

@@ -76,7 +76,7 @@ def build_batch(
     `max_stream_time` (ms): later record times do not advance the stream time yet.
     `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
     """
-    run = _from_position(records, position)
+    run = from_offset(records, position)
     if view.is_custom:
         result = _build_custom(cast(RecordBatch, batch), view, run)
     elif view.kind.one_entry_per_key and view.retention is None:
@@ -219,11 +219,11 @@ def _valid_records(
         yield bare, stored_key, value, timestamp, record.offset()
 
 
-def _from_position(records: Sequence[Record], position: int) -> Sequence[Record]:
-    """The records from `position` on; earlier ones were fetched for another view of the topic."""
-    if not records or records[0].offset() >= position:
+def from_offset(records: Sequence[Record], offset: int) -> Sequence[Record]:
+    """The records from `offset` on."""
+    if not records or records[0].offset() >= offset:
         return records
-    return records[bisect_left(records, position, key=lambda record: record.offset()) :]
+    return records[bisect_left(records, offset, key=lambda record: record.offset()) :]
 
 
 def _decode_error(view: View, key: bytes, bare: bytes, value: bytes | None) -> str:

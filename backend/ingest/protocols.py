@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from backend.telemetry.engine import EngineState
-from model.records import StoreMetadata
+from model.records import LastRecord, StoreMetadata
 
 
 class Batch(Protocol):
@@ -32,6 +32,7 @@ class Store(Protocol):
     position: int | None
     stream_time: int | None
     metadata: StoreMetadata | None
+    last_record: LastRecord | None  # None: it has applied none, or an older version has
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -49,6 +50,7 @@ class Store(Protocol):
         position: int,
         metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
+        last_record: LastRecord | None = None,
     ) -> None: ...
 
     def begin_bulk_load(self, until: int) -> None:

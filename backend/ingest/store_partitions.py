@@ -14,7 +14,7 @@ from backend.ingest.protocols import Store
 from model.formats.schemas import SchemaNotYet
 from model.partitioner import partition_of
 from model.progress import Progress
-from model.records import StoreMetadata
+from model.records import LastRecord, StoreMetadata
 from model.topology import ACTIVE
 from model.views import ANY_PARTITION, CHANGELOG, View
 
@@ -47,6 +47,7 @@ class StorePartition:
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted
     earliest_future_time: int = -(1 << 63)  # ms: of an entry, after stream time; see `advance`
+    to_verify: LastRecord | None = None  # that the log must still have; see `LogVerifier`
     waiting_for: SchemaNotYet | None = None  # the schema of the record at `position`
     unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     listeners: ChangeListeners = field(default_factory=ChangeListeners)
@@ -64,6 +65,11 @@ class StorePartition:
             topic_hash,
             self.partition,
         )
+
+    @property
+    def fetch_offset(self) -> int:
+        """The offset from which records are needed."""
+        return self.progress.position if self.to_verify is None else self.to_verify.offset
 
     def warn_of_mispartitioned(self, offset: int) -> None:
         """Warn about the first mispartitioned record, which is at or before `offset`."""

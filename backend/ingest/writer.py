@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backend.ingest.store_partitions import StorePartition
-from model.records import StoreMetadata
+from model.records import LastRecord, StoreMetadata
 
 
 class PartitionWriter:
@@ -25,10 +25,18 @@ class PartitionWriter:
         position: int,
         metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
+        last_record: LastRecord | None = None,
     ) -> None:
-        """Write a batch and the position after it. Raises StoreError."""
-        store_partition.store.write(batch, position, metadata, stream_time)
+        """Write a batch, the position after it, and what identifies its last record. Raises
+        StoreError."""
+        store_partition.store.write(batch, position, metadata, stream_time, last_record)
         if store_partition.progress.applied(position):
+            self.note_answerable(store_partition)
+
+    def verified(self, store_partition: StorePartition) -> None:
+        """Note that the log continues where the store ends."""
+        store_partition.to_verify = None
+        if store_partition.progress.verify():
             self.note_answerable(store_partition)
 
     def write_state(self, store_partition: StorePartition) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from model.classes import import_class
 from model.problems import ConfigurationError, StoreClosedError, StoreError
-from model.records import StoreMetadata
+from model.records import LastRecord, StoreMetadata
 
 
 class CustomStore(Protocol):
@@ -76,6 +76,7 @@ class CustomPartition:
         self._applied = 0
         self.position: int | None = None
         self.metadata: StoreMetadata | None = None
+        self.last_record: LastRecord | None = None
 
     def query(self, key: bytes) -> Any:
         """The store's answer for a key. Raises StoreError, StoreClosedError."""
@@ -107,6 +108,7 @@ class CustomPartition:
         position: int,
         metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
+        last_record: LastRecord | None = None,
     ) -> None:
         with self._lock:
             for record in batch.records:
@@ -120,6 +122,8 @@ class CustomPartition:
         self.position = position
         if metadata is not None:
             self.metadata = metadata
+        if last_record is not None:
+            self.last_record = last_record
 
     def begin_bulk_load(self, until: int) -> None:
         """Does nothing: the store is in memory."""

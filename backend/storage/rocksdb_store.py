@@ -25,9 +25,11 @@ from backend.storage.ownership import Mark
 from backend.telemetry.engine import EngineState
 from model.problems import StoreClosedError, StoreError
 from model.records import (
+    LAST_RECORD_KEY,
     METADATA_KEY,
     POSITION_KEY,
     STREAM_TIME_KEY,
+    LastRecord,
     StoreMetadata,
     decode_number,
     encode_number,
@@ -78,6 +80,8 @@ class RocksDBStore:
         self.metadata: StoreMetadata | None = (
             None if stored is None else StoreMetadata.decode(stored)
         )
+        stored = self._get(LAST_RECORD_KEY)
+        self.last_record = None if stored is None else LastRecord.decode(stored)
 
     def get(self, key: bytes) -> bytes | None:
         """The stored bytes of a stored key (`model.records`), or None.
@@ -224,14 +228,17 @@ class RocksDBStore:
         position: int,
         metadata: StoreMetadata | None = None,
         stream_time: int | None = None,
+        last_record: LastRecord | None = None,
     ) -> None:
-        """Write a batch, the position after it and, if given, metadata and stream time (ms), all
-        atomically. Raises StoreError."""
+        """Write a batch, the position after it and, if given, metadata, stream time (ms) and the
+        last record of the batch, all atomically. Raises StoreError."""
         batch.put(POSITION_KEY, encode_number(position))
         if stream_time is not None:
             batch.put(STREAM_TIME_KEY, encode_number(stream_time))
         if metadata is not None:
             batch.put(METADATA_KEY, metadata.encode())
+        if last_record is not None:
+            batch.put(LAST_RECORD_KEY, last_record.encode())
         self.written_bytes += batch.size_in_bytes()
         try:
             self._db.write(batch)
@@ -244,6 +251,8 @@ class RocksDBStore:
             self.stream_time = stream_time
         if metadata is not None:
             self.metadata = metadata
+        if last_record is not None:
+            self.last_record = last_record
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None:
         """Write the first position and metadata of an empty store."""

@@ -29,6 +29,22 @@ def test_applied_returns_true_once_at_the_target_offset() -> None:
     assert [progress.applied(p) for p in (4, 9, 10, 11)] == [False, False, True, False]
 
 
+@pytest.mark.parametrize(
+    ("position", "was_answerable", "at_once"),
+    [(10, False, True), (3, True, True), (3, False, False)],
+)
+def test_without_verification_it_does_not_answer(
+    position: int, was_answerable: bool, at_once: bool
+) -> None:
+    progress = Progress(position, 10, was_answerable, verified=False)
+    assert not progress.applied(position)
+    assert not progress.answerable
+    assert progress.verify() is at_once
+    assert progress.answerable is at_once
+    assert not progress.verify()
+    assert progress.applied(11) is not at_once
+
+
 def test_the_target_offset_does_not_move_when_the_log_grows() -> None:
     progress = Progress(0, target_offset=10, answerable=False)
     progress.end_fetched(5_000_000, now=1)

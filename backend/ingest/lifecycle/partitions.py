@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.orphan_cleanup import OrphanCleanup
-from backend.ingest.lifecycle.recovery import PushNeeded, open_partition
+from backend.ingest.lifecycle.recovery import PushNeeded, open_partition, record_to_verify
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
@@ -327,6 +327,17 @@ class PartitionLifecycle:
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
             self._previous_positions[partition_id] = position
             store_partition.progress.end_fetched(end, topic_metadata.fetched_at)
+
+    def verify_again(self) -> None:
+        """Compare the last record of all stores with the log; meanwhile they answer as before."""
+        for store_partition in (*self._registry.all(), *self._registry.candidates()):
+            topic, partition = store_partition.view.topic, store_partition.partition
+            topic_metadata = self._metadata_poller.get(topic)
+            start = topic_metadata.starts.get(partition, 0) if topic_metadata is not None else 0
+            last_record = store_partition.store.last_record
+            position = store_partition.progress.position
+            store_partition.to_verify = record_to_verify(last_record, position, start)
+            self._assignments.update(topic, partition)
 
     def touch(self) -> None:
         """Update `alive_at` of the stores and clean up unassigned ones, every 30 s."""

@@ -10,11 +10,13 @@ from backend.ingest.store_partitions import StorePartition
 from backend.ingest.stream_time import TOLERANCE, stream_time_rebuild_reason
 from backend.ingest.topic_metadata import TopicMetadata, rebuild_reason
 from model.progress import Progress
-from model.records import StoreMetadata
+from model.records import LastRecord, StoreMetadata
 from model.views import View
 
 # Minimum lag (records) for a bulk load. It reopens the store twice: about 10 ms of CPU.
 _BULK_LOAD_LAG = 15_000
+# An older version moves the position, but not the last record, which is not read from far behind.
+_MAX_VERIFY_DISTANCE = 10_000  # offsets
 
 
 class PushNeeded(Exception):
@@ -33,8 +35,9 @@ def open_partition(
 ) -> tuple[StorePartition, str | None]:
     """The open store partition, and the reason why its old store was deleted (None if it was not).
 
-    It answers at once if it was answerable before, if its lag is at most `acceptable_recovery_lag`
-    records, and if no other instance answers or has answered in the meantime (`shared`).
+    It answers without catching up if it was answerable before, if its lag is at most
+    `acceptable_recovery_lag` records, and if no other instance answers or has answered in the
+    meantime (`shared`). An old store answers only after its last record was found in the log.
     `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
     topic has now. Raises PushNeeded and the errors of `directory.open`.
     """
@@ -58,13 +61,25 @@ def open_partition(
         metadata = replace(metadata, answerable=False)
         store.write(store.new_batch(), store.position, metadata)
     position, end = store.position or 0, topic_metadata.ends[partition]
-    is_near_end = end - position <= acceptable_recovery_lag
-    progress = Progress(position, target_offset=end, answerable=metadata.answerable and is_near_end)
+    answers = metadata.answerable and end - position <= acceptable_recovery_lag
+    to_verify = record_to_verify(store.last_record, position, topic_metadata.starts[partition])
+    progress = Progress(position, end, answers, verified=to_verify is None)
     progress.end_fetched(end, topic_metadata.fetched_at)
     # with a retention, expiry would read the store during the bulk load
-    if not progress.answerable and view.retention is None and end - position >= _BULK_LOAD_LAG:
+    if not answers and view.retention is None and end - position >= _BULK_LOAD_LAG:
         store.begin_bulk_load(until=end)
-    return StorePartition(view, partition, store, progress, metadata, time.monotonic()), reason
+    opened = StorePartition(view, partition, store, progress, metadata, time.monotonic())
+    opened.to_verify = to_verify
+    return opened, reason
+
+
+def record_to_verify(
+    last_record: LastRecord | None, position: int, log_start: int
+) -> LastRecord | None:
+    """The last record, if the log should still have it at a small distance before `position`."""
+    if last_record is None or last_record.offset < log_start:
+        return None
+    return last_record if position - last_record.offset <= _MAX_VERIFY_DISTANCE else None
 
 
 def _usable_store(

@@ -1,0 +1,85 @@
+"""Brokers whose disks are restored to an older state, beside instances with newer data."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
+from tests.support.client import Response, key_path
+from tests.support.deployment import settle, views_toml
+from tests.support.plugins.fixtures import Deploy
+from tests.support.read_loop import ReadLoop
+from tests.support.topics import Writer, ends_of, history
+from tests.system.backup.folders import cp, rebuilt
+
+pytestmark = pytest.mark.system
+
+TOPIC, VIEW = "things", "things"
+KEYS = [f"key {n}" for n in range(60)]
+KEPT, LOST, LATER = KEYS[:20], KEYS[20:40], KEYS[40:]
+
+
+@pytest.fixture
+def own_broker(tmp_path: Path) -> Iterator[Broker]:
+    with Broker(tmp_path / "broker") as running:
+        yield running
+
+
+def test_records_that_the_brokers_have_lost_are_not_answered(
+    own_broker: Broker, tmp_path: Path, deploy: Deploy
+) -> None:
+    """New records have got the offsets of the lost ones. The topic's id and its leader epochs are
+    those from before, because the brokers were started as often. One instance is started
+    afterwards, the other one was suspended meanwhile."""
+    create_topics(quiet_admin(own_broker.bootstrap_servers), [Topic(TOPIC, 1)])
+    Writer(own_broker.bootstrap_servers).table(TOPIC, dict.fromkeys(KEPT, "kept"))
+    own_broker.stop()
+    backup = tmp_path / "broker.backup"
+    cp(own_broker.data_dir, backup)
+    own_broker.start()
+    Writer(own_broker.bootstrap_servers).table(TOPIC, dict.fromkeys(LOST, "lost"))
+
+    views = views_toml(**{VIEW: {"topic": TOPIC}})
+    deployment = deploy(views, own_broker, standby_replicas="1", drain_time="0", wait_timeout="0")
+    stopped, suspended = deployment.start(2)
+    for backend in (stopped, suspended):
+        backend.wait_positions(VIEW, {0: len(KEPT) + len(LOST)})
+        assert backend.get(key_path(VIEW, LOST[0])).json()["value"] == "lost"
+    assert stopped.stop() == 0
+    with suspended.paused():
+        own_broker.stop()
+        shutil.rmtree(own_broker.data_dir)
+        cp(backup, own_broker.data_dir)
+        own_broker.start()
+        for values in ("first", "second"):
+            Writer(own_broker.bootstrap_servers).table(TOPIC, dict.fromkeys(LATER, values))
+        expected = {**dict.fromkeys(KEPT, "kept"), **dict.fromkeys(LATER, "second")}
+        ends = ends_of(history(own_broker.bootstrap_servers, TOPIC, 1))
+        assert ends[0] > len(KEPT) + len(LOST)
+
+        def judge(path: str, answer: Response) -> str:
+            if answer.status == 503:
+                return ""
+            found = answer.json()["value"] if answer.status == 200 else None
+            return "" if found == wanted[path] else f"not {wanted[path]}"
+
+        paths = [key_path(VIEW, key) for key in KEYS]
+        wanted = {path: expected.get(key) for path, key in zip(paths, KEYS, strict=True)}
+        with ReadLoop([stopped.port], paths, judge, threads=1) as read_loop:
+            stopped.launch()
+            stopped.wait_positions(VIEW, ends)
+            read_loop.all_again()
+    settle(deployment.all)
+    for backend in (stopped, suspended):
+        backend.wait(lambda b=backend: rebuilt(b), "the rebuild")
+        assert f"another record at offset {len(KEPT) + len(LOST) - 1}" in rebuilt(backend)[0]
+        backend.wait_positions(VIEW, ends)
+        for key in KEYS:
+            answer = backend.get(key_path(VIEW, key))
+            found = answer.json()["value"] if answer.status == 200 else None
+            assert found == expected.get(key), key
