@@ -43,6 +43,8 @@ NGINX = {
     "client_header_timeout 10s;": f"client_header_timeout {TIMEOUT}s;",
     "client_body_timeout 10s;": f"client_body_timeout {TIMEOUT}s;",
     "send_timeout 30s;": f"send_timeout {TIMEOUT}s;",
+    "lingering_time 10s;": f"lingering_time {TIMEOUT}s;",
+    "lingering_timeout 5s;": f"lingering_timeout {TIMEOUT}s;",
     "include limits.conf;": "include limits-of-attacks.conf;",
 }
 AVRO = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -231,6 +232,31 @@ def public_folder() -> Iterator[Path]:
         shutil.copytree(REPOSITORY / "proxy", folder / "proxy")
         folder.chmod(0o755)
         yield folder
+
+
+def test_a_slow_body_that_is_refused_does_not_keep_its_connection(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The client gets the answer, and may go on sending for a while."""
+    changes = {"lingering_time 10s;": "lingering_time 1s;"}
+    with (
+        Nginx(tmp_path, cluster.addresses(), changes=changes) as nginx,
+        socket.create_connection(("127.0.0.1", nginx.port), timeout=5) as client,
+    ):
+        length = MAX_BATCH_BYTES + (8 << 20)
+        head = f"POST /words/a HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+        client.sendall(head.encode())
+        assert client.recv(1000).startswith(b"HTTP/1.1 413 ")
+
+        def is_closed() -> bool:
+            try:
+                client.sendall(b"x")
+            except OSError:
+                return True
+            return False
+
+        # nginx would go on for 30 s by default
+        wait_until(is_closed, 10, "nginx to close the connection", 0.1)
 
 
 def test_nginx_runs_without_root(cluster: Cluster, public_folder: Path) -> None:
