@@ -227,14 +227,15 @@ class Connection(asyncio.Protocol):
         while self._pending and self.is_open:
             is_received = self._exchange is not None and self._exchange.is_received
             if self._is_forwarding or is_received or self._pieces > _MAX_PIECES:
-                break  # `_feed_later` continues after the pieces
+                break  # `feed_next` continues after the pieces
             self._feed(self._pending.next())
             if self._pieces > _MAX_PIECES:
-                self._server.loop.call_soon(self._feed_later)
+                self._server.feed_in_turn(self.feed_next)
         if self._pending.size > _MAX_PENDING:
             self.pause_reading()
 
-    def _feed_later(self) -> None:
+    def feed_next(self) -> None:
+        """Go on with a body of many pieces."""
         self._pieces = 0
         self._feed_pending()
         if self._exchange is None or self._exchange.has_room:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -73,3 +74,17 @@ class Server:
         self.open = OpenConnections()
         self.unread = UnreadBytes()
         self.keeps_connections = limits.keepalive > 0  # whether they accept further requests
+        self._feeding: deque[Callable[[], None]] = deque()
+
+    def feed_in_turn(self, feed: Callable[[], None]) -> None:
+        """Call it in a later round of the event loop. There is one such call in a round, because
+        the parser may need milliseconds for it."""
+        if not self._feeding:
+            self.loop.call_soon(self._feed_next)
+        self._feeding.append(feed)
+
+    def _feed_next(self) -> None:
+        feed = self._feeding.popleft()
+        if self._feeding:
+            self.loop.call_soon(self._feed_next)
+        feed()

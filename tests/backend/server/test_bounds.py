@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 
+import pytest
+
 from backend.http.asgi import CLIENT_EXTENSION, Receive, Scope, Send
 from tests.backend.server.running_server import (
     LIMITS,
@@ -158,8 +160,11 @@ def test_bytes_that_were_read_or_whose_client_has_left_do_not_count() -> None:
     run(main())
 
 
-def test_a_body_in_tiny_chunks_does_not_delay_others() -> None:
-    """Each of 300,000 chunks costs the parser a call; a read waits for some of them only."""
+@pytest.mark.parametrize("bodies", [1, 8])
+def test_bodies_in_tiny_chunks_do_not_delay_others(bodies: int) -> None:
+    """Each of 300,000 chunks costs the parser a call; a read waits for some of them only, also if
+    they are of several bodies."""
+    chunks = 300_000 // bodies
     waits: list[float] = []
 
     async def read_all(scope: Scope, receive: Receive, send: Send) -> None:
@@ -172,7 +177,7 @@ def test_a_body_in_tiny_chunks_does_not_delay_others() -> None:
     async def main() -> None:
         async with running_server(App(read_all)) as (_, port), AsyncExitStack() as stack:
             honest = await stack.enter_async_context(client(port))
-            reader, writer = await stack.enter_async_context(attacker(port))
+            hostile = [await stack.enter_async_context(attacker(port)) for _ in range(bodies)]
             loop, turns = asyncio.get_running_loop(), 0
 
             def count() -> None:
@@ -181,13 +186,15 @@ def test_a_body_in_tiny_chunks_does_not_delay_others() -> None:
                 loop.call_soon(count)
 
             await ask(honest)
-            writer.write(
-                b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-                + b"1\r\na\r\n" * 300_000
-                + b"0\r\n\r\n"
-            )
+            for _, writer in hostile:
+                writer.write(
+                    b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+                    + b"1\r\na\r\n" * chunks
+                    + b"0\r\n\r\n"
+                )
             count()
-            await asyncio.wait_for(reader.readuntil(b"300000"), TIMEOUT)
+            for reader, _ in hostile:
+                await asyncio.wait_for(reader.readuntil(b"%d" % chunks), TIMEOUT)
             waits.append(turns)
 
     run(main())

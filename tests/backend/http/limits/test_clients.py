@@ -129,6 +129,28 @@ def test_clients_behind_one_proxy_take_turns(orders: World, target: str) -> None
     assert len(ended) == 41
 
 
+def test_searches_take_turns_as_well(orders: World) -> None:
+    """Regression: the searches of 200 connections were answered one after the other, and a read of
+    a key waited for all of them."""
+    ended: list[str] = []
+
+    async def search(client: str) -> None:
+        path, body = "/views/orders/search", b'{"query":"key-00001"}'
+        assert (
+            await orders.request("b1", "POST", path, body, headers=_claim(client))
+        ).status == 200
+        ended.append(client)
+
+    async def main() -> None:
+        many = [asyncio.create_task(search("203.0.113.66")) for _ in range(40)]
+        await asyncio.sleep(0)
+        await search(CLIENT)
+        await asyncio.gather(*many)
+
+    asyncio.run(main())
+    assert ended.index(CLIENT) <= 3
+
+
 def test_other_instances_know_for_which_client_a_scan_is(
     orders: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
