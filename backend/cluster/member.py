@@ -22,6 +22,8 @@ from model.topology import MemberMetadata, Topology
 log = logging.getLogger(__name__)
 
 _POLL_MS = 200
+_IDLE_POLL = 2.0  # s between two polls while there is nothing to join
+_LOOK = 0.2  # s between two looks whether there is
 
 
 class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -75,7 +77,7 @@ class GroupMember:
         }
         self._rejoin = threading.Event()
         self._stop = threading.Event()
-        self._polled_at = self._joined_at = time.monotonic()
+        self._joined_at = time.monotonic()
         self.rebalance_seconds = 0.0  # from joining to the new topology, since the start
         self._thread = threading.Thread(target=self._run, name="member", daemon=True)
 
@@ -85,6 +87,7 @@ class GroupMember:
     def stop(self, timeout: float) -> None:
         """Leave the group at once, so that others need not wait for the session timeout."""
         self._stop.set()
+        self._rejoin.set()  # ends a wait
         self._thread.join(timeout)
 
     @property
@@ -121,13 +124,21 @@ class GroupMember:
                 consumer.partitions_for_topic(topic)
             consumer.subscribe(topics=sorted(self._topics), listener=listener)
             while not self._stop.is_set():
-                consumer.poll(timeout_ms=_POLL_MS)
-                self._polled_at = time.monotonic()
+                consumer.poll(timeout_ms=_POLL_MS if must_join(consumer) else 0)
                 if self._rejoin.is_set() or is_joining(consumer):
                     self._rejoin.clear()
                     request_rejoin(consumer)
+                self._wait(consumer)
         finally:
             consumer.close(autocommit=False, timeout_ms=2_000)
+
+    def _wait(self, consumer: KafkaConsumer) -> None:
+        """Wait until the next poll is due. Each poll wakes kafka-python's other thread ten times;
+        that one sends the heartbeats, and notes that the group rebalances."""
+        until = time.monotonic() + _IDLE_POLL
+        while not must_join(consumer) and time.monotonic() < until:
+            if self._rejoin.wait(_LOOK) or self._stop.is_set():
+                return
 
     def _metadata(self) -> MemberMetadata:
         """For a join. `member_metadata` assumes that its result is sent to the leader."""
@@ -177,3 +188,10 @@ def is_joining(consumer: KafkaConsumer) -> bool:
     in `AbstractCoordinator.rejoinNeededOrPending`).
     """
     return bool(consumer._coordinator.rejoining)
+
+
+def must_join(consumer: KafkaConsumer) -> bool:
+    """Whether the member is outside of its group, or must join it again. kafka-python has no public
+    property for this."""
+    coordinator = consumer._coordinator
+    return bool(coordinator.need_rejoin() or coordinator.rejoining or not coordinator.stable())

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
+import threading
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from backend.cluster import member as member_module
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy, place
 from model.topology import MemberMetadata, Topology
 from tests.support.in_process.examples import candidate
+
+_REAL_IDLE_POLL = member_module._IDLE_POLL  # s
 
 
 class Instance:
@@ -50,3 +56,48 @@ def test_one_that_is_not_in_the_topology_says_so(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR):
         member._topology(place([candidate("b2")], {"orders": 1}, 5))
     assert "instance b1 (127.0.0.1:8081) is not in the topology" in caplog.text
+
+
+class Coordinator:
+    """Of a member that has joined, until a heartbeat says that the group rebalances."""
+
+    def __init__(self) -> None:
+        self.rejoining = False
+        self.rebalances = threading.Event()
+
+    def need_rejoin(self) -> bool:
+        return self.rebalances.is_set()
+
+    def stable(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("reason", ["rejoin", "rebalance", "stop"])
+def test_a_joined_member_waits_until_there_is_something_to_do(
+    reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_module, "_IDLE_POLL", 60.0)
+    member, coordinator = joined(Instance()), Coordinator()
+    waiting = threading.Thread(
+        target=member._wait, args=[SimpleNamespace(_coordinator=coordinator)], daemon=True
+    )
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    if reason == "rejoin":
+        member.rejoin()
+    elif reason == "rebalance":
+        coordinator.rebalances.set()
+    else:
+        member._stop.set()
+        member._rejoin.set()
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_a_joined_member_polls_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise kafka-python leaves the group after `max_poll_interval_ms`."""
+    monkeypatch.setattr(member_module, "_IDLE_POLL", 0.05)
+    member: Any = joined(Instance())
+    member._wait(SimpleNamespace(_coordinator=Coordinator()))
+    assert member._settings["max_poll_interval_ms"] >= 5_000 * _REAL_IDLE_POLL
