@@ -336,7 +336,8 @@ class PartitionLifecycle:
             start = topic_metadata.starts.get(partition, 0) if topic_metadata is not None else 0
             last_record = store_partition.store.last_record
             position = store_partition.progress.position
-            store_partition.to_verify = record_to_verify(last_record, position, start)
+            to_verify = record_to_verify(last_record, position, start)
+            store_partition.to_verify = to_verify or store_partition.to_verify
             self._assignments.update(topic, partition)
 
     def touch(self) -> None:

@@ -142,6 +142,8 @@ class PushCandidates:
         view, partition = current.view, current.partition
         now = time.monotonic()
         progress, position = current.progress, candidate.progress.position
+        if candidate.to_verify is None:
+            progress.verify()  # the current store may still have had to be
         progress.applied(position)
         metadata = replace(
             candidate.metadata,
@@ -162,6 +164,7 @@ class PushCandidates:
             role=current.role,
             applied_records=current.applied_records,
             earliest_future_time=candidate.earliest_future_time,
+            to_verify=candidate.to_verify,
             waiting_for=candidate.waiting_for,
             unsent=current.unsent,
         )

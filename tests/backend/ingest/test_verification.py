@@ -250,6 +250,16 @@ def test_after_a_disconnection_the_last_record_may_have_expired(reopened: Proces
     assert (reopened.answers, reopened.ingest.loop.rebuilds) == (False, 1)
 
 
+def test_a_disconnection_before_the_first_fetch_does_not_end_the_comparison(
+    reopened: Process,
+) -> None:
+    """Else the store would never answer. The metadata say now that the record has expired."""
+    reopened.watcher.set(POSITION + 1, start=LAST.at + 1)
+    reopened.disconnect([])
+    reopened.turn([Rec(8, b"d", b"4")], POSITION + 1)
+    assert (reopened.answers, reopened.ingest.loop.rebuilds) == (True, 0)
+
+
 def test_listeners_get_no_record_twice(tmp_path: Path) -> None:
     """Another view of the topic makes the consumer read records again."""
     process = Process(tmp_path, 7, views=(VIEW, OTHER))

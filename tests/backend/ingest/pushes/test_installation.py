@@ -117,6 +117,26 @@ def test_an_instance_without_a_store_starts_from_the_push(cluster: Cluster, fold
     assert values(cluster, "b1", "k1", "k2") == {"k1": {"n": 1}, "k2": {"live": 2}}
 
 
+def test_a_push_is_installed_before_the_reopened_store_was_compared_with_the_log(
+    cluster: Cluster, folder: Path
+) -> None:
+    """The store of the push need not be compared, and answers."""
+    for n in range(10):
+        write(cluster, f"k{n}", '{"old": 1}')
+    settle(cluster)
+    cluster.crash("b1")
+    id_ = push(folder, cluster.view, ends(cluster), PUSHED)
+    cluster.start("b1")
+    for _ in range(40):
+        cluster.turn("b1", most=0)  # its last record is not fetched
+        if pushes(cluster, "b1") == {id_}:
+            break
+    assert pushes(cluster, "b1") == {id_}
+    for store_partition in cluster.nodes["b1"].store_partitions.all():
+        assert store_partition.progress.answerable
+    assert values(cluster, "b1", "k1", "k2") == {"k1": {"n": 1}, "k2": {"n": 2}}
+
+
 def test_a_restarted_instance_has_the_push_on_disk(cluster: Cluster, folder: Path) -> None:
     id_ = push(folder, cluster.view, ends(cluster), PUSHED)
     settle(cluster)
