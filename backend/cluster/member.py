@@ -137,7 +137,7 @@ class GroupMember:
         that one sends the heartbeats, and notes that the group rebalances."""
         until = time.monotonic() + _IDLE_POLL
         while not must_join(consumer) and time.monotonic() < until:
-            if self._rejoin.wait(_LOOK) or self._stop.is_set():
+            if self._rejoin.wait(_LOOK):
                 return
 
     def _metadata(self) -> MemberMetadata:
@@ -194,4 +194,4 @@ def must_join(consumer: KafkaConsumer) -> bool:
     """Whether the member is outside of its group, or must join it again. kafka-python has no public
     property for this."""
     coordinator = consumer._coordinator
-    return bool(coordinator.need_rejoin() or coordinator.rejoining or not coordinator.stable())
+    return is_joining(consumer) or coordinator.need_rejoin() or not coordinator.stable()

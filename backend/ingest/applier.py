@@ -96,7 +96,6 @@ class RecordApplier:
             batch,
             view,
             run,
-            store_partition.progress.position,
             store.stream_time,
             max_stream_time(self._tolerance),
             stores_tombstone,

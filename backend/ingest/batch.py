@@ -63,12 +63,11 @@ def build_batch(
     batch: Batch,
     view: View,
     records: Sequence[Record],
-    position: int,
     stream_time: int | None = None,
     max_stream_time: int = expiry.MAX_TIME,
     stores_tombstone: Callable[[bytes], bool] | None = None,
 ) -> BatchResult:
-    """Add the records from `position` on to the batch.
+    """Add the records, which begin at the position of the store or later, to the batch.
 
     A null value deletes the key. An undecodable record leaves the previous value in place. A record
     whose schema is not available yet ends the run.
@@ -76,18 +75,16 @@ def build_batch(
     `max_stream_time` (ms): later record times do not advance the stream time yet.
     `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
     """
-    run = from_offset(records, position)
     if view.is_custom:
-        result = _build_custom(cast(RecordBatch, batch), view, run)
+        result = _build_custom(cast(RecordBatch, batch), view, records)
     elif view.kind.one_entry_per_key and view.retention is None:
-        result = _build_latest(batch, view, run, stream_time, stores_tombstone)
+        result = _build_latest(batch, view, records, stream_time, stores_tombstone)
     else:
-        result = _build_timed(batch, view, run, stream_time, stores_tombstone, max_stream_time)
+        result = _build_timed(batch, view, records, stream_time, stores_tombstone, max_stream_time)
     if result.missing_schema is None:
         return result
     # each processed record has added either a key or a dead letter
-    processed = len(result.keys) + len(result.dead_letters)
-    result.stopped_at = len(records) - len(run) + processed
+    result.stopped_at = len(result.keys) + len(result.dead_letters)
     return result
 
 

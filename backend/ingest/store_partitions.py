@@ -47,7 +47,7 @@ class StorePartition:
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted
     earliest_future_time: int = -(1 << 63)  # ms: of an entry, after stream time; see `advance`
-    to_verify: LastRecord | None = None  # that the log must still have; see `LogVerifier`
+    to_verify: LastRecord | None = None  # that the log must still have; see `RecordApplier`
     waiting_for: SchemaNotYet | None = None  # the schema of the record at `position`
     unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     listeners: ChangeListeners = field(default_factory=ChangeListeners)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from local.waiting import wait_until
 from tests.support.background import Background
@@ -94,3 +94,15 @@ class ReadLoop(Background):
             if wrong and len(self.wrong) < _ENOUGH:
                 self.wrong.append(f"{time.strftime('%X')} GET {path}: {wrong}: {answer}")
         return answer.status != 503
+
+
+def accepts_only(expected: Mapping[str, object]) -> Judge:
+    """Accepts only 503, and for each path this value, or this code of a refusal."""
+
+    def judge(path: str, answer: Response) -> str:
+        if answer.status == 503:
+            return ""
+        found = answer.json()["value"] if answer.status == 200 else answer.code
+        return "" if found == expected[path] else f"not {expected[path]}"
+
+    return judge

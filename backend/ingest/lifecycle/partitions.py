@@ -334,9 +334,7 @@ class PartitionLifecycle:
             topic, partition = store_partition.view.topic, store_partition.partition
             topic_metadata = self._metadata_poller.get(topic)
             start = topic_metadata.starts.get(partition, 0) if topic_metadata is not None else 0
-            last_record = store_partition.store.last_record
-            position = store_partition.progress.position
-            to_verify = record_to_verify(last_record, position, start)
+            to_verify = record_to_verify(store_partition.store, start)
             store_partition.to_verify = to_verify or store_partition.to_verify
             self._assignments.update(topic, partition)
 

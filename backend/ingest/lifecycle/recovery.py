@@ -62,24 +62,25 @@ def open_partition(
         store.write(store.new_batch(), store.position, metadata)
     position, end = store.position or 0, topic_metadata.ends[partition]
     answers = metadata.answerable and end - position <= acceptable_recovery_lag
-    to_verify = record_to_verify(store.last_record, position, topic_metadata.starts[partition])
+    to_verify = record_to_verify(store, topic_metadata.starts[partition])
     progress = Progress(position, end, answers, verified=to_verify is None)
     progress.end_fetched(end, topic_metadata.fetched_at)
     # with a retention, expiry would read the store during the bulk load
     if not answers and view.retention is None and end - position >= _BULK_LOAD_LAG:
         store.begin_bulk_load(until=end)
-    opened = StorePartition(view, partition, store, progress, metadata, time.monotonic())
-    opened.to_verify = to_verify
+    opened = StorePartition(
+        view, partition, store, progress, metadata, time.monotonic(), to_verify=to_verify
+    )
     return opened, reason
 
 
-def record_to_verify(
-    last_record: LastRecord | None, position: int, log_start: int
-) -> LastRecord | None:
-    """The last record, if the log should still have it at a small distance before `position`."""
-    if last_record is None or last_record.offset < log_start:
+def record_to_verify(store: Store, log_start: int) -> LastRecord | None:
+    """The last record of the store, if the log should still have it at a small distance before the
+    position."""
+    last = store.last_record
+    if last is None or last.offset < log_start:
         return None
-    return last_record if position - last_record.offset <= _MAX_VERIFY_DISTANCE else None
+    return last if (store.position or 0) - last.offset <= _MAX_VERIFY_DISTANCE else None
 
 
 def _usable_store(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.ingest.batch import build_batch, count_mispartitioned
+from backend.ingest.batch import build_batch, count_mispartitioned, from_offset
 from model.partitioner import partition_of
 from model.records import ENTRY, decode_entry
 from model.views import View
@@ -30,7 +30,7 @@ def applied(
     of: View, records: list[Rec], position: int = 0, before: dict[bytes, bytes] | None = None
 ) -> tuple[DictBatch, list[bytes], list[tuple[int, str]]]:
     batch = DictBatch(before or {})
-    result = build_batch(batch, of, records, position)
+    result = build_batch(batch, of, from_offset(records, position))
     dead = [(letter.record.offset(), letter.reason) for letter in result.dead_letters]
     return batch, result.keys, dead
 
@@ -171,7 +171,8 @@ def test_a_record_whose_schema_is_not_available_yet_ends_the_run(
         Rec(7, b"a", framed(7, "int", 5)),
     ]
     batch = DictBatch()
-    result = build_batch(batch, of, records, position)
+    records = [*from_offset(records, position)]
+    result = build_batch(batch, of, records)
     assert result.missing_schema is not None
     assert result.missing_schema.schema_id == 8
     assert records[result.stopped_at].offset() == 6
@@ -181,5 +182,5 @@ def test_a_record_whose_schema_is_not_available_yet_ends_the_run(
     assert not any(key.endswith(b"e") for key in batch)
     schemas.by_id[8] = "int"
     batch = DictBatch()
-    result = build_batch(batch, of, records, 6)
+    result = build_batch(batch, of, from_offset(records, 6))
     assert (result.missing_schema, result.keys) == (None, [b"e", b"a"])

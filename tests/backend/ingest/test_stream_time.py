@@ -64,7 +64,7 @@ class Partition:
         if records:
             batch = store_partition.store.new_batch()
             result = build_batch(
-                batch, self.view, records, 0, store_partition.store.stream_time, until
+                batch, self.view, records, store_partition.store.stream_time, until
             )
             store_partition.earliest_future_time = min(
                 store_partition.earliest_future_time, result.earliest_future_time

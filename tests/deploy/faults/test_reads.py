@@ -29,7 +29,7 @@ DURATIONS = "queryable_proxy_request_duration_seconds_count"
 
 @dataclass
 class Site:
-    """Two instances, each of which has all partitions. The first one is behind `guard`."""
+    """Two instances with all partitions. Requests to the first one pass through `guard`."""
 
     backends: list[Backend]
     nginx: Nginx

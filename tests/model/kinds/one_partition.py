@@ -49,9 +49,7 @@ class FedPartition:
         store_partition = self.instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
         batch = store_partition.store.new_batch()
-        result = build_batch(
-            batch, self.instance.view, records, 0, store_partition.store.stream_time
-        )
+        result = build_batch(batch, self.instance.view, records, store_partition.store.stream_time)
         assert not result.dead_letters
         store_partition.store.write(batch, records[-1].offset() + 1, None, result.stream_time)
 

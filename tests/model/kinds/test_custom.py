@@ -63,7 +63,7 @@ def feed(instance: Instance, *records: Rec) -> list[str]:
     store_partition = instance.context.store_partitions.get("orders", 0)
     assert store_partition is not None
     batch = store_partition.store.new_batch()
-    result = build_batch(batch, LENGTHS, records, 0)
+    result = build_batch(batch, LENGTHS, records)
     store_partition.store.write(batch, records[-1].offset() + 1, metadata(LENGTHS))
     return [letter.reason for letter in result.dead_letters]
 

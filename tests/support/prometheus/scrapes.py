@@ -60,7 +60,7 @@ class Scrape:
 
 
 def targets(entry: str) -> list[Target]:
-    """The targets of which nginx or an instance, at this URL, tells Prometheus."""
+    """The targets that nginx or an instance lists for Prometheus. `entry`: its URL."""
     found = json.loads(http.get(f"{entry}/metrics/targets").body)
     return [
         (

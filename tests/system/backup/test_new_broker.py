@@ -19,10 +19,10 @@ from tests.support.client import Response, key_path
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.pushes import push
-from tests.support.read_loop import Judge, ReadLoop
+from tests.support.read_loop import ReadLoop, accepts_only
 from tests.support.topics import Writer
-from tests.system.backup.folders import back_up, rebuilt, restore
 from tests.system.backup.mirror import mirror
+from tests.system.data_folders import back_up, rebuilt, restore
 from tests.system.stores import Stores
 
 pytestmark = pytest.mark.system
@@ -124,7 +124,7 @@ def test_a_deployment_is_restored_from_a_copy_of_its_topics(
 
 
 # view -> how often the kept keys are written to its topic at the new broker; None: it has no topic
-ANEW = {"same": 3, "more": 9, "fewer": 1, "none": 0, "wider": 3, "missing": None}
+WRITES = {"same": 3, "more": 9, "fewer": 1, "none": 0, "wider": 3, "missing": None}
 KEYS = [f"key {n}" for n in range(40)]
 KEPT = KEYS[:15]
 PARTITIONS = 2
@@ -135,7 +135,7 @@ def test_data_folders_beside_a_new_broker_give_no_old_answer(
 ) -> None:
     """Topics of the same names have other ids, and more, fewer or as many records; one has another
     number of partitions, and one is missing."""
-    topics = {view: make_topic(PARTITIONS) for view in ANEW}
+    topics = {view: make_topic(PARTITIONS) for view in WRITES}
     for topic in topics.values():
         for number in range(3):
             writer.table(topic, dict.fromkeys(KEYS, f"old {number}"))
@@ -143,7 +143,7 @@ def test_data_folders_beside_a_new_broker_give_no_old_answer(
     deployment = deploy(views, standby_replicas="1", wait_timeout="0", drain_time="0")
     deployment.start(2)
     for backend in deployment.all:
-        for view in ANEW:
+        for view in WRITES:
             assert backend.get(key_path(view, KEYS[-1])).json()["value"] == "old 2"
     for backend in deployment.all:
         backend.terminate()
@@ -152,7 +152,7 @@ def test_data_folders_beside_a_new_broker_give_no_old_answer(
 
     new_writer = Writer(new_broker.bootstrap_servers)
     expected: dict[str, object] = {}
-    for view, times in ANEW.items():
+    for view, times in WRITES.items():
         if times is None:
             expected |= {key_path(view, key): None for key in KEYS}
             continue
@@ -165,7 +165,7 @@ def test_data_folders_beside_a_new_broker_give_no_old_answer(
     there = [path for path, answer in expected.items() if answer is not None]
 
     ports = [backend.port for backend in deployment.all]
-    with ReadLoop(ports, list(expected), only(expected), threads=2) as read_loop:
+    with ReadLoop(ports, list(expected), accepts_only(expected), threads=2) as read_loop:
         for backend in deployment.all:
             restore(backend, copies[backend.id])
             backend.settings["QUERYABLE_BOOTSTRAP_SERVERS"] = new_broker.bootstrap_servers
@@ -180,7 +180,7 @@ def test_data_folders_beside_a_new_broker_give_no_old_answer(
         deployment.all[0].wait(all_answered, "all views whose topic exists")
     for backend in deployment.all:
         assert backend.get(key_path("missing", KEYS[0])).status == 503
-        for view, times in ANEW.items():
+        for view, times in WRITES.items():
             if times is not None and view != "wider":
                 line = f"view {view}, partition 0 is rebuilt: topic {topics[view]} was deleted"
                 assert any(line in each for each in rebuilt(backend)), (line, rebuilt(backend))
@@ -188,15 +188,3 @@ def test_data_folders_beside_a_new_broker_give_no_old_answer(
 
 def answered(answer: Response | None) -> bool:
     return answer is not None and answer.status != 503
-
-
-def only(expected: dict[str, object]) -> Judge:
-    """Accepts only these values and codes, and 503."""
-
-    def judge(path: str, answer: Response) -> str:
-        if answer.status == 503:
-            return ""
-        found = answer.json()["value"] if answer.status == 200 else answer.code
-        return "" if found == expected[path] else f"not {expected[path]}"
-
-    return judge

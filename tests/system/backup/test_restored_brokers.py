@@ -10,12 +10,12 @@ import pytest
 
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
-from tests.support.client import Response, key_path
+from tests.support.client import key_path
 from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy
-from tests.support.read_loop import ReadLoop
+from tests.support.read_loop import ReadLoop, accepts_only
 from tests.support.topics import Writer, ends_of, history
-from tests.system.backup.folders import cp, rebuilt
+from tests.system.data_folders import cp, rebuilt
 
 pytestmark = pytest.mark.system
 
@@ -62,15 +62,8 @@ def test_records_that_the_brokers_have_lost_are_not_answered(
         ends = ends_of(history(own_broker.bootstrap_servers, TOPIC, 1))
         assert ends[0] > len(KEPT) + len(LOST)
 
-        def judge(path: str, answer: Response) -> str:
-            if answer.status == 503:
-                return ""
-            found = answer.json()["value"] if answer.status == 200 else None
-            return "" if found == wanted[path] else f"not {wanted[path]}"
-
-        paths = [key_path(VIEW, key) for key in KEYS]
-        wanted = {path: expected.get(key) for path, key in zip(paths, KEYS, strict=True)}
-        with ReadLoop([stopped.port], paths, judge, threads=1) as read_loop:
+        wanted = {key_path(VIEW, key): expected.get(key, "key-not-found") for key in KEYS}
+        with ReadLoop([stopped.port], list(wanted), accepts_only(wanted), threads=1) as read_loop:
             stopped.launch()
             stopped.wait_positions(VIEW, ends)
             read_loop.all_again()

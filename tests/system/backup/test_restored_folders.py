@@ -14,7 +14,7 @@ from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer, ends_of, history
-from tests.system.backup.folders import back_up, cp, positions, rebuilt, restore
+from tests.system.data_folders import back_up, cp, positions, rebuilt, restore
 from tests.system.stores import Stores
 
 pytestmark = pytest.mark.system

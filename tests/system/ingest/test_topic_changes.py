@@ -16,7 +16,7 @@ from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
-from tests.support.read_loop import Judge, ReadLoop
+from tests.support.read_loop import ReadLoop, accepts_only
 from tests.support.topics import Writer, ends_of, history
 
 pytestmark = pytest.mark.system
@@ -108,24 +108,12 @@ def test_topics_recreated_while_the_backend_was_down_are_read_again(
     assert backend.stop() == 0
     expected = recreate(topics, admin, make_topic, writer)
     paths = {key_path(view, key): expected[view][key] for view in topics for key in KEYS}
-    with ReadLoop([backend.port], list(paths), only_new(paths), threads=2) as read_loop:
+    with ReadLoop([backend.port], list(paths), accepts_only(paths), threads=2) as read_loop:
         backend.start()
         rounds = read_loop.rounds()
         backend.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
     for view, topic in topics.items():
         backend.wait_log(f"view {view}, partition 1 is rebuilt: topic {topic} was deleted")
-
-
-def only_new(expected: dict[str, Any]) -> Judge:
-    """After the new topic is complete, accepts its values, its misses and 503."""
-
-    def judge(path: str, answer: Response) -> str:
-        if answer.status == 503:
-            return ""
-        found = answer.json()["value"] if answer.status == 200 else answer.code
-        return "" if found == expected[path] else f"not {expected[path]}"
-
-    return judge
 
 
 def test_a_recreated_topic_is_not_answered_from_old_data(
@@ -143,7 +131,7 @@ def test_a_recreated_topic_is_not_answered_from_old_data(
     backend.wait(is_gone, "the end of the topic")
     new = dict.fromkeys(KEYS[20:], "new")
     expected = {key_path("v", key): new.get(key, "key-not-found") for key in KEYS}
-    with ReadLoop([backend.port], list(expected), only_new(expected), threads=2) as read_loop:
+    with ReadLoop([backend.port], list(expected), accepts_only(expected), threads=2) as read_loop:
         # so that the new topic is complete before the backend can see it
         with backend.paused():
             make_topic(PARTITIONS, topic)

@@ -16,6 +16,7 @@ from local.settings import REPOSITORY
 from tests.faults.cluster import START, VIEW, Cluster, Setup
 from tests.support.backends import Backend
 from tests.support.nginx import Nginx
+from tests.system.data_folders import positions
 from tests.system.stores import VIEWS, Stores
 from tests.system.upgrades.last_release import Release
 
@@ -50,14 +51,14 @@ class MixedCluster(Cluster):
         for backend in self.all:
             if runs_old_code(backend, self.release) == is_old:
                 continue
-            before = _positions(backend)
+            before = positions(backend)
             assert backend.stop() == 0
             self._set_code(backend, is_old)
             backend.launch()
             self.wait_whole(START, self.all)
             backend.wait_ready(len(self.all))
             assert runs_old_code(backend, self.release) == is_old
-            started = _positions(backend, "started")
+            started = positions(backend, "started")
             kept = before.keys() & started.keys()
             assert {view for view, _ in kept} >= {VIEW, *VIEWS} - _IN_MEMORY, kept
             lost = {id_: (before[id_], started[id_]) for id_ in kept if started[id_] < before[id_]}
@@ -90,15 +91,6 @@ def runs_old_code(backend: Backend, release: Release) -> bool:
     is_old = Path(shown.strip()).is_relative_to(release.code)
     assert is_old or Path(shown.strip()).is_relative_to(REPOSITORY), shown
     return is_old
-
-
-def _positions(backend: Backend, field: str = "position") -> dict[tuple[str, int], int]:
-    """(view, partition) -> a position, of the stores on disk."""
-    return {
-        (p["view"], p["partition"]): p[field]
-        for p in backend.instance()["partitions"]
-        if p["view"] not in _IN_MEMORY and field in p
-    }
 
 
 @contextmanager

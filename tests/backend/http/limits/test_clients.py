@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,14 @@ def _claim(client: str) -> list[Header]:
     return [(HEADER, claim(client))]
 
 
+async def after_many(ask: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    """CLIENT asks after another client has asked 40 times. Returns when all are answered."""
+    many = [asyncio.create_task(ask("203.0.113.66")) for _ in range(40)]
+    await asyncio.sleep(0)
+    await ask(CLIENT)
+    await asyncio.gather(*many)
+
+
 @pytest.mark.parametrize("target", ["count?exact=true", "top?by=n&limit=10", "keys?limit=1000"])
 def test_clients_behind_one_proxy_take_turns(orders: World, target: str) -> None:
     """Regression: all clients of a proxy had the share of one, so a flood delayed the others."""
@@ -118,13 +126,7 @@ def test_clients_behind_one_proxy_take_turns(orders: World, target: str) -> None
         assert (await orders.request("b1", "GET", path, headers=_claim(client))).status == 200
         ended.append(client)
 
-    async def main() -> None:
-        many = [asyncio.create_task(query("203.0.113.66")) for _ in range(40)]
-        await asyncio.sleep(0)
-        await query(CLIENT)
-        await asyncio.gather(*many)
-
-    asyncio.run(main())
+    asyncio.run(after_many(query))
     assert ended.index(CLIENT) <= 8
     assert len(ended) == 41
 
@@ -141,13 +143,7 @@ def test_searches_take_turns_as_well(orders: World) -> None:
         ).status == 200
         ended.append(client)
 
-    async def main() -> None:
-        many = [asyncio.create_task(search("203.0.113.66")) for _ in range(40)]
-        await asyncio.sleep(0)
-        await search(CLIENT)
-        await asyncio.gather(*many)
-
-    asyncio.run(main())
+    asyncio.run(after_many(search))
     assert ended.index(CLIENT) <= 3
 
 
