@@ -20,6 +20,9 @@ _LIBRARY = re.compile(
     r"urllib3|aiohttp|HTTPConnection|Errno|object at 0x|Pool|ssl:|\(|Exception|Error", re.I
 )
 
+# too long for a query, so the resolver fails at once and asks no server
+_UNRESOLVABLE = ".".join(["no-such-host"] * 25)
+
 
 def problem(kind: str, url: str, timeout: float = 1.5) -> str:
     """The text of the error without the URL."""
@@ -62,7 +65,7 @@ def speaking(answer: bytes) -> Iterator[str]:
 def test_problems_in_words(kind: str) -> None:
     texts: dict[str, Any] = {
         "refused": problem(kind, f"http://127.0.0.1:{free_ports(1)[0]}"),
-        "name": problem(kind, "http://no-such-host.invalid"),
+        "name": problem(kind, f"http://{_UNRESOLVABLE}"),
     }
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
