@@ -133,6 +133,18 @@ def test_requests_are_counted_by_route_view_role_and_status(nginx: Nginx, cluste
 
 
 @pytest.mark.system
+def test_a_scrape_of_many_histograms_logs_nothing(nginx: Nginx, cluster: Cluster) -> None:
+    statuses = range(440, 480)
+    with nginx.client() as client:
+        for status in statuses:
+            for backend in cluster.backends:
+                backend.behave = answer_of("active", status)  # type: ignore[assignment]
+            client.get("/views/words/count")
+    wait_counted(nginx, *((("count", "words", "active", str(each)), 1) for each in statuses))
+    assert "[warn]" not in nginx.error_log()
+
+
+@pytest.mark.system
 def test_coalesced_reads_are_counted_one_by_one(
     cluster: Cluster, roles: Roles, start_nginx: StartNginx
 ) -> None:
