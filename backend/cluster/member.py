@@ -124,13 +124,17 @@ class GroupMember:
                 consumer.partitions_for_topic(topic)
             consumer.subscribe(topics=sorted(self._topics), listener=listener)
             while not self._stop.is_set():
-                consumer.poll(timeout_ms=_POLL_MS if must_join(consumer) else 0)
-                if self._rejoin.is_set() or is_joining(consumer):
-                    self._rejoin.clear()
-                    request_rejoin(consumer)
+                self._poll(consumer)
                 self._wait(consumer)
         finally:
             consumer.close(autocommit=False, timeout_ms=2_000)
+
+    def _poll(self, consumer: KafkaConsumer) -> None:
+        consumer.poll(timeout_ms=_POLL_MS if must_join(consumer) else 0)
+        # a request stays until its metadata are sent: the end of a join that began before the
+        # request makes kafka-python forget that it must rejoin
+        if self._rejoin.is_set() or is_joining(consumer):
+            request_rejoin(consumer)
 
     def _wait(self, consumer: KafkaConsumer) -> None:
         """Wait until the next poll is due. Each poll wakes kafka-python's other thread ten times;
@@ -142,6 +146,7 @@ class GroupMember:
 
     def _metadata(self) -> MemberMetadata:
         """For a join. `member_metadata` assumes that its result is sent to the leader."""
+        self._rejoin.clear()  # first: a request from now on needs another join
         self._sent = self._member_metadata()
         self._joined_at = time.monotonic()
         return self._sent

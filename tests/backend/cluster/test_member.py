@@ -72,6 +72,55 @@ class Coordinator:
         return True
 
 
+class SlowJoin:
+    """A consumer whose joins end with the third poll, as kafka-python's do if the group takes
+    longer than two polls."""
+
+    def __init__(self, member: GroupMember) -> None:
+        self._member = member
+        self._coordinator = self
+        self._is_needed = False
+        self._polls_left = 0
+
+    @property
+    def rejoining(self) -> bool:
+        return self._polls_left > 0
+
+    def poll(self, timeout_ms: int) -> None:
+        if self.rejoining:
+            self._polls_left -= 1
+            self._is_needed = self._is_needed and self.rejoining
+        elif self._is_needed:
+            self._member._metadata()
+            self._polls_left = 2
+
+    def request_rejoin(self) -> None:
+        self._is_needed = True
+
+    def need_rejoin(self) -> bool:
+        return self._is_needed
+
+    def stable(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("polls", range(6))
+def test_what_changes_during_a_join_is_sent_with_another_one(polls: int) -> None:
+    """Regression: an instance stayed drained if it was undrained while its group rebalanced."""
+    instance = Instance()
+    member = joined(instance)
+    consumer: Any = SlowJoin(member)
+    member.rejoin()
+    for _ in range(polls):
+        member._poll(consumer)
+    sent = instance.reports
+    member.rejoin()
+    for _ in range(20):
+        member._poll(consumer)
+    assert instance.reports == sent + 1
+    assert not member._rejoin.is_set()
+
+
 @pytest.mark.parametrize("reason", ["rejoin", "rebalance", "stop"])
 def test_a_joined_member_waits_until_there_is_something_to_do(
     reason: str, monkeypatch: pytest.MonkeyPatch
