@@ -56,16 +56,16 @@ def describe(
     """
     with Connection(url, timeout, token_file).client() as client:
         info = client.view(view)
-        before = _state(client, info)
+        before = _state(client, info) if seconds else None
         began = time.monotonic()
         entries = _entries(client, info, sample)
-        if before is not None and seconds:
+        if before is not None:
             time.sleep(max(began + seconds - time.monotonic(), 0))
         after = _state(client, info)
         job_rate = _job_rate(client, info)
     document: dict[str, Any] = {"name": info.name}
     document |= {name: info.description[name] for name in _FIELDS if info.description.get(name)}
-    if before is not None and after is not None:
+    if after is not None:
         document |= after.document(before)
     if job_rate is not None:
         document["job_records_per_second"] = job_rate

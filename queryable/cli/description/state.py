@@ -50,13 +50,15 @@ class StateOfView:
             made_at,
         )
 
-    def records_per_second(self, before: StateOfView) -> float | None:
+    def records_per_second(self, before: StateOfView | None) -> float | None:
         """The rate at which records were read from the topic; None without a measurement."""
+        if before is None:
+            return None
         seconds = (self.made_at - before.made_at) / 1000
         return max(self.position - before.position, 0) / seconds if seconds > 0 else None
 
-    def document(self, before: StateOfView) -> dict[str, Any]:
-        """The JSON of `describe`."""
+    def document(self, before: StateOfView | None) -> dict[str, Any]:
+        """The JSON of `describe`. `before`: None if no rates are measured."""
         return {
             "answerable": self.answerable,
             "entries": self.entries,

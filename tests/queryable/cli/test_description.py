@@ -48,6 +48,7 @@ def test_sums_and_rates() -> None:
         "dead letters": "1",
         "rates": "50.0 records/s read from the topic",
     }
+    assert after.document(None)["records_per_second"] is None
     unknown = StateOfView.of("orders", document(1000, 50, lag=None))
     assert unknown is not None
     lines = state_lines(unknown.document(before) | {"job_records_per_second": 7.25})
