@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.prometheus.scrapes import Scrape, firing
+from local.errors import LocalError
+from local.waiting import wait_until
+from tests.support.prometheus.scrapes import Scrape, Target, firing, scrape
 
 # on a busy machine a few reads are slow in any test
 _OF_LOAD = {"QueryablePointReadsSlow"}
@@ -26,6 +28,24 @@ class Alarms:
         found = firing(before, fault, self._folder, later) - self._left_out
         self.seen |= found
         return found
+
+    def wait_raised(self, before: Scrape, of: list[Target], expected: set[str]) -> Scrape:
+        """Scrapes until exactly these alerts fire. Returns the scrape. On a busy machine an
+        instance may miss a heartbeat, which an alert waits for, and a single scrape does not."""
+        found: list[tuple[set[str], Scrape]] = []
+
+        def as_expected() -> bool:
+            scraped = scrape(of)
+            found.append((self.raised(before, scraped), scraped))
+            return found[-1][0] == expected
+
+        try:
+            wait_until(as_expected, 30, "the alerts of the fault")
+        except LocalError:
+            alerts, scraped = found[-1]
+            failed = [each for each in scraped.samples if 'status="5' in each]
+            assert alerts == expected, failed
+        return found[-1][1]
 
     def silent(self, *states: Scrape) -> None:
         """No alert fires in the last state, or after the way there from the state before."""
