@@ -7,7 +7,7 @@ Nothing trusts the proxy. A request that an instance passes on to another one ke
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from backend.http.request import Request
@@ -40,6 +40,35 @@ class Access(Enum):
 
 def _nobody(_: Request) -> bool:
     return False
+
+
+class Readers:
+    """The senders of reads that arrive together, by the numbers of their tokens (see
+    `backend/wire/point_batch.py`)."""
+
+    def __init__(self, identities: Sequence[Identity | None] | None) -> None:
+        """Those of the tokens; None if a token may read nothing. None instead of all if
+        authentication is off."""
+        self._identities = identities
+        self._of_views: dict[str, frozenset[int]] = {}
+
+    def of(self, view: str) -> frozenset[int] | None:
+        """The numbers of the tokens that may read a view; None if every read may be answered."""
+        if self._identities is None:
+            return None
+        found = self._of_views.get(view)
+        if found is None:
+            found = self._of_views[view] = frozenset(
+                number
+                for number, identity in enumerate(self._identities, 1)
+                if identity is not None and identity.may_read(view)
+            )
+        return found
+
+    def may_read(self, number: int, view: str) -> bool:
+        """Whether a read with the token of this number may be answered."""
+        readable = self.of(view)
+        return readable is None or number in readable
 
 
 class AccessControl:
@@ -115,16 +144,11 @@ class AccessControl:
             )
         return found[1]
 
-    def is_known(self, token: bytes) -> bool:
-        """Whether the token was verified before and is still valid. Always if authentication is
-        off."""
-        return self._tokens is None or self._tokens.known(token) is not None
-
-    def verify(self, token: bytes) -> None:
-        """Verifies a token, so that it is known; Unauthenticated, or Unavailable while keys are
-        being fetched."""
-        if self._tokens is not None:
-            self._tokens.identity(token)
+    def readers(self, digests: Sequence[bytes]) -> Readers:
+        """The senders of reads whose tokens have these digests. Those that were not verified before
+        may read nothing."""
+        verifier = self._tokens
+        return Readers(None if verifier is None else list(map(verifier.known_by_digest, digests)))
 
     def may_read_now(self, token: bytes | None, view: str) -> bool:
         """Whether a read can be answered without `admit`: authentication is off, or the token was

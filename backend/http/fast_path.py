@@ -12,7 +12,7 @@ from functools import partial
 from logging import INFO
 from time import perf_counter
 
-from backend.http.access import AccessControl
+from backend.http.access import AccessControl, Readers
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Found, path_of
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
@@ -61,8 +61,8 @@ class FastPath:
         self.forwards: CoalescedForwards | None = None
         # the last read of a key that another instance has: its path, and whom to ask
         self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
-        keys = BatchedKeys(paths, responses, access, self._turn)
-        of_paths = BatchedPaths(paths, responses, self._answer_counted, access, self._turn)
+        keys = BatchedKeys(paths, responses, self._turn)
+        of_paths = BatchedPaths(paths, responses, self._answer_in_batch, self._turn)
         self.coalesced = PointBatchRoute(context, keys, of_paths, access, self._turn)
 
     def start(self) -> None:
@@ -81,7 +81,7 @@ class FastPath:
         router: it has to wait, to ask others, to be counted, its token must be verified, or it is
         refused.
         """
-        return self._answer(raw_path, token, is_counted=False)
+        return self._answer(raw_path, token)
 
     def forward_now(
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
@@ -171,18 +171,25 @@ class FastPath:
         complete(answer, "GET", context.epoch_header)
         return answer
 
-    def _answer_counted(self, raw_path: bytes, token: bytes | None) -> Answer | None:
-        """As `answer_now`, for a read that the proxy has counted."""
-        return self._answer(raw_path, token, is_counted=True)
+    def _answer_in_batch(self, raw_path: bytes, readers: Readers, number: int) -> Answer | None:
+        """As `answer_now`, for a read of a batch, which the proxy has counted. `number`: of its
+        token."""
+        return self._answer(raw_path, None, (readers, number))
 
-    def _answer(self, raw_path: bytes, token: bytes | None, is_counted: bool) -> Answer | None:
+    def _answer(
+        self, raw_path: bytes, token: bytes | None, in_batch: tuple[Readers, int] | None = None
+    ) -> Answer | None:
         try:
             found = self._paths.key_path(raw_path)
             if found is None or found.rest:
                 return None
-            if found.view.quota is not None and not is_counted:
-                return None
-            if not self._access.may_read_now(token, found.view.base):
+            if in_batch is not None:
+                readers, number = in_batch
+                if not readers.may_read(number, found.view.base):
+                    return None
+            elif found.view.quota is not None or not self._access.may_read_now(
+                token, found.view.base
+            ):
                 return None
             responses = self._responses[found.view.name]
             self._turn.begin()

@@ -118,12 +118,12 @@ class SignatureVerifier:
         self, purposes: Iterable[Purpose], method: str, target: bytes, signature: Signature
     ) -> Sender | None:
         at, nonce, body_hash, mac = signature
+        receivers = [self._instance_id]
+        if method == "GET":
+            receivers.append(ANY_RECEIVER)  # a proxy that does not know the id yet
         for keys in self._secret.current():
             for purpose in purposes:
-                key: bytes = getattr(keys, purpose.value)
-                receivers = [self._instance_id]
-                if method == "GET":
-                    receivers.append(ANY_RECEIVER)  # a proxy that does not know the id yet
+                key = keys.peer if purpose is Purpose.PEER else keys.proxy
                 for receiver in receivers:
                     expected = mac_of(key, method, target, at, nonce, body_hash, receiver)
                     if hmac.compare_digest(expected, mac):

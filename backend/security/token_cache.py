@@ -8,14 +8,32 @@ walks through the cache.
 
 from __future__ import annotations
 
+import hashlib
 from threading import Lock
 
 from backend.security.identity import Identity
 
 MAX_TOKENS = 10_000
 MAX_BYTES = 16 << 20
-# bytes of Python's objects: for an identity, and for one scope in its set
-_IDENTITY_BYTES, _SCOPE_BYTES = 600, 150
+# bytes of Python's objects: for an identity and a digest, and for one scope in its set
+_IDENTITY_BYTES, _SCOPE_BYTES = 800, 150
+
+
+def digest_of(token: bytes) -> bytes:
+    """As coalesced reads name it (`backend/wire/point_batch.py`)."""
+    return hashlib.sha256(token).hexdigest().encode()
+
+
+class _Generation:
+    """Identities by token, and tokens by digest: a digest is no token, so it has a table of its
+    own."""
+
+    __slots__ = ("bytes", "identities", "tokens")
+
+    def __init__(self) -> None:
+        self.identities: dict[bytes, Identity] = {}
+        self.tokens: dict[bytes, bytes] = {}
+        self.bytes = 0
 
 
 class TokenCache:
@@ -24,34 +42,40 @@ class TokenCache:
     def __init__(self, max_tokens: int = MAX_TOKENS, max_bytes: int = MAX_BYTES) -> None:
         # of one generation
         self._max_tokens, self._max_bytes = max_tokens // 2, max_bytes // 2
-        self._young: dict[bytes, Identity] = {}
-        self._old: dict[bytes, Identity] = {}
-        self._young_bytes = 0
+        self._young, self._old = _Generation(), _Generation()
         self._lock = Lock()  # of changes; look-ups need none
 
     def __len__(self) -> int:
-        return len(self._young.keys() | self._old.keys())
+        return len(self._young.identities.keys() | self._old.identities.keys())
 
     def get(self, token: bytes) -> Identity | None:
         """The identity of a token, which may have expired. For the hot path."""
-        found = self._young.get(token)
-        if found is None and (found := self._old.get(token)) is not None:
+        found = self._young.identities.get(token)
+        if found is None and (found := self._old.identities.get(token)) is not None:
             self.put(token, found)
         return found
+
+    def get_by_digest(self, digest: bytes) -> Identity | None:
+        """The same for the token with this digest."""
+        token = self._young.tokens.get(digest) or self._old.tokens.get(digest)
+        return None if token is None else self.get(token)
 
     def put(self, token: bytes, identity: Identity) -> None:
         size = _size(token, identity)
         if size > self._max_bytes:
             return
         with self._lock:
-            if token in self._young:
-                self._young[token] = identity
+            young = self._young
+            if token in young.identities:
+                young.identities[token] = identity
                 return
-            full = len(self._young) >= self._max_tokens
-            if full or self._young_bytes + size > self._max_bytes:
-                self._old, self._young, self._young_bytes = self._young, {}, 0
-            self._young[token] = identity
-            self._young_bytes += size
+            full = len(young.identities) >= self._max_tokens
+            if full or young.bytes + size > self._max_bytes:
+                self._old, self._young = young, _Generation()
+                young = self._young
+            young.identities[token] = identity
+            young.tokens[digest_of(token)] = token
+            young.bytes += size
 
 
 def _size(token: bytes, identity: Identity) -> int:

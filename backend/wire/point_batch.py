@@ -1,13 +1,18 @@
 """Framing of coalesced point reads, from the proxy or a backend to a backend.
 
-A request is text. It has groups of reads: reads of keys of one partition, or of any paths. The
-groups of each token follow the line that names it; those of reads without a token come first.
+A request is text. If its reads have tokens, the first line has a digest of each. Then it has groups
+of reads: reads of keys of one partition, or of any paths.
 
-    token TOKEN
-    keys VIEW PARTITIONER PARTITIONS PARTITION COUNT
+    tokens DIGESTS
+    keys VIEW PARTITIONER PARTITIONS PARTITION COUNT NUMBERS
         then COUNT stored keys, one per line: 0x01 and the key
-    paths COUNT
+    paths COUNT NUMBERS
         then COUNT raw paths, unchanged, one per line
+
+DIGESTS are the SHA-256 of the tokens, in lower-case hex: a token is only sent with a read that is
+sent separately. NUMBERS are those of the tokens of the reads; one number, if all reads of the group
+have the same token. The first token is 1, and 0 is a read without a token. Both are separated by
+commas.
 
 Keys are those of key-value views whose keys are text; a key in this form has only bytes that a
 URL has unescaped, so it has no line feed. The proxy has computed the partition, and says from how
@@ -42,7 +47,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from backend.wire.answer import Header
@@ -55,9 +60,10 @@ MAGIC = b"QTR2"
 ALONE = 0xFFFF_FFFF
 ABSENT = 0xFFFF_FFFE
 MAX_LINES = 1024
-"""The maximum number of lines of a request."""
+"""The maximum number of lines of a request, and of tokens."""
+DIGEST_BYTES = 64
 
-_TOKEN, _KEYS, _PATHS = b"token", b"keys", b"paths"
+_TOKENS, _KEYS, _PATHS = b"tokens ", b"keys", b"paths"
 
 
 class TooManyLines(ValueError):
@@ -65,12 +71,18 @@ class TooManyLines(ValueError):
 
 
 class Reads(NamedTuple):
-    """A group of reads. `token`: not verified; None: reads without one. `partition`: the words
-    VIEW PARTITIONER PARTITIONS PARTITION, and `texts` are stored keys; None: `texts` are paths."""
+    """A group of reads. `partition`: the words VIEW PARTITIONER PARTITIONS PARTITION, and `texts`
+    are stored keys; None: `texts` are paths. `tokens`: the number of the token of each read, or a
+    single one."""
 
-    token: bytes | None
     partition: bytes | None
     texts: list[bytes]
+    tokens: Sequence[int] = (0,)
+
+    def with_tokens(self) -> Iterator[tuple[bytes, int]]:
+        """Each text, with the number of its token."""
+        tokens = [*self.tokens] * (len(self.texts) if len(self.tokens) == 1 else 1)
+        return zip(self.texts, tokens, strict=True)
 
 
 KeyAnswers = tuple[bytes, bytes, bytes, Sequence[int], Sequence[bytes]]
@@ -92,34 +104,54 @@ def all_alone(count: int) -> KeyAnswers:
     return b"", b"", b"", [ALONE] * count, ()
 
 
-def decode_reads(body: bytes) -> list[Reads]:
-    """The groups of a request. Raises ValueError if it is malformed; TooManyLines."""
+def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
+    """The digests of the tokens of a request, and its groups. Raises ValueError if it is malformed;
+    TooManyLines."""
     if body.count(b"\n") >= MAX_LINES:
         raise TooManyLines(f"There are more than {MAX_LINES} lines.")
     lines = body.split(b"\n")
+    digests = _digests(lines[0])
     groups: list[Reads] = []
-    token: bytes | None = None
-    at, end = 0, len(lines)
+    at, end = int(bool(digests)), len(lines)
     while at < end:
         kind, _, rest = lines[at].partition(b" ")
         at += 1
-        if kind == _TOKEN:
-            token = rest
-            continue
-        partition, _, count = rest.rpartition(b" ")
-        if not count.isdigit() or kind not in (_KEYS, _PATHS):
-            raise ValueError("A line is neither a token nor the first one of a group.")
+        named, _, numbers = rest.rpartition(b" ")
+        partition, _, count = named.rpartition(b" ")
+        if not count.isdigit() or kind != (_KEYS if partition else _PATHS):
+            raise ValueError("A line is not the first one of a group.")
         size = int(count)
         texts = lines[at : at + size]
         if len(texts) != size or not size:
             raise ValueError("A group has no reads, or fewer than its first line says.")
-        if kind == _PATHS:
-            groups.append(Reads(token, None, texts))
-        else:
+        if kind == _KEYS:
             _check_stored_keys(texts)
-            groups.append(Reads(token, partition, texts))
+        groups.append(Reads(partition or None, texts, _numbers(numbers, size, len(digests))))
         at += size
-    return groups
+    return digests, groups
+
+
+def _digests(line: bytes) -> list[bytes]:
+    """Those of the tokens; none if it is another line."""
+    if not line.startswith(_TOKENS):
+        return []
+    digests = line[len(_TOKENS) :].split(b",")
+    if len(digests) > MAX_LINES:
+        raise TooManyLines(f"There are more than {MAX_LINES} tokens.")
+    if set(map(len, digests)) != {DIGEST_BYTES}:
+        raise ValueError("The first line has not the digests of tokens.")
+    return digests
+
+
+def _numbers(text: bytes, count: int, tokens: int) -> Sequence[int]:
+    """The numbers of the tokens of so many reads, if there are so many tokens."""
+    try:
+        found = list(map(int, text.split(b",")))
+    except ValueError:
+        found = []
+    if len(found) not in (1, count) or not 0 <= min(found) <= max(found) <= tokens:
+        raise ValueError("A group has not one known token, or one for each of its reads.")
+    return found
 
 
 def _check_stored_keys(texts: Sequence[bytes]) -> None:
@@ -152,16 +184,13 @@ def encode_answers(
     return b"".join((MAGIC, numbers.tobytes(), *blobs))
 
 
-def encode_reads(groups: Sequence[Reads]) -> bytes:
-    """The body of a request. Reads without a token come first, and those of a token together."""
-    lines: list[bytes] = []
-    named: bytes | None = None
-    for token, partition, texts in groups:
-        if token is not None and token != named:
-            lines.append(b"token " + token)
-            named = token
+def encode_reads(digests: Collection[bytes], groups: Iterable[Reads]) -> bytes:
+    """The body of a request."""
+    lines = [_TOKENS + b",".join(digests)] if digests else []
+    for partition, texts, numbers in groups:
         first = b"paths" if partition is None else b"keys " + partition
-        lines += [b"%b %d" % (first, len(texts)), *texts]
+        of = b",".join(b"%d" % number for number in numbers)
+        lines += [b"%b %d %b" % (first, len(texts), of), *texts]
     return b"\n".join(lines)
 
 

@@ -7,11 +7,12 @@
 -- a client that disconnects does not delay others. The threads of a queue share one timer: nginx
 -- limits running timers (lua_max_running_timers) and drops those above the limit.
 --
--- A batch has the tokens of its reads, each once. The backend checks them; a read that it refuses
--- is sent by itself, and gets its 401 or 403 then.
+-- A batch has a digest of each token of its reads. The backend checks those that it has verified; a
+-- read that it does not answer is sent by itself, with its token, and may get 401 or 403 then.
 --
 -- Hot path: see point_reads.
 
+local crypto = require "proxy.security.crypto"
 local metrics = require "proxy.metrics"
 local point_batch = require "proxy.reads.point_batch"
 local point_batch_client = require "proxy.reads.point_batch_client"
@@ -25,9 +26,9 @@ local _M = {}
 --- The group of all paths, for `enqueue`.
 _M.PATHS = {}
 
--- limits of one batch; reads above them are sent by themselves. Backends accept as many lines, of
--- reads, groups and tokens
-local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1024, 128, 128 * 1024
+-- limits of one batch; reads above them are sent by themselves. Backends accept one
+-- line more: that of the digests
+local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1023, 128, 128 * 1024
 
 --- Concurrent calls of a worker to all backends: each is a light thread and a connection. Reads for
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
@@ -43,6 +44,9 @@ local IDLE_CHECK_S = 1
 -- an unused queue ends after this time, with its threads and connections
 local IDLE_TIMEOUT_S = 30
 
+-- of tokens, so that each is hashed once; and the bytes of these tokens
+local MAX_DIGESTS_BYTES = 8 * 1024 * 1024
+local digests, digests_bytes = {}, 0
 local queues, reserved_calls = {}, 0
 -- no queue is created before this time; set when nginx has dropped a queue's timer
 local paused_until = 0
@@ -54,7 +58,9 @@ local function new_batch()
         bytes = 0,
         lines = 0,
         started_at = 0,
-        sections = {}, -- groups of reads with the same token: a list, and by token
+        numbers = {}, -- of the tokens of its reads
+        digests = {}, -- of these tokens, by number
+        groups = {}, -- of reads: a list, and by what `enqueue` calls `of`
         done = semaphore.new(0),
         -- the answers: see point_batch.decode
         answer = nil,
@@ -88,7 +94,7 @@ end
 local function send_batch(queue, connection, batch)
     local started_at = now()
     connection.backend = queue.backend
-    local request, of_keys, keys, paths = point_batch.encode(batch.sections)
+    local request, of_keys, keys, paths = point_batch.encode(batch.digests, batch.groups)
     local status, answer = point_batch_client.post(connection, request)
     if status == "200" then
         local ok, err = point_batch.decode(answer, of_keys, keys, paths, batch)
@@ -207,14 +213,26 @@ local function queue_for(backend)
     return queue or now() >= paused_until and new_queue(backend) or nil
 end
 
---- The group of the read in the batch; nil if the batch has no room for the read.
--- of: identifies the group, with the token; line: its first line.
+local function digest_of(token)
+    local digest = digests[token]
+    if not digest then
+        if digests_bytes > MAX_DIGESTS_BYTES then
+            digests, digests_bytes = {}, 0
+        end
+        digest = crypto.hash(token)
+        digests[token], digests_bytes = digest, digests_bytes + #token + #digest
+    end
+    return digest
+end
+
+--- The group of the read in the batch, and the number of the token, 0 if it is ""; nil if the batch
+-- has no room for the read. of: identifies the group; line: its first line.
 local function group_for(batch, token, of, line, text)
+    local numbers, groups = batch.numbers, batch.groups
     local bytes, lines = batch.bytes + point_batch.text_bytes(text), batch.lines + 1
-    local section = batch.sections[token]
-    local group = section and section[of]
-    if not section then
-        bytes, lines = bytes + point_batch.token_bytes(token), lines + 1
+    local number, group = token == "" and 0 or numbers[token], groups[of]
+    if not number then
+        bytes = bytes + point_batch.TOKEN_BYTES
     end
     if not group then
         bytes, lines = bytes + point_batch.group_bytes(line), lines + 1
@@ -222,23 +240,27 @@ local function group_for(batch, token, of, line, text)
     if batch.count >= MAX_READS or bytes > MAX_BYTES or lines > MAX_LINES then
         return nil
     end
-    if not section then
-        local sections = batch.sections
-        if #sections >= MAX_TOKENS then
+    if not number then
+        number = #batch.digests + 1
+        if number > MAX_TOKENS then
             return nil
         end
-        section = { token = token, groups = {} }
-        sections[token] = section
-        -- those without a token come first
-        table.insert(sections, token == "" and 1 or #sections + 1, section)
+        numbers[token], batch.digests[number] = number, digest_of(token)
     end
     if not group then
-        group = { line = line, is_keys = of ~= _M.PATHS, count = 0, texts = {}, first = 0 }
-        section[of] = group
-        section.groups[#section.groups + 1] = group
+        group = {
+            line = line,
+            is_keys = of ~= _M.PATHS,
+            count = 0,
+            texts = {},
+            tokens = {},
+            is_mixed = false,
+            first = 0,
+        }
+        groups[#groups + 1], groups[of] = group, group
     end
     batch.bytes, batch.lines = bytes, lines
-    return group
+    return group, number
 end
 
 --- Enqueues a point read at `backend` with `token`, "" if it has none; waits until it is answered.
@@ -257,13 +279,14 @@ function _M.enqueue(backend, token, of, line, text)
     if now() < queue.paused_until then
         return nil
     end
-    local group = group_for(batch, token, of, line, text)
+    local group, token_number = group_for(batch, token, of, line, text)
     if not group then
         metrics.count_full()
         return nil
     end
     local number = group.count + 1
-    group.count, group.texts[number] = number, text
+    group.count, group.texts[number], group.tokens[number] = number, text, token_number
+    group.is_mixed = group.is_mixed or token_number ~= group.tokens[1]
     batch.count = batch.count + 1
     if batch.count == 1 then
         batch.started_at = now()

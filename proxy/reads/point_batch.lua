@@ -20,10 +20,10 @@ local MAX_EXACT_HIGH = 2097152
 
 local _M = {}
 
---- The first line of a group, without the number of its reads.
+--- The first line of a group, without the number of its reads and those of their tokens.
 _M.PATHS = "paths "
 
---- The first line of reads of keys of this partition, without their number.
+--- The same for reads of keys of this partition.
 function _M.keys_line(view, partition)
     return "keys " .. view.name .. " " .. view.partitioner_name .. " " .. view.partitions .. " "
         .. partition .. " "
@@ -32,9 +32,9 @@ end
 -- before each text: 0x01 begins the stored key of an entry
 local BEFORE_KEY, BEFORE_PATH = "\n\1", "\n"
 
---- Bytes that a read of this text adds to a request.
+--- Bytes that a read of this text adds to a request, at most.
 function _M.text_bytes(text)
-    return #text + #BEFORE_KEY
+    return #text + #BEFORE_KEY + #",128"
 end
 
 --- Bytes that the first line of a group adds to a request.
@@ -42,40 +42,36 @@ function _M.group_bytes(line)
     return #line + 5
 end
 
---- Bytes that a token adds to a request; "" is none.
-function _M.token_bytes(token)
-    return token == "" and 0 or #token + 7
-end
+--- Bytes that a token adds to a request: a digest in hex, with what separates it from others.
+_M.TOKEN_BYTES = 64 + #"tokens "
 
---- Encodes the groups of reads of each token: `sections` is a list of {token, groups}, a group is
--- {line, is_keys, count, texts}. Sets `first` of each group: the number of keys, or of paths, that
--- are answered before those of the group. Returns the request, the list of groups of keys, the
+--- Encodes groups of reads, and the digests of their tokens. A group is {line, is_keys, count,
+-- texts, tokens, is_mixed}: `tokens` are the numbers of the tokens of its reads (0: none), and
+-- `is_mixed` is whether they differ. Sets `first` of each group: the number of keys, or of paths,
+-- that are answered before those of the group. Returns the request, the list of groups of keys, the
 -- number of keys and that of paths.
-function _M.encode(sections)
+function _M.encode(digests, groups)
     local parts, size = {}, 0
     local of_keys, keys, paths = {}, 0, 0
-    for i = 1, #sections do
-        local section = sections[i]
-        if section.token ~= "" then
-            parts[size + 1], parts[size + 2], parts[size + 3] = "token ", section.token, "\n"
-            size = size + 3
+    if #digests > 0 then
+        parts[1], parts[2], parts[3] = "tokens ", concat(digests, ","), "\n"
+        size = 3
+    end
+    for i = 1, #groups do
+        local group = groups[i]
+        local before = BEFORE_PATH
+        if group.is_keys then
+            before = BEFORE_KEY
+            group.first, keys = keys, keys + group.count
+            of_keys[#of_keys + 1] = group
+        else
+            group.first, paths = paths, paths + group.count
         end
-        local groups = section.groups
-        for j = 1, #groups do
-            local group = groups[j]
-            local before = BEFORE_PATH
-            if group.is_keys then
-                before = BEFORE_KEY
-                group.first, keys = keys, keys + group.count
-                of_keys[#of_keys + 1] = group
-            else
-                group.first, paths = paths, paths + group.count
-            end
-            parts[size + 1], parts[size + 2] = group.line, group.count
-            parts[size + 3], parts[size + 4] = before, concat(group.texts, before)
-            parts[size + 5] = "\n"
-            size = size + 5
-        end
+        parts[size + 1], parts[size + 2], parts[size + 3] = group.line, group.count, " "
+        parts[size + 4] = group.is_mixed and concat(group.tokens, ",") or group.tokens[1]
+        parts[size + 5], parts[size + 6] = before, concat(group.texts, before)
+        parts[size + 7] = "\n"
+        size = size + 7
     end
     -- the last line is not ended
     parts[size] = nil

@@ -1,28 +1,12 @@
 --- Signs requests to backends with the cluster secret. backend/security/signatures.py describes the
 -- header. Without a secret, requests are not signed.
--- HMAC and SHA-256 are those of OpenSSL, which nginx is linked with.
 
-local ffi = require "ffi"
+local crypto = require "proxy.security.crypto"
 local settings = require "proxy.settings"
 
 local _M = {}
 
-ffi.cdef [[
-const void *EVP_sha256(void);
-unsigned char *HMAC(const void *type, const void *key, int key_bytes, const unsigned char *text,
-                    size_t bytes, unsigned char *result, unsigned int *result_bytes);
-unsigned char *SHA256(const unsigned char *text, size_t bytes, unsigned char *result);
-int RAND_bytes(unsigned char *result, int bytes);
-]]
-
 local MIN_BYTES, MAX_SECRETS, MAX_FILE_BYTES = 32, 2, 4096
-local HASH_BYTES = 32
-
-local crypto
-local sha256
-local result = ffi.new("unsigned char[?]", HASH_BYTES)
-local hex = ffi.new("char[?]", 2 * HASH_BYTES)
-local DIGITS = ffi.new("char[16]", "0123456789abcdef")
 
 -- the keys of the first secret, for requests and for claims; nil without one
 local key, claim_key
@@ -32,61 +16,28 @@ local claims, claims_count, claims_since = {}, 0, 0
 -- of this worker
 local worker, number = nil, 0
 
---- OpenSSL's functions, in the program itself or in the library that it has loaded.
-local function load_crypto()
-    local found = pcall(function()
-        return ffi.C.HMAC, ffi.C.SHA256, ffi.C.EVP_sha256, ffi.C.RAND_bytes
-    end)
-    crypto = found and ffi.C or ffi.load("libcrypto.so.3")
-    sha256 = crypto.EVP_sha256()
-end
-
---- The first `bytes` bytes of `result` in hex.
-local function in_hex(bytes)
-    for i = 0, bytes - 1 do
-        local byte = result[i]
-        hex[2 * i] = DIGITS[bit.rshift(byte, 4)]
-        hex[2 * i + 1] = DIGITS[bit.band(byte, 15)]
-    end
-    return ffi.string(hex, 2 * bytes)
-end
-
-local function hmac(of, text)
-    crypto.HMAC(sha256, of, #of, text, #text, result, nil)
-end
-
 --- The key that proxies sign with.
 function _M.key_of(secret)
-    if not crypto then
-        load_crypto()
-    end
-    hmac(secret, "queryable-topics proxy")
-    return ffi.string(result, HASH_BYTES)
+    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics proxy"))
 end
 
 --- The value of the header. `at`: Unix time in ms; `receiver`: the id of an instance, or "*".
 function _M.signature(of, method, target, at, nonce, receiver, body)
-    crypto.SHA256(body, #body, result)
-    local body_hash = in_hex(HASH_BYTES)
+    local body_hash = crypto.hash(body)
     local time = string.format("%.0f", at)
-    hmac(of, table.concat({ method, target, time, nonce, body_hash, receiver }, "\n"))
-    return time .. ":" .. nonce .. ":" .. body_hash .. ":" .. in_hex(HASH_BYTES)
+    local signed = table.concat({ method, target, time, nonce, body_hash, receiver }, "\n")
+    return time .. ":" .. nonce .. ":" .. body_hash .. ":" .. crypto.mac_hex(of, signed)
 end
 
 --- The key for claims.
 function _M.claim_key_of(secret)
-    if not crypto then
-        load_crypto()
-    end
-    hmac(secret, "queryable-topics client")
-    return ffi.string(result, HASH_BYTES)
+    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics client"))
 end
 
 --- The value of Queryable-Client: backend/security/client_claims.py describes it. `at`: as above.
 function _M.signed_claim(of, client, at)
     local time = string.format("%.0f", at)
-    hmac(of, "client\n" .. client .. "\n" .. time)
-    return client .. ";" .. time .. ";" .. in_hex(HASH_BYTES)
+    return client .. ";" .. time .. ";" .. crypto.mac_hex(of, "client\n" .. client .. "\n" .. time)
 end
 
 --- The secrets in the text of the file; nil and the error, which never contains them.
@@ -157,8 +108,7 @@ function _M.sign(method, target, receiver, body)
     end
     if not worker then
         -- not in `load`: each worker needs its own
-        assert(crypto.RAND_bytes(result, 8) == 1, "no random bytes")
-        worker = in_hex(8)
+        worker = crypto.random_hex(8)
     end
     number = number + 1
     local nonce = worker .. string.format("%x", number)

@@ -99,7 +99,7 @@ def packed_strings(data: bytes) -> None:
 def coalesced_reads(data: bytes) -> None:
     """No read is lost, added or moved to another token, and a stored key is that of an entry."""
     with suppress(ValueError):
-        assert_complete(data, decode_reads(data))
+        assert_complete(data, *decode_reads(data))
 
 
 def signatures(data: bytes) -> None:
@@ -249,8 +249,9 @@ _SEEDS: dict[str, list[bytes]] = {
     "scan_requests": [_REQUEST],
     "packed_strings": [pack([b"a", b"", b"ccc"])],
     "coalesced_reads": [
-        b"paths 2\n/orders/a\n/orders/b",
-        b"paths 1\n/a\ntoken x.y.z\nkeys orders murmur2 2 0 2\n\x01a\n\x01b\ntoken z\npaths 1\n/b",
+        b"paths 2 0\n/orders/a\n/orders/b",
+        b"tokens %b,%b\npaths 1 2\n/a\nkeys orders murmur2 2 0 2 1,0\n\x01a\n\x01b"
+        % (b"0" * 64, b"1" * 64),
     ],
     "signatures": [b"1:0a:%b:%b" % (b"0" * 64, b"f" * 64)],
     "tokens": [token("read:*").encode(), b"e30.e30."],
@@ -265,7 +266,8 @@ _SEEDS: dict[str, list[bytes]] = {
     "snapshots": [_snapshot()],
     "plain_requests": [
         b"GET /orders/a HTTP/1.1\r\nHost: b\r\nAccept: */*\r\n\r\n",
-        b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 17\r\n\r\npaths 1\n/orders/a",
+        b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 19\r\n\r\n"
+        b"paths 1 0\n/orders/a",
     ],
     "codecs": [
         *(bytes([number]) + text

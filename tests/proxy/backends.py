@@ -190,7 +190,7 @@ class Backend:
         elif request.path == "/admin" and is_of_nginx:
             answer = self.page  # that nginx keeps
         elif request.path == "/internal/reads":
-            self.batches.append(sum(len(reads.texts) for reads in decode_reads(request.body)))
+            self.batches.append(sum(len(reads.texts) for reads in decode_reads(request.body)[1]))
             answer = self.behave_batch(request)
         else:
             self.requests.append(request)
@@ -215,9 +215,10 @@ class Backend:
         heads: list[Head] = []
         items: list[Item] = []
         epoch = self.cluster.epoch
-        for reads in decode_reads(batch.body):
+        digests, of_partitions = decode_reads(batch.body)
+        for reads in of_partitions:
             answers: list[Answer] = []
-            for request in self._requests(reads, batch.connection):
+            for request in self._requests(reads, digests, batch.connection):
                 self.requests.append(request)
                 answer = self.behave(request)
                 if answer is None:
@@ -235,11 +236,13 @@ class Backend:
                 items.append((len(heads) - 1, b"", answer.body))
         return Answer(200, encode_answers(epoch.encode(), groups, heads, items))
 
-    def _requests(self, reads: Reads, connection: int) -> Iterator[Request]:
+    def _requests(
+        self, reads: Reads, digests: Sequence[bytes], connection: int
+    ) -> Iterator[Request]:
         """The coalesced reads as single requests."""
-        token = reads.token
-        headers = {} if token is None else {"Authorization": f"Bearer {token.decode()}"}
-        for text in reads.texts:
+        for text, token in reads.with_tokens():
+            # a batch has only a digest of it
+            headers = {"Authorization": f"SHA256 {digests[token - 1].decode()}"} if token else {}
             path = text.decode()
             if reads.partition is not None:
                 view = self.cluster.views[reads.partition.split(b" ")[0].decode()]

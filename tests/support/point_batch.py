@@ -9,6 +9,7 @@ from typing import NamedTuple
 from backend.wire.point_batch import (
     ABSENT,
     ALONE,
+    DIGEST_BYTES,
     MAGIC,
     Head,
     Item,
@@ -22,23 +23,25 @@ from model.records import ENTRY_HEAD_SIZE, entry_offset
 
 def encode_paths(paths: Sequence[bytes]) -> bytes:
     """The body of a request for these raw paths, without tokens."""
-    return encode_reads([Reads(None, None, list(paths))])
+    return encode_reads([], [Reads(None, list(paths))])
 
 
-def assert_complete(body: bytes, groups: Sequence[Reads]) -> None:
+def assert_complete(body: bytes, tokens: Sequence[bytes], groups: Sequence[Reads]) -> None:
     """The groups have each read of the body, with its token and partition, and nothing else."""
-    token: bytes | None = None
+    assert body.startswith(b"tokens ") is bool(tokens)
+    if tokens:
+        first, _, body = body.partition(b"\n")
+        assert first == b"tokens " + b",".join(tokens)
+        assert all(len(token) == DIGEST_BYTES for token in tokens)
     rest, lines = list(groups), body.split(b"\n")
     while lines:
-        line = lines.pop(0)
-        if line.partition(b" ")[0] == b"token":
-            token = line.partition(b" ")[2]
-            continue
         group = rest.pop(0)
-        assert group.token == token
-        kind, _, named = line.partition(b" ")
+        kind, *words, _, numbers = lines.pop(0).split(b" ")
         assert kind == (b"paths" if group.partition is None else b"keys")
-        assert group.partition is None or named.rpartition(b" ")[0] == group.partition
+        assert b" ".join(words) == (group.partition or b"")
+        assert list(map(int, numbers.split(b","))) == group.tokens
+        assert len(group.tokens) in (1, len(group.texts))
+        assert all(0 <= number <= len(tokens) for number in group.tokens)
         assert lines[: len(group.texts)] == group.texts != []
         assert group.partition is None or all(text[0] == 1 for text in group.texts)
         del lines[: len(group.texts)]

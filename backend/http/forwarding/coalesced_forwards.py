@@ -16,11 +16,12 @@ from contextvars import Context
 from backend.cluster.peer_client import PeerRefused
 from backend.queries.retry import Asker
 from backend.rate_limited_log import RateLimitedLog
+from backend.security.token_cache import digest_of
 from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import is_plain
 from backend.wire.point_batch import (
     ALONE,
-    MAX_LINES,
+    DIGEST_BYTES,
     READS,
     Reads,
     decode_paths,
@@ -35,7 +36,7 @@ from model.views import View
 MAX_READS = 512
 """The maximum number of reads in a request."""
 MAX_BYTES = 128 << 10
-"""The maximum size of their paths and tokens."""
+"""The maximum size of their paths, and of the digests of their tokens."""
 _PAUSE_S = 5.0
 """Without coalescing, for an instance that refuses: one of an older version, or whose secret or
 clock is another one."""
@@ -65,35 +66,40 @@ class _Batch:
     """Reads that are sent together."""
 
     def __init__(self) -> None:
-        self.count = 0
         self._bytes = 0
-        self._lines = 1  # at most: also the first one of the reads without a token
-        self._reads: dict[bytes | None, list[tuple[bytes, asyncio.Future[Found]]]] = {None: []}
+        self._paths: list[bytes] = []
+        self._of: list[int] = []  # the number of the token of each; 0: it has none
+        self._tokens: dict[bytes, int] = {}
+        self._futures: list[asyncio.Future[Found]] = []
+
+    @property
+    def count(self) -> int:
+        return len(self._paths)
 
     def add(self, path: bytes, token: bytes | None) -> asyncio.Future[Found] | None:
         """None if there is no room."""
-        size = self._bytes + len(path) + (0 if token is None else len(token))
-        lines = self._lines + (1 if token in self._reads else 3)
-        if self.count >= MAX_READS or size > MAX_BYTES or lines > MAX_LINES:
+        number = 0 if token is None else self._tokens.get(token)
+        size = self._bytes + len(path) + (DIGEST_BYTES if number is None else 0)
+        if self.count >= MAX_READS or size > MAX_BYTES:
             return None
+        if number is None:
+            assert token is not None
+            number = self._tokens[token] = len(self._tokens) + 1
         future: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
-        self.count += 1
-        self._bytes, self._lines = size, lines
-        self._reads.setdefault(token, []).append((path, future))
+        self._bytes = size
+        self._paths.append(path)
+        self._of.append(number)
+        self._futures.append(future)
         return future
 
-    def groups(self) -> list[Reads]:
-        """The reads of each token; those without one come first."""
-        return [
-            Reads(token, None, [path for path, _ in reads])
-            for token, reads in self._reads.items()
-            if reads
-        ]
+    def body(self) -> bytes:
+        """Of the request."""
+        digests = list(map(digest_of, self._tokens))
+        return encode_reads(digests, [Reads(None, self._paths, self._of)])
 
     def answer(self, found: Sequence[Found]) -> None:
-        """Answers all reads, in the order of the groups."""
-        futures = (future for reads in self._reads.values() for _, future in reads)
-        for future, of_read in zip(futures, found, strict=True):
+        """Answers all reads."""
+        for future, of_read in zip(self._futures, found, strict=True):
             if not future.done():  # else the client has disconnected
                 future.set_result(of_read)
 
@@ -162,7 +168,7 @@ class CoalescedForwards:
 
     async def _send(self, member: Member, batch: _Batch) -> None:
         found: list[Found] = [None] * batch.count
-        body = encode_reads(batch.groups())
+        body = batch.body()
         try:
             answer = await self._asker.ask(member, True, "POST", READS, [], body, optional=True)
             if answer.status == 200:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from backend.http.access import AccessControl
+from backend.http.access import Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.queries.point import Entry, State
@@ -35,6 +35,14 @@ class _Partition(NamedTuple):
     number: int
 
 
+def _partitions_of(responses: KeyResponses) -> int | None:
+    """The number of partitions of the view; None if its keys must be resolved one by one."""
+    try:
+        return responses.reads.undoubted_partitions()
+    except Problem:
+        return None
+
+
 class BatchedKeys:
     """Answers groups of keys."""
 
@@ -42,11 +50,9 @@ class BatchedKeys:
         self,
         paths: Paths,
         responses: Mapping[str, KeyResponses],
-        access: AccessControl,
         turn: TurnReads,
     ) -> None:
         self._responses = responses
-        self._access = access
         self._turn = turn
         self.use(paths)
 
@@ -55,36 +61,50 @@ class BatchedKeys:
         self._views = paths.prefixes
         self._partitions: dict[bytes, _Partition | None] = {}
 
-    def answer(self, groups: Iterable[Reads]) -> list[KeyAnswers]:
+    def answer(self, groups: Iterable[Reads], readers: Readers) -> list[KeyAnswers]:
         """The answers to each group. The proxy sends reads separately if this instance cannot
         answer them now, or would refuse them."""
         now = time.monotonic()
         answers: list[KeyAnswers] = []
-        # most requests have groups of one token and one view
-        last: tuple[bytes | None, KeyResponses | None] = (None, None)
+        # most requests have groups of one view
+        last: KeyResponses | None = None
         partitions: int | None = None
-        for token, words, stored_keys in groups:
+        readable: frozenset[int] | None = None
+        for group in groups:
             answer = None
+            words, stored_keys, tokens = group
             partition = self._partition(words or b"")
             if partition is not None:
                 responses, of, number = partition
-                if (token, responses) != last:
-                    last = token, responses
-                    partitions = self._partitions_of(token, responses)
+                if responses is not last:
+                    last = responses
+                    partitions = _partitions_of(responses)
+                    readable = readers.of(responses.view.base)
                 if of == partitions:
-                    answer = self._in_partition(responses, number, stored_keys, now)
+                    if readable is None or readable.issuperset(tokens):
+                        answer = self._in_partition(responses, number, stored_keys, now)
+                    else:
+                        answer = self._readable(responses, number, group, readable, now)
             answers.append(answer or all_alone(len(stored_keys)))
         return answers
 
-    def _partitions_of(self, token: bytes | None, responses: KeyResponses) -> int | None:
-        """The number of partitions of the view; None if its keys must be resolved one by one, or
-        the token may not read them."""
-        if not self._access.may_read_now(token, responses.view.base):
+    def _readable(
+        self,
+        responses: KeyResponses,
+        number: int,
+        group: Reads,
+        readable: frozenset[int],
+        now: float,
+    ) -> KeyAnswers | None:
+        """The answers to the reads of a group whose tokens may read the view."""
+        texts = [text for text, token in group.with_tokens() if token in readable]
+        answer = self._in_partition(responses, number, texts, now) if texts else None
+        if answer is None:
             return None
-        try:
-            return responses.reads.undoubted_partitions()
-        except Problem:
-            return None
+        fixed, state, miss, sizes, entries = answer
+        found = iter(sizes)
+        sizes = [next(found) if token in readable else ALONE for _, token in group.with_tokens()]
+        return fixed, state, miss, sizes, entries
 
     def _in_partition(
         self, responses: KeyResponses, number: int, stored_keys: list[bytes], now: float

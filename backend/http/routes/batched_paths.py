@@ -1,7 +1,6 @@
 """Coalesced reads of paths: those whose keys the proxy does not send as they are stored.
 
-Keys are resolved together, shared headers are written once, and a token is looked up once for its
-reads of a view.
+Keys are resolved together, and shared headers are written once.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
 
-from backend.http.access import AccessControl
+from backend.http.access import Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.http.routes.batched_keys import LARGE
@@ -42,14 +41,13 @@ class BatchedPaths:
         self,
         paths: Paths,
         responses: Mapping[str, KeyResponses],
-        answer_now: Callable[[bytes, bytes | None], Answer | None],
-        access: AccessControl,
+        answer_now: Callable[[bytes, Readers, int], Answer | None],
         turn: TurnReads,
     ) -> None:
-        """`answer_now(raw_path, token)`: the answer to a single read, or None if it has to wait."""
+        """`answer_now(raw_path, readers, number)`: the answer to a single read with the token of
+        this number, or None if it has to wait."""
         self._turn = turn
         self._answer_now = answer_now
-        self._access = access
         self._responses = responses
         self.use(paths)
 
@@ -59,20 +57,14 @@ class BatchedPaths:
         self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
 
     def answer(
-        self, groups: Sequence[Reads]
+        self, groups: Sequence[Reads], readers: Readers
     ) -> Generator[None, None, tuple[list[Head], list[Item]]]:
         """Returns the heads, and the item of each path. Yields after some of the reads that are
         answered one by one. The others are counted with the turn's duration."""
-        paths: list[bytes] = []
-        tokens: list[bytes | None] = []
-        by_view: _ByView = defaultdict(lambda: _ReadsOfView([], []))
-        one_by_one: list[int] = []
-        for group in groups:
-            self._sort(group, len(paths), by_view, one_by_one)
-            paths += group.texts
-            tokens += [group.token] * len(group.texts)
+        reads = [read for group in groups for read in group.with_tokens()]
+        by_view, one_by_one = self._sorted(reads, readers)
         heads: list[Head] = []
-        items = [ASK_ALONE] * len(paths)
+        items = [ASK_ALONE] * len(reads)
         for responses, (numbers, texts) in by_view.items():
             try:
                 keys = responses.reads.parse_keys(texts)
@@ -86,39 +78,35 @@ class BatchedPaths:
         for count, number in enumerate(one_by_one, 1):
             if count % _PIECE == 0:
                 yield
-            answer = self._answer_now(paths[number], tokens[number])
+            path, token = reads[number]
+            answer = self._answer_now(path, readers, token)
             if answer is not None and len(answer.body) < LARGE:
                 items[number] = _item(answer, heads)
         return heads, items
 
-    def _sort(
-        self,
-        group: Reads,
-        first: int,
-        by_view: _ByView,
-        one_by_one: list[int],
-    ) -> None:
-        """Adds the reads of a group to those of their views, if its token may read them. Adds those
-        that must be parsed to `one_by_one`. `first`: the number of the first read."""
-        token, _, paths = group
-        by_prefix, readable = self._by_prefix, None
-        are_all_plain = are_plain(b"".join(paths)) and max(map(len, paths)) <= MAX_BYTES
-        for number, path in enumerate(paths, first):
+    def _sorted(
+        self, reads: Sequence[tuple[bytes, int]], readers: Readers
+    ) -> tuple[_ByView, list[int]]:
+        """The reads of each view, if their tokens may read it; and the numbers of those that must
+        be parsed. `reads`: paths, and numbers of tokens."""
+        by_view: _ByView = defaultdict(lambda: _ReadsOfView([], []))
+        one_by_one: list[int] = []
+        paths = [path for path, _ in reads]
+        are_all_plain = are_plain(b"".join(paths)) and max(map(len, paths), default=0) <= MAX_BYTES
+        for number, (path, token) in enumerate(reads):
             # paths that an HTTP parser might refuse or read differently need the parser
             if not are_all_plain and not is_plain(path):
                 continue
             prefix, _, text = path.rpartition(b"/")
-            responses = by_prefix.get(prefix)
+            responses = self._by_prefix.get(prefix)
             if responses is None or b"%" in text:
                 one_by_one.append(number)
                 continue
-            if responses is not readable:
-                if not self._access.may_read_now(token, responses.view.base):
-                    continue
-                readable = responses
-            numbers, texts = by_view[responses]
-            numbers.append(number)
-            texts.append(text)
+            if readers.may_read(token, responses.view.base):
+                numbers, texts = by_view[responses]
+                numbers.append(number)
+                texts.append(text)
+        return by_view, one_by_one
 
 
 def _write(

@@ -8,11 +8,9 @@ proxy's throughput.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import suppress
-from itertools import islice
 from time import thread_time
 
-from backend.http.access import AccessControl
+from backend.http.access import AccessControl, Readers
 from backend.http.paths import Paths
 from backend.http.request import Request
 from backend.http.routes.batched_keys import BatchedKeys
@@ -21,7 +19,6 @@ from backend.instance_context import InstanceContext
 from backend.queries.turns import STEP_S, next_turn
 from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, Header
-from backend.wire.plain_requests import is_token
 from backend.wire.point_batch import (
     Head,
     Item,
@@ -31,13 +28,9 @@ from backend.wire.point_batch import (
     decode_reads,
     encode_answers,
 )
-from model.problems import BadRequest, Problem
+from model.problems import BadRequest
 
 CONTENT_TYPE: Header = (b"content-type", b"application/octet-stream")
-
-MAX_VERIFICATIONS = 8
-"""The maximum number of tokens that are verified for one request. Verifying one takes up to 0.2 ms,
-and all reads of the request wait. Reads with further unknown tokens are sent separately."""
 
 _MANY = 128  # reads, one by one: 4 ms
 
@@ -66,9 +59,8 @@ class PointBatchRoute:
 
     async def reads(self, request: Request) -> Answer:
         """In steps, for requests that were not answered on arrival."""
-        groups = self._groups(request.body)
+        steps, began = self._answering(*self._parsed(request.body)), thread_time()
         self._turn.begin()
-        steps, began = self._answering(groups), thread_time()
         while True:
             try:
                 next(steps)
@@ -85,13 +77,13 @@ class PointBatchRoute:
 
     def answer(self, body: bytes) -> Answer:
         """The framed answers to framed reads; BadRequest if they are malformed, or too many."""
-        groups = self._groups(body)
+        readers, groups = self._parsed(body)
         for group in groups:
             if group.partition is None:
                 break
         else:
-            return self._framed(self._keys.answer(groups))
-        steps = self._answering(groups)
+            return self._framed(self._keys.answer(groups, readers))
+        steps = self._answering(readers, groups)
         while True:
             try:
                 next(steps)
@@ -99,21 +91,22 @@ class PointBatchRoute:
                 answer: Answer = ended.value
                 return answer
 
-    def _groups(self, body: bytes) -> list[Reads]:
+    def _parsed(self, body: bytes) -> tuple[Readers, list[Reads]]:
         try:
-            groups = decode_reads(body)
+            digests, groups = decode_reads(body)
         except ValueError as error:
             code = "too-many-keys" if isinstance(error, TooManyLines) else "bad-request"
             raise BadRequest(code, str(error)) from None
-        if self._access.is_on:
-            self._verify_tokens(groups)
-        return groups
+        return self._access.readers(digests), groups
 
-    def _answering(self, groups: Sequence[Reads]) -> Generator[None, None, Answer]:
+    def _answering(
+        self, readers: Readers, groups: Sequence[Reads]
+    ) -> Generator[None, None, Answer]:
         """Returns the answer. Yields after some of the reads that are answered one by one."""
-        keys = self._keys.answer(group for group in groups if group.partition is not None)
+        of_keys = (group for group in groups if group.partition is not None)
+        keys = self._keys.answer(of_keys, readers)
         of_paths = [group for group in groups if group.partition is None]
-        heads, items = yield from self._paths.answer(of_paths)
+        heads, items = yield from self._paths.answer(of_paths, readers)
         return self._framed(keys, heads, items)
 
     def _framed(
@@ -121,14 +114,3 @@ class PointBatchRoute:
     ) -> Answer:
         framed = encode_answers(self._context.epoch_header, keys, heads, items)
         return Answer(200, [CONTENT_TYPE], framed)
-
-    def _verify_tokens(self, groups: Sequence[Reads]) -> None:
-        """Verifies tokens that are not known. Those that are refused, or whose keys are being
-        fetched, stay unknown."""
-        access = self._access
-        tokens = dict.fromkeys(group.token for group in groups if group.token is not None)
-        unknown = (token for token in tokens if not access.is_known(token))
-        for token in islice(unknown, MAX_VERIFICATIONS):
-            if is_token(token):
-                with suppress(Problem):
-                    access.verify(token)

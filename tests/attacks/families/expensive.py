@@ -133,7 +133,7 @@ _COALESCED = [
     post(
         "/internal/reads",
         "\n".join(
-            ["paths 1000", *(f"{_KEYS}/order%20{n}" for n in range(start, start + 1000))]
+            ["paths 1000 0", *(f"{_KEYS}/order%20{n}" for n in range(start, start + 1000))]
         ).encode(),
         b"Content-Type: application/octet-stream\r\n",
     )

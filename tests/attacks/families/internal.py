@@ -37,8 +37,8 @@ _MALFORMED = [
         "reads",
         b"\n" * 5000,
         b"a\n" * 500_000,
-        b"paths 9999999999999\n/a",
-        b"keys orders murmur2 9 0 1\n\x00position",
+        b"paths 9999999999999 0\n/a",
+        b"keys orders murmur2 9 0 1 0\n\x00position",
         b"keys " + b"9" * 100_000,
     ),
 ]
@@ -72,7 +72,7 @@ def _signature(secret: bytes, body: bytes, receiver: str, at: int, target: str =
     return b"Queryable-Signature: %d:%b:%b:%b\r\n" % (at, nonce, body_hash, mac)
 
 
-_BODY = f"paths 1\n/views/{VIEW}/keys/order%201".encode()
+_BODY = f"paths 1 0\n/views/{VIEW}/keys/order%201".encode()
 
 
 def _now() -> int:

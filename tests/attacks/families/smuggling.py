@@ -121,7 +121,7 @@ _DISGUISED = [
 
 
 def _post_reads(path: str) -> bytes:
-    body = f"paths 1\n{_KEY}".encode()
+    body = f"paths 1 0\n{_KEY}".encode()
     return b"POST %b HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%b" % (
         path.encode(), len(body), body,
     )  # fmt: skip

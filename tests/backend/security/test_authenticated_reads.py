@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 
 from backend.http.access import AccessControl
 from backend.http.router import Router
-from backend.http.routes.point_batch import MAX_VERIFICATIONS
+from backend.security.token_cache import digest_of
 from backend.security.tokens import TokenVerifier
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import ASK_ALONE, Reads, encode_reads
-from model.problems import Unavailable
+from model.problems import Unauthenticated
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import ME, Instance, context
-from tests.support.in_process.tokens import Keys, access_control
+from tests.support.in_process.tokens import Keys, access_control, verify
 from tests.support.in_process.tokens import token as token_text
 from tests.support.point_batch import decode_answers
 
@@ -62,10 +62,20 @@ def router(instance: Instance, access: AccessControl) -> Router:
 PathsOfToken = tuple[bytes | None, list[bytes]]
 
 
-def coalesced(shell: Router, of_tokens: list[PathsOfToken]) -> list[tuple[int, bytes] | None]:
-    """Status and body of each read; None for those that must be sent separately."""
-    groups = [Reads(token, None, paths) for token, paths in of_tokens]
-    answer = shell.reads_now(PlainReads(None, encode_reads(groups)), "127.0.0.1")
+def coalesced(
+    shell: Router, of_tokens: list[PathsOfToken], mixed: bool = False
+) -> list[tuple[int, bytes] | None]:
+    """Status and body of each read; None for those that must be sent separately. `mixed`: in one
+    group, instead of one for each token."""
+    tokens = [token for token, _ in of_tokens if token is not None]
+    numbers: dict[bytes | None, int] = {token: n for n, token in enumerate(tokens, 1)}
+    groups = [Reads(None, paths, [numbers.get(token, 0)]) for token, paths in of_tokens]
+    if mixed and groups:
+        reads = [read for group in groups for read in group.with_tokens()]
+        groups = [Reads(None, [path for path, _ in reads], [token for _, token in reads])]
+    answer = shell.reads_now(
+        PlainReads(None, encode_reads(list(map(digest_of, tokens)), groups)), "127.0.0.1"
+    )
     assert answer.status == 200, answer.body
     _, _, heads, items = decode_answers(answer.body, groups)
     return [None if item == ASK_ALONE else (heads[item[0]][0], item[2]) for item in items]
@@ -104,7 +114,7 @@ GROUPS = st.dictionaries(
     st.sampled_from(list(READABLE)),
     st.lists(st.sampled_from(list(PATHS)), min_size=1, max_size=8),
     min_size=1,
-    max_size=MAX_VERIFICATIONS,
+    max_size=8,
 )
 
 
@@ -117,15 +127,16 @@ def test_answers_need_the_scope_of_the_token_of_the_read(
 ) -> None:
     access = access_control()
     for each in known:
-        access.verify(each)
+        verify(access, each)
     shell, open_to_all = router(instance, access), router(instance, AccessControl(None))
-    order = sorted(reads, key=lambda each: each is not None)  # those without a token come first
-    groups: list[PathsOfToken] = [(sent, reads[sent]) for sent in order]
-    answers = iter(coalesced(shell, groups))
+    groups = list(reads.items())
+    found = coalesced(shell, groups)
+    assert coalesced(shell, groups, mixed=True) == found
+    answers = iter(found)
     for sent, paths in groups:
         for path in paths:
             answer = next(answers)
-            if PATHS[path] not in READABLE[sent]:
+            if PATHS[path] not in READABLE[sent] or sent not in known:
                 assert answer is None
                 assert single(shell, path, sent) is None
             else:
@@ -140,8 +151,7 @@ def test_tokens_change_nothing_if_authentication_is_off(
     instance: Instance, reads: dict[bytes | None, list[bytes]]
 ) -> None:
     shell = router(instance, AccessControl(None))
-    order = sorted(reads, key=lambda each: each is not None)
-    groups: list[PathsOfToken] = [(sent, reads[sent]) for sent in order]
+    groups = list(reads.items())
     paths = [path for _, of_token in groups for path in of_token]
     assert coalesced(shell, groups) == coalesced(shell, [(None, paths)])
     for path in paths:
@@ -154,58 +164,35 @@ def test_the_fast_path_verifies_no_token(instance: Instance) -> None:
     shell = router(instance, access)
     assert shell.answer_now(b"/orders/a", ORDERS_TOKEN) is None
     assert keys.verifications == 0
-    access.verify(ORDERS_TOKEN)
+    verify(access, ORDERS_TOKEN)
     assert isinstance(shell.answer_now(b"/orders/a", ORDERS_TOKEN), Answer)
     assert shell.answer_now(b"/prices/a", ORDERS_TOKEN) is None
     assert keys.verifications == 1
 
 
-def test_a_batch_verifies_a_new_token_once(instance: Instance) -> None:
+def test_a_batch_verifies_no_token(instance: Instance) -> None:
     keys = Keys()
-    shell = router(instance, access_control(keys))
-    group: PathsOfToken = (ORDERS_TOKEN, [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"])
-    for _ in range(3):
-        answers = coalesced(shell, [group])
-        assert [answer is not None for answer in answers] == [True, False, True, True]
+    access = access_control(keys)
+    shell = router(instance, access)
+    paths = [b"/orders/a", b"/prices/a", b"/%6frders/b", b"/orders/b"]
+    assert coalesced(shell, [(ORDERS_TOKEN, paths)]) == [None] * len(paths)
+    assert keys.verifications == 0
+    verify(access, ORDERS_TOKEN)
+    answers = coalesced(shell, [(ORDERS_TOKEN, paths)])
+    assert [answer is not None for answer in answers] == [True, False, True, True]
     assert keys.verifications == 1
 
 
-def test_a_batch_verifies_a_bounded_number_of_tokens(instance: Instance) -> None:
-    keys = Keys()
-    shell = router(instance, access_control(keys))
-    tokens = [token("read:orders", sub=str(n)) for n in range(3 * MAX_VERIFICATIONS)]
-    groups: list[PathsOfToken] = [(each, [b"/orders/a"]) for each in tokens]
-    for calls in (1, 2, 3):
-        answers = coalesced(shell, groups)
-        assert sum(answer is not None for answer in answers) == calls * MAX_VERIFICATIONS
-        assert keys.verifications == calls * MAX_VERIFICATIONS
-
-
-def test_refused_tokens_do_not_delay_a_batch(instance: Instance) -> None:
-    keys = Keys()
-    shell = router(instance, access_control(keys))
-    forged = [token("read:*", key=OTHER_SECRET, sub=str(n)) for n in range(100)]
-    long = b"x" * 8193
-    groups: list[PathsOfToken] = [(each, [b"/orders/a"]) for each in [*forged, long, b"", b"\xff"]]
-    assert coalesced(shell, groups) == [None] * len(groups)
-    assert keys.verifications == MAX_VERIFICATIONS
-
-
-def test_keys_that_are_being_fetched_delay_only_the_tokens_that_need_them(
-    instance: Instance, caplog: pytest.LogCaptureFixture
-) -> None:
-    keys = Keys()
-    access = access_control(keys)
-    access.verify(ORDERS_TOKEN)
-
-    def unavailable() -> None:
-        raise Unavailable("keys-unavailable", "The keys are being fetched.")
-
-    keys.on_use = unavailable
-    groups: list[PathsOfToken] = [(ORDERS_TOKEN, [b"/orders/a"]), (ANY_VIEW, [b"/orders/a"])]
-    answers = coalesced(router(instance, access), groups)
-    assert [answer is not None for answer in answers] == [True, False]
-    assert not caplog.records
+def test_a_digest_is_no_token(instance: Instance) -> None:
+    """Who learns the digest of a token could otherwise read with it."""
+    access = access_control()
+    verify(access, ORDERS_TOKEN)
+    shell, digest = router(instance, access), digest_of(ORDERS_TOKEN)
+    assert single(shell, b"/orders/a", ORDERS_TOKEN) is not None
+    assert single(shell, b"/orders/a", digest) is None
+    assert coalesced(shell, [(digest, [b"/orders/a"])]) == [None]
+    with pytest.raises(Unauthenticated):
+        verify(access, digest)
 
 
 def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance) -> None:
@@ -219,8 +206,8 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
         alone = shell.answer_now(b"/orders/a", group[0])
         return [alone is not None, coalesced(shell, [group]) != [None]]
 
-    access.verify(ORDERS_TOKEN)
-    assert answered() == [False, True]
+    assert answered() == [False, False]
+    verify(access, group[0])
     assert answered() == [True, True]
     clock[0] = now + 61
     assert answered() == [False, False]
@@ -231,7 +218,9 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
 
 
 def test_counts_are_those_of_the_answered_reads(instance: Instance) -> None:
-    shell = router(instance, access_control())
+    access = access_control()
+    verify(access, ORDERS_TOKEN)
+    shell = router(instance, access)
     before = {name: replace(counts) for name, counts in instance.context.counts.items()}
     paths = [b"/orders/a", b"/orders/nobody", b"/prices/a"]
     coalesced(shell, [(None, paths), (ORDERS_TOKEN, paths)])

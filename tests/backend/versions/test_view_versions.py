@@ -127,12 +127,12 @@ def test_coalesced_reads_and_the_fast_path_say_the_version(made: Deployment, cur
         router = made.routers[instance]
         count = len(router._context.placed(router._context.versions.named["orders"]).active)
         place = partition_of("murmur2")
-        reads = [Reads(None, None, [f"/o/{key}".encode() for key in KEYS])]
+        reads = [Reads(None, [f"/o/{key}".encode() for key in KEYS])]
         for key in map(str.encode, KEYS):
             words = b"orders murmur2 %d %d" % (count, place(key, count))
-            reads.append(Reads(None, words, [ENTRY + key]))
+            reads.append(Reads(words, [ENTRY + key]))
         for groups in (reads[:1], reads[1:]):
-            body = encode_reads(groups)
+            body = encode_reads([], groups)
             answer = asyncio.run(made.request(instance, "POST", "/internal/reads", body))
             assert answer.status == 200
             assert b"view-version: %d\n" % current in answer.body

@@ -32,20 +32,22 @@ HEADS = st.lists(st.tuples(st.integers(100, 599), LINES), max_size=4)
 
 PATHS = st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1, max_size=4)
 STORED_KEYS = st.lists(st.from_regex(rb"\x01[!-~]*", fullmatch=True), min_size=1, max_size=4)
-TOKENS = st.from_regex(rb"[A-Za-z0-9._~+/-]+=*", fullmatch=True)
+DIGESTS = st.from_regex(rb"[0-9a-f]{64}", fullmatch=True)
+DIGEST = b"0" * 64
 PARTITIONS = st.from_regex(rb"[a-z@0-9]+ [a-z0-9]+ [0-9]{1,5} [0-9]{1,5}", fullmatch=True)
 GROUPS = st.tuples(st.none(), PATHS) | st.tuples(PARTITIONS, STORED_KEYS)
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> list[Reads]:
-    """Groups without a token come first, then those of each token."""
-    tokens = [None, *draw(st.lists(TOKENS, max_size=3, unique=True))]
-    return [
-        Reads(token, *group)
-        for token in tokens
-        for group in draw(st.lists(GROUPS, min_size=token is not None, max_size=3))
-    ]
+def requests(draw: st.DrawFn) -> tuple[list[bytes], list[Reads]]:
+    """Tokens, and groups."""
+    tokens = draw(st.lists(DIGESTS, max_size=3, unique=True))
+    groups = []
+    for partition, texts in draw(st.lists(GROUPS, min_size=bool(tokens), max_size=6)):
+        count = draw(st.sampled_from([1, len(texts)]))
+        numbers = st.lists(st.integers(0, len(tokens)), min_size=count, max_size=count)
+        groups.append(Reads(partition, texts, draw(numbers)))
+    return tokens, groups
 
 
 @st.composite
@@ -72,7 +74,7 @@ def items(draw: st.DrawFn, count: int) -> tuple[list[Head], list[Item]]:
 @st.composite
 def answered(draw: st.DrawFn) -> tuple[list[Reads], Answers]:
     """Groups, and their answers."""
-    groups = draw(requests())
+    _, groups = draw(requests())
     keys = [draw(key_answers(len(group.texts))) for group in groups if group.partition is not None]
     paths = sum(len(group.texts) for group in groups if group.partition is None)
     heads, of_paths = draw(items(paths))
@@ -154,45 +156,72 @@ def test_a_malformed_line_of_a_head_is_refused(lines: bytes) -> None:
 
 @given(PATHS)
 def test_paths_are_decoded_as_they_were_encoded(paths: list[bytes]) -> None:
-    assert decode_reads(encode_paths(paths)) == [Reads(None, None, paths)]
+    assert decode_reads(encode_paths(paths)) == ([], [Reads(None, paths, [0])])
 
 
 @given(requests())
-@example([])
-def test_groups_are_decoded_as_they_were_encoded(groups: list[Reads]) -> None:
+@example(([], []))
+def test_groups_are_decoded_as_they_were_encoded(of: tuple[list[bytes], list[Reads]]) -> None:
+    tokens, groups = of
     if groups:
-        assert decode_reads(encode_reads(groups)) == groups
+        assert decode_reads(encode_reads(tokens, groups)) == of
+
+
+@given(requests())
+def test_each_read_has_its_token(of: tuple[list[bytes], list[Reads]]) -> None:
+    for group in of[1]:
+        numbers = group.tokens if len(group.tokens) > 1 else list(group.tokens) * len(group.texts)
+        assert list(group.with_tokens()) == list(zip(group.texts, numbers, strict=True))
 
 
 PIECES = st.sampled_from(
-    [b"/a", b"\n", b"\n\n", b"token ", b"\ntoken x", b"paths 1", b"paths 2", b"keys a b 1 0 1",
-     b"\x01k", b"\x00k", b"\x02", b" ", b"-1", b"9"]
+    [b"/a", b"\n", b"\n\n", b"tokens ", b"tokens %b\n" % DIGEST, b",", DIGEST, b"paths 1 0",
+     b"paths 2 0", b"paths 2 0,1", b"keys a b 1 0 1 0", b"\x01k", b"\x00k", b"\x02", b" ", b"-1",
+     b"9", b",1", b",0"]
 )  # fmt: skip
 
 
 @given(st.lists(PIECES).map(b"".join))
 def test_a_request_is_decoded_completely_or_refused(body: bytes) -> None:
     try:
-        groups = decode_reads(body)
+        tokens, groups = decode_reads(body)
     except ValueError:
         return
-    assert_complete(body, groups)
+    assert_complete(body, tokens, groups)
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"/orders/a", "neither a token nor"),
-        (b"token:x\n/orders/a", "neither a token nor"),
-        (b"paths\n/a", "neither a token nor"),
-        (b"paths -1\n/a", "neither a token nor"),
-        (b"lines 1\n/a", "neither a token nor"),
-        (b"paths 2\n/a", "fewer than"),
-        (b"paths 0", "has no reads"),
-        (b"keys v murmur2 2 0 1\n\x00position", "0x01"),
-        (b"keys v murmur2 2 0 2\n\x01a\n\x02b", "0x01"),
-        (b"keys v murmur2 2 0 2\n\x01a\n", "0x01"),
-        (b"paths %d" % MAX_LINES + b"\n/a" * MAX_LINES, "more than 1024 lines"),
+        (b"/orders/a", "not the first one of a group"),
+        (b"tokens:%b\n/orders/a" % DIGEST, "not the first one of a group"),
+        (b"paths\n/a", "not the first one of a group"),
+        (b"paths 1\n/a", "not the first one of a group"),
+        (b"paths -1 0\n/a", "not the first one of a group"),
+        (b"lines 1 0\n/a", "not the first one of a group"),
+        (b"paths v 1 0\n/a", "not the first one of a group"),
+        (b"paths 1 0\n/a\ntokens %b" % DIGEST, "not the first one of a group"),
+        (b"keys 1 0\n\x01a", "not the first one of a group"),
+        (b"paths 2 0\n/a", "fewer than"),
+        (b"paths 0 0", "has no reads"),
+        (b"paths 1 1\n/a", "one known token"),
+        (b"paths 1 -1\n/a", "one known token"),
+        (b"paths 1 x\n/a", "one known token"),
+        (b"paths 1 \n/a", "one known token"),
+        (b"tokens %b\npaths 2 2\n/a\n/b" % DIGEST, "one known token"),
+        (b"tokens %b\npaths 2 0,\n/a\n/b" % DIGEST, "one known token"),
+        (b"tokens %b\npaths 3 0,1\n/a\n/b\n/c" % DIGEST, "one known token"),
+        (b"paths 1 " + b"9" * 9999 + b"\n/a", "one known token"),
+        (b"keys v murmur2 2 0 1 0\n\x00position", "0x01"),
+        (b"keys v murmur2 2 0 2 0\n\x01a\n\x02b", "0x01"),
+        (b"keys v murmur2 2 0 2 0\n\x01a\n", "0x01"),
+        (b"tokens " + b"," * MAX_LINES + b"\npaths 1 0\n/a", "more than 1024 tokens"),
+        (b"tokens %b\n" % DIGEST * 2 + b"paths 1 0\n/a", "not the first one of a group"),
+        (b"tokens \npaths 1 0\n/a", "not the digests of tokens"),
+        (b"tokens x\npaths 1 0\n/a", "not the digests of tokens"),
+        (b"tokens %b,\npaths 1 0\n/a" % DIGEST, "not the digests of tokens"),
+        (b"tokens %b0\npaths 1 0\n/a" % DIGEST, "not the digests of tokens"),
+        (b"paths %d 0" % MAX_LINES + b"\n/a" * MAX_LINES, "more than 1024 lines"),
     ],
 )
 def test_malformed_requests_are_refused(body: bytes, why: str) -> None:

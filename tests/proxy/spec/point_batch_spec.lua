@@ -13,11 +13,15 @@ end
 local ALONE, ABSENT = 0xFFFFFFFF, 0xFFFFFFFE
 
 local function keys(line, ...)
-    return { line = line, is_keys = true, count = select("#", ...), texts = { ... } }
+    local count = select("#", ...)
+    return { line = line, is_keys = true, count = count, texts = { ... }, tokens = { 0 } }
 end
 
 local function paths(...)
-    return { line = point_batch.PATHS, is_keys = false, count = select("#", ...), texts = { ... } }
+    local count = select("#", ...)
+    return {
+        line = point_batch.PATHS, is_keys = false, count = count, texts = { ... }, tokens = { 0 },
+    }
 end
 
 describe("a batch of reads", function()
@@ -28,9 +32,8 @@ describe("a batch of reads", function()
 
     it("has stored keys, each in a line", function()
         local group = keys("keys orders murmur2 9 4 ", "a", "b:c", "d")
-        local section = { token = "", groups = { group } }
-        local body, of_keys, count, of_paths = point_batch.encode { section }
-        assert.equal("keys orders murmur2 9 4 3\n\1a\n\1b:c\n\1d", body)
+        local body, of_keys, count, of_paths = point_batch.encode({}, { group })
+        assert.equal("keys orders murmur2 9 4 3 0\n\1a\n\1b:c\n\1d", body)
         assert.same({ group }, of_keys)
         assert.same({ 0, 3, 0 }, { group.first, count, of_paths })
         local size = point_batch.group_bytes(group.line)
@@ -40,14 +43,15 @@ describe("a batch of reads", function()
         assert.is_true(#body <= size)
     end)
 
-    it("names each token once, and counts keys and paths by themselves", function()
+    it("has digests of tokens, and counts keys and paths by themselves", function()
         local one, two = paths("/a", "/b"), keys("keys v murmur2 2 0 ", "x")
         local three, four = keys("keys v murmur2 2 1 ", "y", "z"), paths("/c")
-        local body, of_keys, count, of_paths = point_batch.encode {
-            { token = "", groups = { one, two } }, { token = "t", groups = { three, four } },
-        }
-        assert.equal("paths 2\n/a\n/b\nkeys v murmur2 2 0 1\n\1x\ntoken t\n"
-            .. "keys v murmur2 2 1 2\n\1y\n\1z\npaths 1\n/c", body)
+        two.tokens, four.tokens = { 2 }, { 1 }
+        three.tokens, three.is_mixed = { 1, 0 }, true
+        local body, of_keys, count, of_paths = point_batch.encode(
+            { "d", "e" }, { one, two, three, four })
+        assert.equal("tokens d,e\npaths 2 0\n/a\n/b\nkeys v murmur2 2 0 1 2\n\1x\n"
+            .. "keys v murmur2 2 1 2 1,0\n\1y\n\1z\npaths 1 1\n/c", body)
         assert.same({ two, three }, of_keys)
         assert.same({ 3, 3 }, { count, of_paths })
         assert.same({ 0, 0, 1, 2 }, { one.first, two.first, three.first, four.first })

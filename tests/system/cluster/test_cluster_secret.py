@@ -73,7 +73,7 @@ def test_requests_of_others_are_refused(signed: Signed, tmp_path: Path) -> None:
         ClusterSecret(write_secrets(tmp_path / name, secret), APPLICATION)
         for name, secret in (("own", SECRET), ("foreign", OTHER_SECRET))
     )
-    path, body = READS, b"paths 1\n/views/v/keys/k1"
+    path, body = READS, b"paths 1 0\n/views/v/keys/k1"
 
     def status(signer: Signer | None, receiver: str = "b1", path: str = path) -> int:
         headers = {}

@@ -53,7 +53,7 @@ def requests() -> list[tuple[bytes, int, bytes]]:
         (get(path), 200, b'"is": "%b"' % key.encode())
         for path, key in zip(paths, KEYS, strict=True)
     ]
-    together = "\n".join(["paths 7", *paths[:7]]).encode()
+    together = "\n".join(["paths 7 0", *paths[:7]]).encode()
     return [
         *plain,
         (get(paths[1], "Accept: application/octet-stream"), 200, b"k1"),

@@ -60,7 +60,7 @@ def answers_to_paths(shell: Router, paths: list[bytes]) -> list[Answer | None]:
     """The answer to each coalesced read; None for those that have to be sent separately."""
     answer = shell.reads_now(PlainReads(None, encode_paths(paths)), LOOPBACK)
     assert answer.status == 200, answer.body
-    epoch, _, heads, items = decode_answers(answer.body, [Reads(None, None, paths)])
+    epoch, _, heads, items = decode_answers(answer.body, [Reads(None, paths)])
     assert epoch == b"5-1"
     assert len(items) == len(paths)
     return [None if item == ASK_ALONE else whole_answer(heads[item[0]], item) for item in items]

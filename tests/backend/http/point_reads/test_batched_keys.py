@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from backend.http import responses
 from backend.http.router import Router
+from backend.security.token_cache import digest_of
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
 from backend.wire.point_batch import Reads, encode_reads
@@ -30,26 +31,28 @@ from tests.backend.http.point_reads.instances import (
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import LOOPBACK
-from tests.support.in_process.tokens import access_control, token
+from tests.support.in_process.tokens import access_control, token, verify
 from tests.support.point_batch import decode_answers, whole_answers
 
 
-def groups_of(
-    of: View, keys: Sequence[bytes], partitions: int = PARTITIONS, sent: bytes | None = None
-) -> list[Reads]:
+def groups_of(of: View, keys: Sequence[bytes], partitions: int = PARTITIONS) -> list[Reads]:
     """As nginx makes them."""
     by_partition: dict[int, list[bytes]] = defaultdict(list)
     for key in keys:
         by_partition[place(key, partitions)].append(ENTRY + key)
     return [
-        Reads(sent, b"%b murmur2 %d %d" % (of.name.encode(), partitions, number), stored)
+        Reads(b"%b murmur2 %d %d" % (of.name.encode(), partitions, number), stored)
         for number, stored in by_partition.items()
     ]
 
 
-def answers_to(shell: Router, groups: list[Reads]) -> dict[bytes, Answer | None]:
+def answers_to(
+    shell: Router, groups: list[Reads], tokens: Sequence[bytes] = ()
+) -> dict[bytes, Answer | None]:
     """The answer to the read of each key; None for those that have to be sent separately."""
-    answer = shell.reads_now(PlainReads(None, encode_reads(groups)), LOOPBACK)
+    answer = shell.reads_now(
+        PlainReads(None, encode_reads(list(map(digest_of, tokens)), groups)), LOOPBACK
+    )
     assert answer.status == 200, answer.body
     decoded = decode_answers(answer.body, groups)
     found: dict[bytes, Answer | None] = {}
@@ -154,7 +157,7 @@ def test_large_values_are_sent_separately(tmp_path: Path) -> None:
 
 def alone(shell: Router, words: bytes, *keys: bytes) -> bool:
     """Whether the keys of this group have to be sent separately."""
-    answers = answers_to(shell, [Reads(None, words, [ENTRY + key for key in keys])])
+    answers = answers_to(shell, [Reads(words, [ENTRY + key for key in keys])])
     assert len(set(map(type, answers.values()))) == 1
     return None in answers.values()
 
@@ -166,7 +169,7 @@ def test_groups_that_this_instance_sees_differently_are_sent_separately(tmp_path
             assert not alone(shell, b"orders murmur2 1 0", b"a", b"nobody")
             for words in (
                 b"orders murmur2 2 0", b"orders crc32 1 0", b"orders murmur2 1 1", b"nothing",
-                b"others murmur2 1 0", b"orders murmur2 1 -1", b"orders murmur2 x 0", b"",
+                b"others murmur2 1 0", b"orders murmur2 1 -1", b"orders murmur2 x 0",
                 b"orders  murmur2 1 0", b"orders murmur2 1", b"orders/x murmur2 1 0",
             ):  # fmt: skip
                 assert alone(shell, words, b"a")
@@ -222,15 +225,42 @@ def test_other_views_have_no_such_keys(tmp_path: Path, fields: dict[str, Any]) -
 
 def test_a_token_must_be_allowed_to_read_the_view(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}, partitions=1) as instance:
-        shell = Router(instance.context, None, access_control())  # type: ignore[arg-type]
-        for sent, is_answered in (
-            (None, False),
-            (token("read:orders").encode(), True),
-            (token("read:prices").encode(), False),
-            (b"nonsense", False),
-        ):
-            answers = answers_to(shell, groups_of(ORDERS, [b"a", b"b"], 1, sent))
+        access = access_control()
+        shell = Router(instance.context, None, access)  # type: ignore[arg-type]
+        tokens = [token("read:prices").encode(), token("read:orders").encode(), b"nonsense"]
+        for each in tokens[:2]:
+            verify(access, each)
+        may_read = [False, False, True, False]  # the first one: without a token
+        words, keys = b"orders murmur2 1 0", [b"a", b"b"]
+        for number, is_answered in enumerate(may_read):
+            group = Reads(words, [ENTRY + key for key in keys], [number])
+            answers = answers_to(shell, [group], tokens)
             assert [answer is not None for answer in answers.values()] == [is_answered] * 2
+
+
+def test_reads_with_several_tokens_may_be_in_one_group(tmp_path: Path) -> None:
+    tokens = [token("read:prices").encode(), token("read:orders").encode()]
+    stored = {b"%d" % n: b"%d" % n for n in range(0, 40, 2)}
+    with holding(tmp_path, ORDERS, stored, partitions=1) as instance:
+        access = access_control()
+        for each in tokens:
+            verify(access, each)
+        shell = Router(instance.context, None, access)  # type: ignore[arg-type]
+        numbers = [n % 3 for n in range(40)]
+        keys = [b"%d" % n for n in range(40)]
+        group = Reads(b"orders murmur2 1 0", [ENTRY + key for key in keys], numbers)
+        answers = answers_to(shell, [group], tokens)
+        for key, number in zip(keys, numbers, strict=True):
+            answer = answers[key]
+            if number != 2:
+                assert answer is None
+                continue
+            alone = shell.answer_now(b"/orders/" + key, tokens[1])
+            assert answer is not None
+            assert alone is not None
+            assert comparable(answer) == comparable(alone)
+            assert answer.status == (200 if key in stored else 404)
+        assert set(answers_to(shell, [group._replace(tokens=[1] * 40)], tokens).values()) == {None}
 
 
 def test_headers_follow_the_role(tmp_path: Path) -> None:
@@ -249,11 +279,11 @@ def test_keys_and_paths_may_be_in_one_request(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1", b"b c": b"2"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         groups = [
-            Reads(None, None, [b"/orders/b%20c"]),
-            Reads(None, b"orders murmur2 1 0", [b"\x01a", b"\x01x"]),
-            Reads(None, None, [b"/orders/nobody"]),
+            Reads(None, [b"/orders/b%20c"]),
+            Reads(b"orders murmur2 1 0", [b"\x01a", b"\x01x"]),
+            Reads(None, [b"/orders/nobody"]),
         ]
-        answer = shell.reads_now(PlainReads(None, encode_reads(groups)), LOOPBACK)
+        answer = shell.reads_now(PlainReads(None, encode_reads([], groups)), LOOPBACK)
         decoded = decode_answers(answer.body, groups)
         assert [decoded.heads[head][0] for head, _, _ in decoded.items] == [200, 404]
         of_keys = whole_answers(decoded.keys[0], [b"a", b"x"])

@@ -177,7 +177,7 @@ def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
         # the digits of a staleness change its length
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
         body = sent[1]["body"]
-        _, _, heads, items = decode_answers(body, [Reads(None, None, [b"", b""])])  # type: ignore[arg-type]
+        _, _, heads, items = decode_answers(body, [Reads(None, [b"", b""])])  # type: ignore[arg-type]
         assert [heads[head][0] for head, _, _ in items] == [200, 404]
         assert asked(shell, READS.decode())[0] == 405
 
@@ -212,7 +212,7 @@ def test_many_reads_that_take_long_are_answered_in_steps(
                  "query_string": b"", "client": (LOOPBACK, 1)}  # fmt: skip
         asyncio.run(shell(scope, receive, send))
         assert sent[0]["status"] == 200
-        groups = [Reads(None, None, paths)]
+        groups = [Reads(None, paths)]
         _, _, heads, items = decode_answers(sent[1]["body"], groups)
         for path, item in zip(paths, items, strict=True):
             assert item != ASK_ALONE

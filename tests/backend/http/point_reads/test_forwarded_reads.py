@@ -71,7 +71,7 @@ def test_reads_that_arrive_meanwhile_wait_for_the_next_request(made: World) -> N
         return [answer, *await asyncio.gather(*asking)]
 
     assert {answer.status for answer in asyncio.run(run())} == {200}
-    sizes = [sum(len(group.texts) for group in decode_reads(body)) for body in bodies]
+    sizes = [sum(len(group.texts) for group in decode_reads(body)[1]) for body in bodies]
     assert sizes == [1, forwarded(made)]
 
 
@@ -265,7 +265,7 @@ class Peer:
         self.asked: list[tuple[Member, list[Reads]]] = []
 
     async def ask(self, member: Member, *rest: Any, **_: Any) -> Answer:
-        self.asked.append((member, decode_reads(rest[-1])))
+        self.asked.append((member, decode_reads(rest[-1])[1]))
         await asyncio.sleep(0)
         return Answer(503, [], b"")
 
