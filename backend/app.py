@@ -141,6 +141,7 @@ class Instance:
             # the one group that this instance needs permissions for
             {**librdkafka, "group.id": settings.application_id},
             self._reads_served,
+            settings.ends_trusted_for,
         )
         self._member = GroupMember(
             topics=frozenset(view.topic for view in self._views),

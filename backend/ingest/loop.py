@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Set
+from functools import partial
 from typing import Any
 
 from backend.ingest.applier import RecordApplier
@@ -16,6 +17,7 @@ from backend.ingest.batch_sizer import BatchSizer
 from backend.ingest.consumer import Fetched, RecordConsumer, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
+from backend.ingest.stalled_fetch import StalledFetch
 from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 
 log = logging.getLogger(__name__)
@@ -36,9 +38,10 @@ class IngestLoop:
         dead_letters: DeadLetters,
         client_settings: Mapping[str, Any],
         reads_served: Callable[[], int],
+        ends_trusted_for: float,
     ) -> None:
         """`client_settings`: of librdkafka. `reads_served()`: the number of reads so far; batches
-        are smaller while it grows."""
+        are smaller while it grows. `ends_trusted_for`: s for which an end of a log is trusted."""
         self._registry = registry
         self._lifecycle = lifecycle
         self._applier = applier
@@ -46,6 +49,7 @@ class IngestLoop:
         self._dead_letters = dead_letters
         self._client_settings = client_settings
         self._batch_sizer = BatchSizer(reads_served)
+        self._stalled_fetch = StalledFetch(registry, ends_trusted_for)
         self._wake = threading.Event()
         self._stop = threading.Event()
         self.failure: str | None = None
@@ -104,11 +108,18 @@ class IngestLoop:
 
     def run_until_stopped(self) -> None:
         """Run until stopped or failed, then close all store partitions."""
-        consumer = RecordConsumer(self._client_settings)
-        self._assignments.consumer = consumer
+        consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
         try:
             while not self._stop.is_set():
-                self.run_once(lambda: self._fetch(consumer))
+                self.run_once(partial(self._fetch, consumer))
+                if (stalled := self._stalled_fetch.stalled()) is not None:
+                    log.warning("view %s, partition %d has records, but none is fetched; the "
+                                "consumer is replaced", *stalled)  # fmt: skip
+                    old = consumer
+                    consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
+                    # the new one has other connections
+                    self._lifecycle.verify_again()
+                    old.close()
                 self.progress_at = time.monotonic()
         finally:
             self._lifecycle.close_all()

@@ -70,7 +70,9 @@ def ingest_of(
         policy.clock_tolerance,
     )
     settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
-    loop = IngestLoop(registry, lifecycle, applier, assignments, dead_letters, settings, lambda: 0)
+    loop = IngestLoop(
+        registry, lifecycle, applier, assignments, dead_letters, settings, lambda: 0, 5.0
+    )
     return Ingest(lifecycle, applier, assignments, loop)
 
 

@@ -1,0 +1,60 @@
+"""Notices that the consumer fetches nothing from a partition that has records.
+
+librdkafka sometimes stops fetching a partition for ever after its broker was restarted, without an
+error; a new consumer fetches it (librdkafka's issue 5153).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
+
+_INTERVAL = 1.0  # s between two checks
+_MIN_CHECKS, _MAX_CHECKS = 15, 300
+
+
+class StalledFetch:
+    """Used by the ingest thread. It counts checks and not seconds: a write may block the thread for
+    a while, and then no check is made."""
+
+    def __init__(
+        self,
+        registry: PartitionRegistry,
+        trusted_for: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`trusted_for`: s for which an end of a log is trusted. `clock`: s, monotonic."""
+        self._registry = registry
+        self._trusted_for = trusted_for
+        self._clock = clock
+        self._checked_at = clock()
+        self._limit = _MIN_CHECKS
+        # those that are behind the log: their position, and how many checks have found them there
+        self._behind: dict[StorePartitionId, tuple[int, int]] = {}
+
+    def stalled(self) -> StorePartitionId | None:
+        """A store partition that has been behind its log at the same position for so long that the
+        consumer should be replaced. Call it often. After each one it waits twice as long, because
+        large records or a quota of the broker may be the reason, until all have caught up."""
+        now = self._clock()
+        if now - self._checked_at < _INTERVAL:
+            return None
+        self._checked_at = now
+        before, self._behind = self._behind, {}
+        for each in self._registry.all():
+            progress = each.progress
+            if not progress.lag(now, self._trusted_for) or each.waiting_for is not None:
+                continue
+            id_ = each.view.name, each.partition
+            position, checks = before.get(id_, (-1, 0))
+            checks = checks + 1 if position == progress.position else 1
+            self._behind[id_] = progress.position, checks
+            if checks > self._limit:
+                self._behind = {}
+                self._limit = min(2 * self._limit, _MAX_CHECKS)
+                return id_
+        if not self._behind:
+            self._limit = _MIN_CHECKS
+        return None
