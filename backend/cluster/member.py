@@ -141,7 +141,7 @@ class GroupMember:
         that one sends the heartbeats, and notes that the group rebalances."""
         until = time.monotonic() + _IDLE_POLL
         while not must_join(consumer) and time.monotonic() < until:
-            if self._rejoin.wait(_LOOK):
+            if self._rejoin.wait(_LOOK) or self._stop.is_set():
                 return
 
     def _metadata(self) -> MemberMetadata:
