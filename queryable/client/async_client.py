@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from queryable.client.api import ApiMethods
-from queryable.client.connection_errors import connection_problem
+from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import AsyncRunner
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -123,12 +123,13 @@ class Transport:
 
 
 def _transport_error(source: str, error: BaseException) -> TransportError:
-    problem = handshake_problem(error)
-    detail = problem or f"{connection_problem(error)}."
+    problem, reason = handshake_problem(error), connection_problem(error)
+    detail = problem or f"{reason}."
     return TransportError(
         f"{source}: {detail}",
         may_have_arrived=problem is None and not isinstance(error, _NOT_SENT),
         is_final=problem is not None,
+        timed_out=problem is None and reason == NOT_IN_TIME,
     )
 
 

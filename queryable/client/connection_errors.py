@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 
+NOT_IN_TIME = "no answer in time"
 _CLOSED = "the connection was closed before the answer was complete"
 _NO_HTTP = "the answer is not HTTP"
 _BY_NAME = {
@@ -26,7 +27,7 @@ def connection_problem(error: BaseException) -> str:
         if isinstance(each, socket.gaierror):
             return "the name of the host cannot be resolved"
         if isinstance(each, TimeoutError) or "Timeout" in type(each).__name__:
-            return "no answer in time"
+            return NOT_IN_TIME
         if isinstance(each, http.client.BadStatusLine) and not isinstance(
             each, http.client.RemoteDisconnected
         ):

@@ -19,7 +19,7 @@ from urllib3.exceptions import (
 )
 
 from queryable.client.api import ApiMethods
-from queryable.client.connection_errors import connection_problem
+from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -115,11 +115,12 @@ class Transport:
                 decode_content=False,
             )
         except (HTTPError, OSError) as e:
-            problem = handshake_problem(e)
+            problem, reason = handshake_problem(e), connection_problem(e)
             raise TransportError(
-                f"{request.base_url}: {problem or f'{connection_problem(e)}.'}",
+                f"{request.base_url}: {problem or f'{reason}.'}",
                 may_have_arrived=problem is None and not isinstance(e, _NOT_SENT),
                 is_final=problem is not None,
+                timed_out=problem is None and reason == NOT_IN_TIME,
             ) from None
 
     def _new_pool(self, base_url: str) -> tuple[urllib3.HTTPConnectionPool, str]:

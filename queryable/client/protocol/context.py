@@ -145,6 +145,8 @@ class ClientContext:
         urls = (*filter(self._may_ask, request.instances), *own)
         attempt = 0
         reported: Unavailable | None = None
+        reason: str | None = None
+        may_have_arrived = False
         while True:
             url = urls[min(attempt, len(urls) - 1)]
             # each instance gets a share of the time, so one that hangs does not use all of it
@@ -161,7 +163,10 @@ class ClientContext:
             try:
                 response = yield Exchange(wire) if read_timeout is None else OpenStream(wire)
             except TransportError as e:
-                error = NoAnswer(str(e), may_have_arrived=e.may_have_arrived)
+                may_have_arrived = may_have_arrived or e.may_have_arrived
+                if reason is None or not e.timed_out:
+                    reason = str(e)  # it tells more than a time-out after it
+                error = NoAnswer(reason, may_have_arrived=may_have_arrived)
                 can_retry = request.is_idempotent or not e.may_have_arrived
                 if e.is_final and attempt + 1 >= len(urls):
                     can_retry = False

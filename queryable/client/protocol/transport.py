@@ -51,13 +51,21 @@ class TransportError(Exception):
     """No response, or a broken stream. It is thrown into a call at the operation that failed.
 
     `may_have_arrived`: a server may have received the request. `is_final`: the same server would
-    fail again, for example because its certificate is not accepted.
+    fail again, for example because its certificate is not accepted. `timed_out`: nobody knows why.
     """
 
-    def __init__(self, detail: str, *, may_have_arrived: bool, is_final: bool = False) -> None:
+    def __init__(
+        self,
+        detail: str,
+        *,
+        may_have_arrived: bool,
+        is_final: bool = False,
+        timed_out: bool = False,
+    ) -> None:
         super().__init__(detail)
         self.may_have_arrived = may_have_arrived
         self.is_final = is_final
+        self.timed_out = timed_out
 
 
 @dataclass(frozen=True, slots=True)

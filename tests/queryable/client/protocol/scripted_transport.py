@@ -54,6 +54,7 @@ def named(headers: Mapping[str, str]) -> dict[str, str]:
 
 REFUSED = TransportError("refused", may_have_arrived=False)
 CUT = TransportError("cut", may_have_arrived=True)
+LATE = TransportError("no answer in time", may_have_arrived=True, timed_out=True)
 
 
 class Driver:
@@ -95,7 +96,11 @@ class Driver:
                         self.now += seconds
                 if isinstance(result, TransportError):
                     operation = call.throw(
-                        TransportError(str(result), may_have_arrived=result.may_have_arrived)
+                        TransportError(
+                            str(result),
+                            may_have_arrived=result.may_have_arrived,
+                            timed_out=result.timed_out,
+                        )
                     )
                 else:
                     operation = call.send(result)

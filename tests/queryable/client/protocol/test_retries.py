@@ -14,9 +14,10 @@ from queryable import (
 )
 from queryable.client.protocol.calls import point
 from queryable.client.protocol.requests import MAX_ATTEMPTS
-from queryable.client.protocol.transport import Response
+from queryable.client.protocol.transport import Response, TransportError
 from tests.queryable.client.protocol.scripted_transport import (
     CUT,
+    LATE,
     REFUSED,
     VALUE,
     Driver,
@@ -63,6 +64,20 @@ def test_reported_error_is_raised_rather_than_a_later_timeout() -> None:
     with pytest.raises(Unavailable, match="not-up-to-offset"):
         driver.call(point.get, "orders", "a")
     assert len(driver.requests) > 1
+
+
+@pytest.mark.parametrize(
+    ("failures", "text"),
+    [([CUT, LATE], "cut"), ([LATE, CUT], "cut"), ([REFUSED, CUT], "cut"), ([LATE], "in time")],
+)
+def test_the_reason_tells_more_than_a_later_timeout(
+    failures: list[TransportError], text: str
+) -> None:
+    """The last attempt has only the time that is left."""
+    driver = orders(*failures, *[LATE] * 20)
+    with pytest.raises(NoAnswer, match=text):
+        driver.call(point.get, "orders", "a")
+    assert len(driver.requests) > len(failures)
 
 
 def test_connection_errors_are_retried_soon() -> None:
