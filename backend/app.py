@@ -276,9 +276,7 @@ class Instance:
         mine = topology.partitions_of(
             me, {view.name: view.hash for view in self._views if view.name not in dropped}
         )
-        self._registry.topology_mispartitioned = frozenset(
-            name for name, placed in topology.views.items() if placed.mispartitioned
-        )
+        self._registry.apply_topology(topology)
         shared = {partition_id for partition_id in mine if topology.is_shared(me, *partition_id)}
         taken_over = {
             (opened.view.name, opened.partition)

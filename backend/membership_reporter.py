@@ -43,7 +43,7 @@ class MembershipReporter:
         self._clock = clock
         self._started_at = time.time_ns() // 1_000_000
         self._reported_at = 0.0
-        self._reported_built: dict[str, int] = {}
+        self._reported_counts: dict[str, tuple[int, ...]] = {}
         self._reported_ready: dict[str, tuple[int, ...]] = {}
 
     @property
@@ -59,7 +59,7 @@ class MembershipReporter:
         on_disk = self._on_disk()
         self._reported_at = self._clock()
         before = self._known_before(on_disk)
-        self._reported_built = self._built(before)
+        self._reported_counts = self._partition_counts(before)
         self._reported_ready = {
             view.name: tuple(
                 opened.partition
@@ -90,7 +90,7 @@ class MembershipReporter:
             started_at=self._started_at,
             mispartitioned=self._mispartitioned(topology_mispartitioned),
             topology_mispartitioned=topology_mispartitioned,
-            built=self._reported_built,
+            partition_counts=self._reported_counts,
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
             drained=self._context.drained,
@@ -113,17 +113,19 @@ class MembershipReporter:
             if hashes.get(name) == finding.view_hash
         }
 
-    def _built(self, before: Mapping[str, Finding]) -> dict[str, int]:
-        """View -> the smallest partition count with which a store was built. What was known before
+    def _partition_counts(self, before: Mapping[str, Finding]) -> dict[str, tuple[int, ...]]:
+        """View -> the numbers of partitions with which stores were created. What was known before
         counts until all stores are open here."""
-        built = self._registry.built_partitions()
         is_joined = self._context.topology.epoch != NO_EPOCH
         opening = {view for view, _ in self._opening()}
-        for name, finding in before.items():
-            known = finding.built_partitions
-            if known and (not is_joined or name in opening):
-                built[name] = min(known, built.get(name, known))
-        return built
+        found = {}
+        for view in self._declared:
+            counts = self._registry.own_partition_counts(view)
+            if view.name in before and (not is_joined or view.name in opening):
+                counts.update(before[view.name].partition_counts)
+            if counts:
+                found[view.name] = tuple(sorted(counts))
+        return found
 
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
         """Views with mispartitioned records. They were found here, or the topology marks them and a
@@ -147,20 +149,19 @@ class MembershipReporter:
 
     def _has_unreported_findings(self) -> bool:
         """Whether the leader does not know of mispartitioned records, or of a store that was
-        created with fewer partitions. Both change how other instances must read the view."""
-        built = self._built(_findings_of(self._context.topology))
+        created with another number of partitions. Both change how other instances must read the
+        view."""
+        found = self._partition_counts(_findings_of(self._context.topology))
         mispartitioned = set(self._registry.mispartitioned_views())
         for name, placed in self._context.topology.views.items():
-            own_built, placed_built = built.get(name), placed.built_partitions
-            is_unreported = (
-                own_built is not None
-                and placed_built
-                and (
-                    own_built < placed_built
-                    or (own_built > placed_built and self._reported_built.get(name) == placed_built)
-                )
-            )
-            if is_unreported or (name in mispartitioned and not placed.mispartitioned):
+            known = {placed.partitions, *placed.partition_counts}
+            own, reported = set(found.get(name, ())), set(self._reported_counts.get(name, ()))
+            is_new = any(count < placed.partitions for count in own - known)
+            # the leader may have it from this instance alone
+            is_gone = own and (reported - own).intersection(placed.partition_counts)
+            if is_new or is_gone:
+                return True
+            if name in mispartitioned and not placed.mispartitioned:
                 return True
         return False
 
@@ -202,7 +203,7 @@ def _findings_of(topology: Topology) -> dict[str, Finding]:
     """The views that have mispartitioned records or, since their oldest store was built, more
     partitions."""
     return {
-        name: Finding(placed.hash, placed.built_partitions, placed.mispartitioned)
+        name: Finding(placed.hash, placed.partition_counts, placed.mispartitioned)
         for name, placed in topology.views.items()
-        if placed.mispartitioned or placed.built_partitions not in (0, placed.partitions)
+        if placed.mispartitioned or placed.has_moved_keys
     }

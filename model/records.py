@@ -144,12 +144,21 @@ class StoreMetadata:
     dead_letters: int  # number of records that could not be decoded
     alive_at: int  # wall clock, ms: when it was last open
     push: str = ""  # id of the push that it was made from; empty: from records alone
+    # smaller numbers of partitions that were known when the store was created: it has the
+    # tombstones of keys that belonged to other partitions then
+    earlier_counts: tuple[int, ...] = ()
+
+    @property
+    def partition_counts(self) -> set[int]:
+        """The numbers of partitions that the topic has had, as far as the store knows."""
+        return {self.partitions, *self.earlier_counts}
 
     def encode(self) -> bytes:
         fields = asdict(self)
         fields["mis_partitioned"] = fields.pop("mispartitioned")  # the stored name
-        if not self.push:
-            del fields["push"]  # older versions do not know it
+        for name in ("push", "earlier_counts"):
+            if not fields[name]:
+                del fields[name]  # older versions do not know it
         return orjson.dumps(fields)
 
     @staticmethod
@@ -158,4 +167,6 @@ class StoreMetadata:
         fields: dict[str, Any] = orjson.loads(stored)
         if "mis_partitioned" in fields:
             fields["mispartitioned"] = fields.pop("mis_partitioned")
+        if "earlier_counts" in fields:
+            fields["earlier_counts"] = tuple(fields["earlier_counts"])
         return StoreMetadata(**fields)

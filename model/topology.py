@@ -88,7 +88,8 @@ class PlacedView:
     hash: str
     active: tuple[int, ...]
     mispartitioned: bool = False
-    built_partitions: int = 0  # smallest count when a store was created; 0: no store
+    # the topic's numbers of partitions when the stores were created, ascending; empty: no store
+    partition_counts: tuple[int, ...] = ()
     standbys: tuple[tuple[int, ...], ...] = ()  # empty: no standbys
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
@@ -97,11 +98,23 @@ class PlacedView:
     def partitions(self) -> int:
         return len(self.active)
 
+    @property
+    def has_moved_keys(self) -> bool:
+        """Whether partitions were added since one of the stores was created."""
+        return any(count != self.partitions for count in self.partition_counts)
+
     def holders(self, partition: int) -> tuple[int, ...]:
         """The indexes of the members that answer for a partition, the active first."""
         index = self.active[partition]
         active = () if index == NOBODY else (index,)
         return active + (self.standbys[partition] if self.standbys else ())
+
+
+def _counts_of(placed: Mapping[str, Any]) -> tuple[int, ...]:
+    """The partition counts of a view in the user data. A leader of an older version sends only the
+    smallest one."""
+    smallest: int = placed["built_partitions"]
+    return tuple(placed.get("partition_counts") or ([smallest] if smallest else []))
 
 
 DOCUMENT_VERSION = 1  # of /processors; fields may be added without a new version
@@ -212,7 +225,9 @@ class Topology:
                             "standbys": view.standbys,
                             "warming": view.warming,
                             "mis_partitioned": view.mispartitioned,
-                            "built_partitions": view.built_partitions,
+                            # members of older versions read only the smallest count
+                            "built_partitions": min(view.partition_counts, default=0),
+                            "partition_counts": view.partition_counts,
                             "moved": view.moved,
                         }
                         for name, view in self.views.items()
@@ -244,7 +259,7 @@ class Topology:
                         placed["hash"],
                         tuple(placed["active"]),
                         placed["mis_partitioned"],
-                        placed["built_partitions"],
+                        _counts_of(placed),
                         tuple(tuple(indexes) for indexes in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
                         tuple(placed["moved"]),
@@ -313,7 +328,7 @@ class MemberMetadata:
     started_at: int  # wall clock, ms: of two members with the same id, the later one counts
     mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
     topology_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
-    built: Mapping[str, int] = field(default_factory=dict)  # view -> smallest partition count
+    partition_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by view
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
     drained: bool = False  # whether others should have its partitions
@@ -323,6 +338,7 @@ class MemberMetadata:
         return {view.name: (view.hash, view.description()) for view in views}
 
     def encode(self) -> bytes:
+        counts = self.partition_counts
         return zlib.compress(
             orjson.dumps(
                 {
@@ -335,7 +351,9 @@ class MemberMetadata:
                     "started_at": self.started_at,
                     "mis_partitioned": self.mispartitioned,
                     "doubtful": self.topology_mispartitioned,
-                    "built": self.built,
+                    # leaders of older versions read only the smallest count
+                    "built": {view: min(of_view) for view, of_view in counts.items()},
+                    "partition_counts": counts,
                     "ready": self.ready,
                     "standby": self.standby,
                     "drained": self.drained,
@@ -363,7 +381,14 @@ class MemberMetadata:
                 started_at=document["started_at"],
                 mispartitioned=tuple(document["mis_partitioned"]),
                 topology_mispartitioned=tuple(document["doubtful"]),
-                built=document["built"],
+                # members of older versions send only the smallest count
+                partition_counts={
+                    view: tuple(of_view)
+                    for view, of_view in (
+                        document.get("partition_counts")
+                        or {view: [count] for view, count in document["built"].items()}
+                    ).items()
+                },
                 ready={view: tuple(of) for view, of in document["ready"].items()},
                 standby={view: tuple(of) for view, of in document["standby"].items()},
                 # members of older versions do not send it

@@ -61,13 +61,15 @@ def place(
         active, standbys, warming = _place_view(
             name, kind_of(description["store"]), count, members, eligible, holder, loads, policy
         )
-        built = [c.built[name] for c in members if c.built.get(name)]
+        counts = {each for c in members for each in c.partition_counts.get(name, ())}
+        # a topic that was recreated may have fewer
+        counts = {each for each in counts if each <= count}
         views[name] = PlacedView(
             description,
             hash_,
             active,
             mispartitioned=_mispartitioned(name, active, members),
-            built_partitions=min([count, *built]),
+            partition_counts=tuple(sorted(counts)),
             standbys=standbys,
             warming=warming,
             moved=tuple(p for p, i in sorted(holder.items()) if active[p] != i),

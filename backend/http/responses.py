@@ -14,7 +14,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.history import HistoryPage
 from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
-from backend.queries.scans.scatter_gather import Freshness
+from backend.queries.scans.freshness import Freshness
 from backend.queries.versions import Version, VersionedReads
 from backend.security.browser_rules import VARY_ORIGIN
 from backend.telemetry.latencies import KEY, Labels, Series, TurnReads

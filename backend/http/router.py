@@ -221,7 +221,7 @@ class Router:
             self._context, self._heartbeat_client, settings.heartbeat_interval
         )
         scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
-        any_partition = AnyPartitionReads(scatter_gather)
+        any_partition = AnyPartitionReads(self._context, scatter_gather)
         batches = Batches(self._context, self._reads, self._peer_client, any_partition)
         self._keys.start(Asker(self._context, self._peer_client), any_partition)
         self._fast_path.forwards = self._keys.coalesced_forwards

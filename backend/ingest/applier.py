@@ -90,7 +90,8 @@ class RecordApplier:
         view = store_partition.view
         store, metadata = store_partition.store, store_partition.metadata
         batch = store.new_batch()
-        counts = known_counts(store_partition, self._metadata_poller.get(view.topic))
+        topic_metadata = self._metadata_poller.get(view.topic)
+        counts = known_counts(store_partition, topic_metadata, self._registry)
         stores_tombstone = self._registry.tombstone_filter(store_partition, counts)
         result = build_batch(
             batch,
@@ -115,7 +116,7 @@ class RecordApplier:
         if epoch is not None and epoch != metadata.leader_epoch:
             metadata = replace(metadata, leader_epoch=epoch)
         mispartitioned = confirmed_mispartitioned(
-            store_partition, result.keys, counts, self._metadata_poller
+            store_partition, result.keys, counts, self._metadata_poller, self._registry
         )
         if mispartitioned:
             if not metadata.mispartitioned:
@@ -179,8 +180,8 @@ class RecordApplier:
     def _expire(self, store_partition: StorePartition) -> None:
         store_partition.store.end_bulk_load()
         advance(store_partition, max_stream_time(self._tolerance))
-        mispartitioned = self._registry.is_mispartitioned(store_partition.view)
-        batch = expiry_batch(store_partition, mispartitioned)
+        in_several = self._registry.may_be_in_several(store_partition.view)
+        batch = expiry_batch(store_partition, in_several)
         if batch is not None:
             self._writer.write(store_partition, batch, store_partition.progress.position)
 

@@ -71,6 +71,16 @@ class ChangeListeners:
             for listener in listeners:
                 listener(of_key)
 
+    def end_where(self, condition: Callable[[bytes], bool]) -> None:
+        """Notify the listeners of these keys as if the store partition were closed."""
+        with self._lock:
+            ended = {key: of_key for key, of_key in self._by_key.items() if condition(key)}
+            for key in ended:
+                del self._by_key[key]
+        for of_key in ended.values():
+            for listener in of_key:
+                listener(None)
+
     def close(self) -> None:
         """Notify all listeners that the store partition is closed."""
         with self._lock:

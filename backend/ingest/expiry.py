@@ -11,10 +11,10 @@ from model.kinds.expiry import decode_index_key, expired_range
 _BATCH_SIZE = 500  # entries
 
 
-def expiry_batch(store_partition: StorePartition, mispartitioned: bool = False) -> Batch | None:
+def expiry_batch(store_partition: StorePartition, in_several: bool = False) -> Batch | None:
     """A batch that deletes some of the expired entries; None if there are none.
 
-    `mispartitioned`: a key may also have entries in other partitions.
+    `in_several`: a key may also have entries in other partitions.
     """
     store, view = store_partition.store, store_partition.view
     until = view.kind.horizon(view, store.stream_time)
@@ -29,5 +29,5 @@ def expiry_batch(store_partition: StorePartition, mispartitioned: bool = False) 
     for index_key in index_keys:
         batch.delete(index_key)
         _, stored_key = decode_index_key(index_key)
-        view.kind.delete_expired(view, store, batch, stored_key, until, mispartitioned)
+        view.kind.delete_expired(view, store, batch, stored_key, until, in_several)
     return batch

@@ -134,7 +134,7 @@ class MetadataPoller:
         ends = self._offsets(counts, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         for topic, topic_id in ids.items():
             if len(starts[topic]) == len(ends[topic]) == counts[topic]:
-                self.latest[topic] = TopicMetadata(
+                found = TopicMetadata(
                     topic_id=topic_id,
                     partitions=counts[topic],
                     starts=starts[topic],
@@ -142,6 +142,7 @@ class MetadataPoller:
                     delete_retention=self._delete_retention_of(topic, topic_id),
                     fetched_at=fetched_at,
                 )
+                self.latest[topic] = found.after(self.latest.get(topic))
         return has_answered
 
     def _offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[str, dict[int, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from backend.ingest.batch import count_mispartitioned
-from backend.ingest.store_partitions import StorePartition
+from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 
 
@@ -16,12 +16,15 @@ class MetadataSource(Protocol):
 
 
 def known_counts(
-    store_partition: StorePartition, topic_metadata: TopicMetadata | None
+    store_partition: StorePartition,
+    topic_metadata: TopicMetadata | None,
+    registry: PartitionRegistry,
 ) -> list[int]:
     """The partition counts with which producers may have written the store partition's records."""
     return sorted(
         {
-            store_partition.metadata.partitions,
+            *store_partition.metadata.partition_counts,
+            *registry.partition_counts(store_partition.view),
             *([topic_metadata.partitions] if topic_metadata else []),
         }
     )
@@ -32,6 +35,7 @@ def confirmed_mispartitioned(
     keys: Sequence[bytes],
     counts: Sequence[int],
     source: MetadataSource,
+    registry: PartitionRegistry,
 ) -> int:
     """The number of keys of new records that belong to another partition, under all `counts`.
 
@@ -42,6 +46,6 @@ def confirmed_mispartitioned(
     view, partition = store_partition.view, store_partition.partition
     count = count_mispartitioned(view, keys, partition, counts)
     if count and not store_partition.metadata.mispartitioned:
-        newest_counts = known_counts(store_partition, source.fresh(view.topic))
+        newest_counts = known_counts(store_partition, source.fresh(view.topic), registry)
         count = count_mispartitioned(view, keys, partition, newest_counts)
     return count

@@ -15,7 +15,7 @@ from model.formats.schemas import SchemaNotYet
 from model.partitioner import partition_of
 from model.progress import Progress
 from model.records import LastRecord, StoreMetadata
-from model.topology import ACTIVE
+from model.topology import ACTIVE, Topology
 from model.views import ANY_PARTITION, CHANGELOG, View
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,13 @@ class StorePartition:
             _SET_NONE if self.view.topic.endswith(CHANGELOG) else _SET_PRODUCERS,
         )  # fmt: skip
 
+    def end_streams_of_moved_keys(self, count: int) -> None:
+        """End the streams of keys that belong to another partition of `count`: their changes are
+        there."""
+        if self.view.partitioner != ANY_PARTITION:
+            home = partition_of(self.view.partitioner)
+            self.listeners.end_where(lambda key: home(key, count) != self.partition)
+
     def log_answerable(self) -> None:
         log.info(
             "view %s, partition %d is answerable at offset %d after %.1f s", self.view.name,
@@ -112,8 +119,21 @@ class PartitionRegistry:
     def __init__(self, views: tuple[View, ...]) -> None:
         self._by_view: dict[str, dict[int, StorePartition]] = {view.name: {} for view in views}
         self._candidates: dict[StorePartitionId, StorePartition] = {}
-        # views that the topology marks as mispartitioned; replaced, never modified
+        # what the topology says; replaced, never modified
         self.topology_mispartitioned: frozenset[str] = frozenset()
+        self._topology_counts: Mapping[str, frozenset[int]] = {}
+
+    def apply_topology(self, topology: Topology) -> None:
+        """Note which views are mispartitioned, and the numbers of partitions of each view's topic,
+        now and when stores were created. Called by the membership thread."""
+        placed_views = topology.views.items()
+        self.topology_mispartitioned = frozenset(
+            name for name, placed in placed_views if placed.mispartitioned
+        )
+        self._topology_counts = {
+            name: frozenset((placed.partitions, *placed.partition_counts))
+            for name, placed in placed_views
+        }
 
     def of_view(self, view: str) -> dict[int, StorePartition]:
         """Partition -> StorePartition of a view. The dict is live, and callers may keep it."""
@@ -182,17 +202,35 @@ class PartitionRegistry:
             )
         )
 
+    def may_be_in_several(self, view: View) -> bool:
+        """Whether some keys of the view may be in several partitions, as far as this instance
+        knows: it is mispartitioned, or partitions were added since a store was created."""
+        return len(self.partition_counts(view)) > 1 or self.is_mispartitioned(view)
+
+    def partition_counts(self, view: View) -> set[int]:
+        """The numbers of partitions that the view's topic has had since its stores were created,
+        as far as this instance knows."""
+        return {*self._topology_counts.get(view.name, ()), *self.own_partition_counts(view)}
+
+    def own_partition_counts(self, view: View) -> set[int]:
+        """`partition_counts`, as far as the view's open store partitions know them."""
+        found: set[int] = set()
+        for opened in list(self.of_view(view.name).values()):
+            found |= opened.metadata.partition_counts
+        return found
+
     def tombstone_filter(
         self, store_partition: StorePartition, counts: Collection[int]
     ) -> Callable[[bytes], bool]:
         """A predicate: whether the tombstone of a (bare) key must be stored.
 
         It must be stored if the key may also be in another partition, because the entry there may
-        be older than the tombstone. `counts`: the known partition counts of the topic.
+        be older than the tombstone. `counts`: numbers of partitions of the topic.
         """
-        if self.is_mispartitioned(store_partition.view):
+        view = store_partition.view
+        if self.is_mispartitioned(view):
             return lambda key: True
-        partitioner = partition_of(store_partition.view.partitioner)
+        partitioner = partition_of(view.partitioner)
         own = store_partition.partition
         return lambda key: any(partitioner(key, count) != own for count in counts)
 
@@ -206,16 +244,3 @@ class PartitionRegistry:
                 for store_partition in list(of_view.values())
             )
         )
-
-    def built_partitions(self) -> dict[str, int]:
-        """View -> the smallest partition count of the topic when one of its stores was created."""
-        counts = {name: _built_with(of_view) for name, of_view in self._by_view.items()}
-        return {name: count for name, count in counts.items() if count is not None}
-
-    def built_with(self, view: View) -> int | None:
-        """`built_partitions` of one view; None if it has no open store partition here."""
-        return _built_with(self.of_view(view.name))
-
-
-def _built_with(of_view: Mapping[int, StorePartition]) -> int | None:
-    return min([each.metadata.partitions for each in list(of_view.values())], default=None)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model.records import StoreMetadata
 from model.views import View
+
+_JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take one or two
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,18 @@ class TopicMetadata:
     ends: Mapping[int, int]  # partition -> last stable offset, the end for read_committed
     delete_retention: int | None  # delete.retention.ms; None if the topic is not compacted
     fetched_at: float
+    added_at: float | None = None  # s, monotonic: when it was found to have more than before
+
+    def after(self, before: TopicMetadata | None) -> TopicMetadata:
+        """With `added_at`. `before`: what was fetched the last time."""
+        if before is None or before.topic_id != self.topic_id:
+            return self
+        is_more = self.partitions > before.partitions
+        return replace(self, added_at=self.fetched_at if is_more else before.added_at)
+
+    def were_just_added(self, now: float) -> bool:
+        """Whether the topic has had fewer partitions until a moment ago. `now`: s, monotonic."""
+        return self.added_at is not None and now - self.added_at < _JUST_ADDED
 
 
 def rebuild_reason(

@@ -16,7 +16,7 @@ from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
 from backend.queries.retry import Asker, Holder, Rounds, Turn
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
-from backend.queries.scans.scatter_gather import Freshness
+from backend.queries.scans.freshness import Freshness
 from backend.queries.served_by import ServedBy, roles_said
 from backend.queries.stores import KEYS, refuse_store
 from backend.queries.turns import next_turn

@@ -5,10 +5,11 @@ Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "
 value is from a push, of the last record that was applied. In version 2 of a view, it is
 `2/partition:offset`.
 
-A stream ends when its partition moves or gets a new push, when another version of the view becomes
-current, or when too many changes wait for its client or for all clients. A client that reconnects
-with Last-Event-ID gets the value if it is newer or of another version, then the changes. In a view
-with a push, it always gets the value.
+A stream ends when its partition moves or gets a new push, when partitions are added and the key
+belongs to another one, when another version of the view becomes current, or when too many changes
+wait for its client or for all clients. A client that reconnects with Last-Event-ID gets the value
+if it is newer or of another version, then the changes. In a view with a push, it always gets the
+value.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from backend.ingest.change_listeners import Change
 from backend.ingest.store_partitions import StorePartition
 from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.point import State, ViewReads
+from backend.queries.routing import NotOwner
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry, is_pushed
@@ -66,6 +68,10 @@ class Changes:
         listeners = self._store_partition.listeners
         listeners.add(self._key, self._notify)
         try:
+            try:  # the key may have moved before there was a listener
+                self._reads.state_of(self._key)
+            except (NotOwner, Unavailable):
+                return
             # the look-up has all changes before this; later ones come as events
             try:
                 current = self._current()

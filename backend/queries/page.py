@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from backend.queries.history import MAX_PAGE_BYTES
-from backend.queries.scans.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.freshness import Freshness
+from backend.queries.scans.scatter_gather import ScatterGather
 from backend.wire.cursor import Question, encode_cursor
 from backend.wire.scan import Query, Row
 from backend.wire.scan_codec import ROWS
 from model.problems import BadRequest, NonRetryable
-from model.views import ANY_PARTITION, View
+from model.views import View
 
 PAGE_BUDGET = 1.0  # s, after which a page ends with the rows it has
 STREAM_ROWS = 2_000  # asked of each owner at a time
@@ -56,7 +57,7 @@ async def read_page(scatter_gather: ScatterGather, view: View, page: Page) -> Pa
     freshness = Freshness()
     rows, reached = await first_rows(
         scatter_gather, view, page.query, page.limit, freshness, page.after,
-        partition=page.partition,
+        partitions=_partitions(page),
     )  # fmt: skip
     if page.partition is not None and freshness.mispartitioned:
         raise _several(view)
@@ -77,7 +78,7 @@ async def stream_page(
     size = min(page.limit or STREAM_ROWS, STREAM_ROWS)
     left = page.limit
     steps = scatter_gather.rows(
-        view, page.query, size, page.after, freshness, partition=page.partition
+        view, page.query, size, page.after, freshness, partitions=_partitions(page)
     )
     async with aclosing(steps):
         async for rows, reached in steps:
@@ -92,6 +93,10 @@ async def stream_page(
                 return
 
 
+def _partitions(page: Page) -> list[int] | None:
+    return None if page.partition is None else [page.partition]
+
+
 def check_partition(scatter_gather: ScatterGather, view: View, page: Page) -> None:
     """Whether the page can be of one partition: BadRequest if the view has no such partition,
     NonRetryable if a key may be in several."""
@@ -102,15 +107,16 @@ def check_partition(scatter_gather: ScatterGather, view: View, page: Page) -> No
         raise BadRequest(
             "bad-parameter", f"partition: view {view.name} has the partitions 0 to {total - 1}."
         )
-    if view.partitioner == ANY_PARTITION or scatter_gather.is_mispartitioned(view):
+    if scatter_gather.may_be_in_several(view):
         raise _several(view)
 
 
 def _several(view: View) -> NonRetryable:
     return NonRetryable(
         "mis-partitioned",
-        f"View {view.name} has records in other partitions than those of their keys, so one "
-        f"partition has no complete entries. Read the whole view, without partition.",
+        f"View {view.name} has records in other partitions than those of their keys, or partitions "
+        f"were added to its topic, so one partition has no complete entries. Read the whole view, "
+        f"without partition.",
     )
 
 
@@ -122,17 +128,18 @@ async def first_rows(
     freshness: Freshness,
     after: bytes | None = None,
     what: str = ROWS,
-    partition: int | None = None,
+    partitions: Sequence[int] | None = None,
 ) -> tuple[list[Row], bytes | None]:
     """Up to `limit` rows, and the stored key behind which the next page begins (None: the end).
 
-    After PAGE_BUDGET it has fewer rows, and there may be more.
+    `partitions`: the only ones to read (None: all). After PAGE_BUDGET it has fewer rows, and there
+    may be more.
     """
     deadline = time.monotonic() + PAGE_BUDGET
     found: list[Row] = []
     reached: bytes | None = None
     size = 0
-    steps = scatter_gather.rows(view, query, limit, after, freshness, what, partition)
+    steps = scatter_gather.rows(view, query, limit, after, freshness, what, partitions)
     async with aclosing(steps):
         async for rows, reached in steps:
             for number, row in enumerate(rows, 1):

@@ -156,8 +156,10 @@ class ViewReads(KeyRouting):
 
     def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
         """`resolve` of one key; raises NotOwner or Problem if it is unresolved."""
-        store_partition = self.holder_of(self.partition(key), options)
+        store_partition = self.holder_of(self.partition(key, options), options)
         state = self._state(store_partition)
+        if self.is_growing():
+            state = state._replace(lag=None, staleness=None)
         try:
             entry = self.look_up(store_partition.store, key)
         except (StoreClosedError, StoreError) as e:
@@ -237,8 +239,10 @@ class ViewReads(KeyRouting):
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
 
     def state_of(self, key: bytes) -> State:
-        """The state of the key's store partition; NotOwner, Unavailable."""
-        return self._state(self.holder(key, PLAIN))
+        """The state of the key's store partition, to follow the key; NotOwner, Unavailable."""
+        partition = self.partition(key)
+        self.refuse_moving(key, partition)
+        return self._state(self.holder_of(partition, PLAIN))
 
     def missing(self, state: State) -> NotFound:
         """The problem for a missing key. It does not name the key."""

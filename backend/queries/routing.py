@@ -9,6 +9,7 @@ from functools import partial
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import homes_of, partition_counts, refuse_pushed, refuse_unplaced
 from backend.wire.scan import ALLOW, NEVER
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
@@ -43,15 +44,27 @@ _LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
 
 
 class PartitionUnknown(NonRetryable):
-    """The key may be in any partition: only all partitions together can answer."""
+    """The key may be in several partitions: only these together can answer."""
 
     def __init__(self, view: View, key: bytes) -> None:
-        self.key = key
         super().__init__(
             "mis-partitioned",
             f"Topic {view.topic} has records in other partitions than partitioner "
             f'"{view.partitioner}" gives, so this key may be in another partition. Set the '
             f'partitioner of view {view.name} to that of the producers, or to "none".',
+        )
+
+
+class KeyMoved(PartitionUnknown):
+    """The key's partition has changed: see `moved_keys`."""
+
+    def __init__(self, view: View, key: bytes) -> None:
+        NonRetryable.__init__(
+            self,
+            "repartitioned",
+            f"Partitions were added to topic {view.topic}, and the key's partition has changed: "
+            f"its records are in several partitions. Its value can be read, but not from one "
+            f"instance alone, and its changes cannot be followed.",
         )
 
 
@@ -107,7 +120,7 @@ class KeyRouting:
 
     def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
         """The open store partition of the key, if it may answer."""
-        return self.holder_of(self.partition(key), options)
+        return self.holder_of(self.partition(key, options), options)
 
     def holder_of(self, partition: int, options: ReadOptions) -> StorePartition:
         """The open store partition, if it may answer; else NotOwner or Unavailable."""
@@ -197,7 +210,7 @@ class KeyRouting:
                 )
         return None
 
-    def partition(self, key: bytes) -> int:
+    def partition(self, key: bytes, options: ReadOptions = PLAIN) -> int:
         """The partition of a key; Unavailable if it is unknown."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
@@ -205,11 +218,24 @@ class KeyRouting:
             raise PartitionUnknown(self.view, key)
         partition = self._partition_of(key, count)
         metadata = self._metadata.get(self.view.topic)
-        if placed.built_partitions not in (count, 0):
-            self._refuse_moved(key, partition, count, placed.built_partitions)
+        if placed.has_moved_keys:
+            self._refuse_moved(key, partition, partition_counts(self._context, self.view))
         if metadata is not None and metadata.partitions != count:
-            self._refuse_moved(key, partition, count, metadata.partitions)
+            if metadata.partitions < count:
+                self._refuse_moved(key, partition, [metadata.partitions])
+            elif not metadata.were_just_added(time.monotonic()):
+                self._refuse_unplaced(key, partition, metadata.partitions)
+            else:
+                # the answer is as of the addition: the new partitions will be placed in a moment
+                self._check_bounds(key, partition, metadata.partitions, options)
         return partition
+
+    def is_growing(self) -> bool:
+        """Whether partitions were added that the topology does not have yet."""
+        metadata = self._metadata.get(self.view.topic)
+        return metadata is not None and metadata.partitions > len(
+            self._context.placed(self.view).active
+        )
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be resolved one by one. Unavailable."""
@@ -233,23 +259,48 @@ class KeyRouting:
             self._partition_of is None
             or placed.mispartitioned
             or self._is_ambiguous()
-            or placed.built_partitions not in (count, 0)
+            or placed.has_moved_keys
             or (metadata is not None and metadata.partitions != count)
         ):
             return None
         return count
 
-    def _refuse_moved(self, key: bytes, partition: int, count: int, other: int) -> None:
-        """After partitions were added, a key's partition is known if both counts give the same."""
-        assert self._partition_of is not None
-        if self._partition_of(key, other) != partition:
-            raise NonRetryable(
-                "repartitioned",
-                f"Topic {self.view.topic} has had {min(count, other)} and {max(count, other)} "
-                f"partitions, and the key's partition is different for each. It is unknown which "
-                f"one has the latest record. Rebuild view {self.view.name} (remove its data "
-                f"folder) once its producers have written the key again.",
-            )
+    def _refuse_moved(self, key: bytes, partition: int, counts: Iterable[int]) -> None:
+        """KeyMoved if one of these numbers of partitions gives another partition."""
+        if any(home != partition for home in homes_of(self.view, key, counts)):
+            if self.view.push is not None:
+                refuse_pushed(self.view)
+            raise KeyMoved(self.view, key)
+
+    def refuse_moving(self, key: bytes, partition: int) -> None:
+        """NonRetryable if the key has moved to a partition that the topology does not have yet."""
+        metadata = self._metadata.get(self.view.topic)
+        if metadata is not None and metadata.partitions > len(
+            self._context.placed(self.view).active
+        ):
+            self._refuse_unplaced(key, partition, metadata.partitions)
+
+    def _refuse_unplaced(self, key: bytes, partition: int, count: int) -> None:
+        """NonRetryable if the key has moved to a partition that no instance has yet."""
+        if homes_of(self.view, key, [count]) != [partition]:
+            refuse_unplaced(self.view, count)
+
+    def _check_bounds(self, key: bytes, partition: int, more: int, options: ReadOptions) -> None:
+        """Unavailable if the options ask for what only the new partition of the key can have. The
+        topology has fewer partitions than the topic, which has `more`."""
+        [home] = homes_of(self.view, key, [more])
+        if home == partition:
+            return
+        if options.max_lag is not None or options.max_staleness is not None:
+            code = "too-far-behind" if options.max_staleness is None else "too-stale"
+        elif home in (options.min_offsets or {}):
+            code = "not-up-to-offset"
+        else:
+            return
+        raise Unavailable(
+            code, f"Partition {home} of view {self.view.name} was added a moment ago.",
+            partition=home,
+        )  # fmt: skip
 
     def _is_ambiguous(self) -> bool:
         """Whether a key's entry may be a partial result, as far as is known here: the topology may
@@ -262,7 +313,7 @@ class KeyRouting:
         if self._context.store_partitions.is_mispartitioned(self.view):
             raise PartitionUnknown(self.view, next(iter(keys)))
         count = len(self._context.placed(self.view).active)
-        built = self._context.store_partitions.built_with(self.view)
-        if self._partition_of is not None and built is not None and built < count:
+        counts = self._context.store_partitions.own_partition_counts(self.view)
+        if self._partition_of is not None and min(counts, default=count) < count:
             for key in keys:
-                self._refuse_moved(key, self._partition_of(key, count), count, built)
+                self._refuse_moved(key, self._partition_of(key, count), counts)

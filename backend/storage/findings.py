@@ -6,9 +6,11 @@ first one that starts again could answer 404 for a key that is in another instan
 each instance keeps what it knew in its data folder, in the file `~findings.json`:
 
     {"format": 1, "views": {"orders":
-        {"view_hash": "5f…", "built_partitions": 4, "mispartitioned": true}}}
+        {"view_hash": "5f…", "built_partitions": 4, "partition_counts": [4, 6],
+         "mispartitioned": true}}}
 
 It has only views with mispartitioned records, and views whose topic got more partitions.
+`built_partitions`, the smallest of the counts, is for older versions: they do not know the others.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -30,11 +32,11 @@ _MAX_BYTES = 16 << 20
 
 
 class Finding(NamedTuple):
-    """Of one view. `built_partitions`: the smallest number of partitions that the topic had when a
-    store was created; 0: unknown. `mispartitioned`: whether it has mispartitioned records."""
+    """Of one view. `partition_counts`: the numbers of partitions that the topic had when its stores
+    were created; empty: unknown. `mispartitioned`: whether it has mispartitioned records."""
 
     view_hash: str
-    built_partitions: int
+    partition_counts: tuple[int, ...]
     mispartitioned: bool
 
 
@@ -55,7 +57,7 @@ class FindingsFile:
             found = {
                 name: Finding(
                     str(each["view_hash"]),
-                    int(each["built_partitions"]),
+                    _counts_of(each),
                     bool(each["mispartitioned"]),
                 )
                 for name, each in content["views"].items()
@@ -73,7 +75,13 @@ class FindingsFile:
         again."""
         if findings == self._written:
             return
-        views = {name: finding._asdict() for name, finding in sorted(findings.items())}
+        views = {
+            name: {
+                **finding._asdict(),
+                "built_partitions": min(finding.partition_counts, default=0),
+            }
+            for name, finding in sorted(findings.items())
+        }
         content = orjson.dumps({"format": _FORMAT, "views": views}) + b"\n"
         try:
             write_atomically(self._path, content)
@@ -81,3 +89,10 @@ class FindingsFile:
             log.warning("cannot write %s: %s", self._path, e)
         else:
             self._written = dict(findings)
+
+
+def _counts_of(written: Mapping[str, Any]) -> tuple[int, ...]:
+    """An older version writes only the smallest count; 0: unknown."""
+    smallest = int(written["built_partitions"])
+    counts = written.get("partition_counts", [smallest] if smallest else [])
+    return tuple(int(count) for count in counts)

@@ -68,4 +68,5 @@ class ScanResponse:
     complete: bool = True
     stream_time: int | None = None  # ms; the latest
     roles: tuple[str, ...] = ()  # of the instance for these partitions
+    positions: dict[int, int] = field(default_factory=dict)  # of the partitions, before the scan
     instance: str = ""  # that has responded; set by the sender of the request

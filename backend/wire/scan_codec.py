@@ -120,6 +120,7 @@ class _PartFields(BaseModel):
     stream_time: _Int64 | None
     # an older instance does not say them
     roles: Annotated[list[_Role], Field(max_length=4)] = Field(default_factory=lambda: [""])
+    positions: list[tuple[_Partition, _Natural]] = Field(default_factory=list)
 
 
 _PLAIN_FIELDS = tuple(each.name for each in fields(ScanRequest) if each.name != "query")
@@ -193,6 +194,7 @@ def encode_response(part: ScanResponse) -> bytes:
             "complete": part.complete,
             "stream_time": part.stream_time,
             "roles": part.roles,
+            "positions": list(part.positions.items()),
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -217,6 +219,7 @@ def decode_response(body: bytes) -> ScanResponse:
         complete=header.complete,
         stream_time=header.stream_time,
         roles=tuple(header.roles),
+        positions=dict(header.positions),
     )
     if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
         raise ValueError("an answer of fewer rows than it says")

@@ -54,6 +54,7 @@ class TopicHistory:
 
     `since`, `until`: when answers from it may arrive. `kept`: keys that existed before and are
     never deleted. `acknowledged`: partition -> (time, offset) of records, in the order of both.
+    `former`: of the keys, before partitions were added; one producer has written each key.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class TopicHistory:
         acknowledged: Mapping[int, Sequence[tuple[float, int]]] | None = None,
         since: float = float("-inf"),
         until: float = float("inf"),
+        former: Home | None = None,
     ) -> None:
         self.home = home
+        self.former = former or home
         self.kept = kept
         self.since = since
         self.until = until
@@ -87,6 +90,19 @@ class TopicHistory:
         """The value of the key's record at this offset; None if it is missing or a delete."""
         found, value = self.below(partition, key, offset + 1)
         return value if found == offset else None
+
+    def records_of_moved(self, key: str) -> list[tuple[int, int, bytes | None]]:
+        """(partition, offset, value) of a key that has moved, in the order in which its producer
+        has written them; empty if it has not moved."""
+        former, home = self.former(key), self.home(key)
+        if former == home:
+            return []
+        of_both = [
+            [(partition, *record) for record in zip(*self._records[partition, key], strict=True)]
+            for partition in (former, home)
+            if (partition, key) in self._records
+        ]
+        return [record for records in of_both for record in records]
 
     def deleted_since(self, partition: int, key: str, position: int) -> int:
         """The offset of the key's last delete at or after a position; -1 if there is none."""
@@ -124,7 +140,7 @@ def wrong(read: Read, histories: Sequence[TopicHistory]) -> str:
 
 def _wrong_in(read: Read, history: TopicHistory) -> str:
     if read.partition < 0 or read.offset < 0:
-        return "no Partition or Offset"
+        return _wrong_moved(read, history)
     home = history.home(read.key)
     if read.partition != home:
         return f"of partition {read.partition}, and the key belongs to {home}"
@@ -139,6 +155,33 @@ def _wrong_in(read: Read, history: TopicHistory) -> str:
                 f"been confirmed before; its position is {read.offset}"
             )
     return _wrong_value(read, history) if read.status == 200 else _wrong_miss(read, history)
+
+
+def _wrong_moved(read: Read, history: TopicHistory) -> str:
+    """An answer from two partitions has no position. It must be the value of one of the key's
+    records, and not of one before those that it must include."""
+    records = history.records_of_moved(read.key)
+    if not records:
+        return "no Partition or Offset"
+    first = -1
+    for number, (partition, offset, _) in enumerate(records):
+        included = read.floor - 1 if partition == read.home else -1
+        if read.staleness >= 0:
+            time = read.sent - read.staleness - _CLOCK_TOLERANCE
+            included = max(included, history.acknowledged_by(partition, time))
+        if offset <= included:
+            first = number
+    possible = [None] if first < 0 else []
+    possible += [value and json.loads(value) for _, _, value in records[max(first, 0) :]]
+    try:
+        value = json.loads(read.body)["value"] if read.status == 200 else None
+    except (ValueError, KeyError, TypeError):
+        return f"the body is {read.body[:60]!r}"
+    if value not in possible:
+        return f"{value}, which none of its records has since number {first} of {len(records)}"
+    if value is None and read.key in history.kept:
+        return "404 for a key that is never deleted"
+    return ""
 
 
 def _wrong_value(read: Read, history: TopicHistory) -> str:

@@ -139,3 +139,45 @@ def test_requests_failures_and_wrong_answers_are_counted() -> None:
     assert found.examples == [
         "1.000 s: a by b1; active: the value of record 0, but 2 is the last below 5"
     ]
+
+
+BEFORE, NOW = (
+    [(0, "a", b'{"n": 1}'), (1, "b", b'{"n": 2}'), (2, "a", None)],
+    [(0, "a", b'{"n": 4}')],
+)
+MOVED = TopicHistory(
+    {1: BEFORE, 2: NOW},
+    lambda key: 2 if key == "a" else 1,
+    acknowledged={1: [(1.0, 0), (2.0, 1), (3.0, 2)], 2: [(4.0, 0)]},
+    former=lambda key: 1,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "value", "staleness", "floor", "is_right"),
+    [
+        (200, 4, 0, -1, True),
+        (200, 4, -1, -1, True),
+        (200, 3, -1, -1, False),  # no record has it
+        (404, None, -1, -1, True),
+        (404, None, 8.5, -1, True),  # 1.5 s: when the key had only its first value, or later
+        (200, 1, 8.5, -1, True),
+        (200, 1, 6.5, -1, False),  # 3.5 s: it was deleted
+        (404, None, 6.5, -1, True),
+        (404, None, 1, -1, False),  # 9 s: it has a value again
+        (200, 1, -1, 1, True),
+        (200, 1, -1, 3, False),  # its reader has seen the delete
+    ],
+)
+def test_answers_of_a_key_in_two_partitions(
+    status: int, value: int | None, staleness: float, floor: int, is_right: bool
+) -> None:
+    body = b'{"key": "a", "value": {"n": %d}}' % value if value is not None else b""
+    code = "" if status == 200 else "key-not-found"
+    read = Read(10.0, 10.1, "a", 1, status, code, body, staleness=staleness, floor=floor)
+    assert (wrong(read, [MOVED]) == "") == is_right
+
+
+def test_a_key_that_has_not_moved_has_a_position() -> None:
+    read = Read(10.0, 10.1, "b", 1, 200, "", b'{"key": "b", "value": {"n": 2}}', staleness=0)
+    assert wrong(read, [MOVED]) == "no Partition or Offset"

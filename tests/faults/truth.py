@@ -62,38 +62,39 @@ def topic_history(
         acknowledged,
         since,
         until,
+        former=lambda key: cluster.keys.home(key, cluster.setup.partitions),
     )
 
 
 def first_difference(cluster: Cluster, timeout: float = _CONVERGED) -> str:
     """Describes the first key whose answer differs from its last record for `timeout` s; "" if
     there is none. There must be no writes during the call.
-
-    A key that has moved to another partition may be 503 `repartitioned`.
     """
     logs = history(cluster.broker.bootstrap_servers, cluster.topic, cluster.partitions)
-    last: dict[str, bytes | None] = {}
-    for log in logs:
+    former: dict[str, bytes | None] = {}
+    current: dict[str, bytes | None] = {}
+    for partition, log in enumerate(logs):
         for _, _, key, value in log.records:
-            last[key.decode()] = value
-    added = cluster.partitions > cluster.setup.partitions
+            name = key.decode()
+            is_current = partition == cluster.keys.home(name, cluster.partitions)
+            (current if is_current else former)[name] = value
+    # a key that has moved has its newest records in its current partition
+    last = former | current
     deadline = time.monotonic() + timeout
     with Client(cluster.nginx.port) as client:
         for key in cluster.keys.kept + cluster.keys.volatile:
-            while difference := _difference(client, key, last.get(key), added):
+            while difference := _difference(client, key, last.get(key)):
                 if time.monotonic() > deadline:
                     return f"{key}: {difference}"
                 time.sleep(0.05)
     return ""
 
 
-def _difference(client: Client, key: str, value: bytes | None, added: bool) -> str:
+def _difference(client: Client, key: str, value: bytes | None) -> str:
     try:
         answer = client.get(key_path(VIEW, key))
     except (OSError, http.client.HTTPException) as error:
         return repr(error)
-    if added and answer.status == 503 and answer.code == "repartitioned":
-        return ""
     if value is None:
         return "" if answer.status == 404 else _describe(answer, None)
     right = answer.status == 200 and answer.json()["value"] == json.loads(value)

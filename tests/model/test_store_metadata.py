@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 
 from model.records import StoreMetadata
@@ -27,3 +29,5 @@ def test_stored_names() -> None:
 
 def test_round_trip() -> None:
     assert StoreMetadata.decode(metadata().encode()) == metadata()
+    grown = replace(metadata(), earlier_counts=(2, 3))
+    assert StoreMetadata.decode(grown.encode()) == grown

@@ -46,7 +46,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         NAMES,
         st.lists(indices, max_size=6).map(tuple),
         st.booleans(),
-        st.integers(0, 9),
+        st.lists(st.integers(1, 9), max_size=3).map(tuple),
         st.lists(st.lists(indices, max_size=2).map(tuple), max_size=6).map(tuple),
         st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
     )
@@ -63,7 +63,9 @@ MEMBER_METADATA = st.builds(
     epoch=EPOCHS,
     started_at=MS,
     mispartitioned=st.lists(NAMES, max_size=2).map(tuple),
-    built=st.dictionaries(NAMES, PARTITIONS, max_size=2),
+    partition_counts=st.dictionaries(
+        NAMES, st.lists(PARTITIONS, min_size=1).map(tuple), max_size=2
+    ),
     ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     drained=st.booleans(),
@@ -99,6 +101,22 @@ def test_members_of_older_versions_are_not_drained() -> None:
     assert MemberMetadata.decode(packed(document)) == replace(metadata, drained=False)
 
 
+def test_older_versions_know_only_the_smallest_number_of_partitions() -> None:
+    document = orjson.loads(zlib.decompress(TOPOLOGY.encode()))
+    assert document["views"]["orders"]["built_partitions"] == 3
+    assert document["views"]["missing"]["built_partitions"] == 0
+    for placed in document["views"].values():
+        del placed["partition_counts"]
+    views = Topology.decode(packed(document), 1).views
+    assert [views[name].partition_counts for name in ("orders", "missing")] == [(3,), ()]
+    member = TOPOLOGY.members[0]
+    counts = {"orders": (3, 4)}
+    metadata = MemberMetadata(member, {}, {}, {}, Epoch(1, 1), 1, partition_counts=counts)
+    document = orjson.loads(zlib.decompress(metadata.encode()))
+    assert document.pop("partition_counts") == {"orders": [3, 4]}
+    assert MemberMetadata.decode(packed(document)).partition_counts == {"orders": (3,)}
+
+
 def test_user_data_has_no_secret() -> None:
     """Everyone with the right to describe the group reads it."""
     metadata = MemberMetadata(
@@ -108,7 +126,7 @@ def test_user_data_has_no_secret() -> None:
     assert set(topology) == {"v", "ms", "members", "views"}
     assert set(orjson.loads(zlib.decompress(metadata.encode()))) == {
         "v", "member", "views", "positions", "active", "epoch", "started_at", "mis_partitioned",
-        "doubtful", "built", "ready", "standby", "drained",
+        "doubtful", "built", "partition_counts", "ready", "standby", "drained",
     }  # fmt: skip
 
 
@@ -217,7 +235,7 @@ TOPOLOGY = Topology(
             ORDERS.hash,
             (0, 1, NOBODY, 0),
             True,
-            3,
+            (3, 4),
             standbys=((1,), (0,), (), ()),
             warming=((3, 1),),
             moved=(1, 3),

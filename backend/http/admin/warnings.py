@@ -56,16 +56,16 @@ def view_warnings(
         )
     metadata = context.metadata_poller.get(topic)
     counts = {
-        placed.built_partitions if placed else 0,
+        *(placed.partition_counts if placed else ()),
         metadata.partitions if metadata else 0,
         count,
-    }
-    if count and len(counts - {0}) > 1:
+    } - {0}
+    if count and len(counts) > 1:
         warn(
             "repartitioned",
             f"The topic's number of partitions has changed "
-            f"({' and '.join(map(str, sorted(counts - {0})))}): reads of keys whose partition has "
-            f"changed get 503 until the view is rebuilt.",
+            f"({' and '.join(map(str, sorted(counts)))}): keys whose partition has changed are "
+            f"read from several partitions, until the view is rebuilt.",
         )
     pipeline = context.pipelines.get(name)
     if pipeline is not None:

@@ -88,9 +88,16 @@ class KeyForwarding:
             try:
                 answer = await _repeat_read(query.read, rounds, request)
             except PartitionUnknown:
-                if options.bounded or options.local or reads.view.is_custom:
+                if options.local or reads.view.is_custom:
                     raise
-                answer = await query.read_all()
+                try:
+                    answer = await query.read_all()
+                except Unavailable as unavailable:
+                    if not options.bounded or isinstance(unavailable, NonRetryable):
+                        raise
+                    rounds.refused(unavailable.code)
+                    answer = problem_answer(unavailable)
+                    return True
             except NotOwner as others:
                 if options.local:
                     raise others.why from None

@@ -19,10 +19,10 @@ from backend.http.routes.keys import KeyRoutes
 from backend.instance_context import InstanceContext
 from backend.queries.history import MAX_LIMIT, Span
 from backend.queries.point import count_refusal
+from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.scatter_gather import (
     MAX_ENTRIES,
     MAX_ENTRIES_BYTES,
-    Freshness,
     ScatterGather,
     StopWalk,
 )
@@ -177,7 +177,7 @@ class RawReads:
     async def _count(self, view: View) -> Count:
         """Counts the entries before it uses RocksDB's estimate, which includes overwritten entries
         and can be many times too high even for a small view."""
-        if not self._context.store_partitions.is_mispartitioned(view):
+        if not self._context.store_partitions.may_be_in_several(view):
             freshness = Freshness()
             count = await self._count_of_partitions(view, freshness)
             if not freshness.mispartitioned:

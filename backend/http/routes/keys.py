@@ -34,7 +34,7 @@ from backend.queries.point import ViewReads
 from backend.queries.retry import Asker
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
-from backend.queries.scans.scatter_gather import Freshness
+from backend.queries.scans.freshness import Freshness
 from backend.queries.stores import KEYS, refuse_store
 from backend.queries.turns import next_turn
 from backend.queries.versions import VersionedReads
@@ -191,12 +191,14 @@ class KeyRoutes:
             return responses.partial_values(key, items, freshness)
         if options.as_of is None:
             value = await self._all.newest(view, key, options.stale, freshness)
+            freshness.check(options)
             return responses.newest(key, value, options.representation, freshness)
         assert isinstance(responses.reads, VersionedReads)
         version = await self._all.entries(
             view, key, Query(stale=options.stale), freshness,
             partial(responses.reads.version_at, key, options.as_of),
         )  # fmt: skip
+        freshness.check(options)
         return responses.version(key, options.as_of, version, responses.freshness(freshness))
 
     def _history(
@@ -217,6 +219,7 @@ class KeyRoutes:
             freshness = Freshness()
             page_of = partial(history.page, key, span)
             page = await self._all.entries(view, key, wanted, freshness, page_of)
+            freshness.check(options)
             return responses.history(key, page, responses.freshness(freshness), content_type)
 
         async def read_by_partition() -> Answer:

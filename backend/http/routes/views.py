@@ -19,7 +19,8 @@ from backend.instance_context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import Page, read_page, stream_page
-from backend.queries.scans.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.freshness import Freshness
+from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.queries.turns import next_turn
 from backend.queries.whole_view.view_query import ViewQuery

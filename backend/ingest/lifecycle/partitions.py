@@ -198,6 +198,7 @@ class PartitionLifecycle:
                 partition_id in self._shared,
                 policy.clock_tolerance,
                 self._pushes.partitions(view) if self._pushes is not None else None,
+                self._registry.partition_counts(view),
             )
         except PushNeeded as e:
             self._count_rebuild(view_name, partition, str(e))
@@ -312,6 +313,8 @@ class PartitionLifecycle:
             for store_partition in self._registry.all():
                 if store_partition.view.topic == topic:
                     self._check(store_partition, topic_metadata)
+                    if (topic_metadata.added_at or 0.0) > checked:
+                        store_partition.end_streams_of_moved_keys(topic_metadata.partitions)
         if has_changed:
             self._writer.on_state_change()
 

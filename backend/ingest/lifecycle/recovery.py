@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
 
 from backend.ingest.protocols import Store, StoreDirectory
@@ -32,6 +33,7 @@ def open_partition(
     shared: bool = False,
     clock_tolerance: float = TOLERANCE,
     pushed_partitions: int | None = None,
+    partition_counts: Collection[int] = (),
 ) -> tuple[StorePartition, str | None]:
     """The open store partition, and the reason why its old store was deleted (None if it was not).
 
@@ -39,7 +41,8 @@ def open_partition(
     `acceptable_recovery_lag` records, and if no other instance answers or has answered in the
     meantime (`shared`). An old store answers only after its last record was found in the log.
     `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
-    topic has now. Raises PushNeeded and the errors of `directory.open`.
+    topic has now. `partition_counts`: known numbers of partitions of the topic. Raises PushNeeded
+    and the errors of `directory.open`.
     """
     store, reason = _usable_store(directory, view, partition, topic_metadata, clock_tolerance)
     metadata = store.metadata
@@ -54,6 +57,7 @@ def open_partition(
             mispartitioned=0,
             dead_letters=0,
             alive_at=time.time_ns() // 1_000_000,
+            earlier_counts=tuple(sorted(each for each in partition_counts if each < count)),
         )
         store.initialise(topic_metadata.starts[partition], metadata)
     elif shared and metadata.answerable:

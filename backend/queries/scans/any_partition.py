@@ -1,22 +1,69 @@
-"""Reads of a key that may be in any partition: all of them are asked."""
+"""Reads of a key that may be in several partitions: all of them are asked; of a key that has moved,
+those that it has belonged to.
+
+Right after partitions were added, a new one is opened: it has no answers for a second or two. A
+moved key is then answered as of the addition, from the partition that it had before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
 from backend.ingest.protocols import Store
+from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import has_moved_keys, homes_of, partition_counts
 from backend.queries.page import first_rows
+from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.merged_entries import MergedEntries
 from backend.queries.scans.partial_items import partial_items, partial_values
-from backend.queries.scans.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.scatter_gather import ScatterGather
 from backend.wire.scan import Query
 from backend.wire.scan_codec import ENTRIES, RAW
 from model.problems import Unavailable
 from model.views import View
 
 _T = TypeVar("_T")
+
+_OPENING = ("catching-up", "nobody", "not-here")
+
+
+class MovedKeyReads:
+    """Chooses the partitions to read for a key that may have moved."""
+
+    def __init__(self, context: InstanceContext) -> None:
+        self._context = context
+        self._was_read: set[tuple[str, int]] = set()  # partitions that have been answerable
+
+    async def read(
+        self,
+        view: View,
+        key: bytes,
+        freshness: Freshness,
+        read: Callable[[Sequence[int] | None], Awaitable[_T]],
+    ) -> _T:
+        """What `read` gives for the partitions that may have the key; None means all of them."""
+        if not has_moved_keys(self._context, view):
+            return await read(None)
+        counts = partition_counts(self._context, view)
+        *earlier, newest = homes_of(view, key, counts)
+        try:
+            found = await read(sorted({newest, *earlier}))
+        except Unavailable as unavailable:
+            is_new = newest >= counts[-2] and (view.name, newest) not in self._was_read
+            if not (is_new and unavailable.code in _OPENING and self._were_just_added(view)):
+                raise
+            found = await read(sorted({*earlier}))
+            freshness.note_unread(newest)
+        else:
+            self._was_read.add((view.name, newest))
+        return found
+
+    def _were_just_added(self, view: View) -> bool:
+        metadata = self._context.metadata_poller.latest.get(view.topic)
+        return metadata is not None and metadata.were_just_added(time.monotonic())
 
 
 class AnyPartitionReads:
@@ -25,20 +72,25 @@ class AnyPartitionReads:
     Each notes in `freshness` how fresh the partitions are and which instances read; Unavailable.
     """
 
-    def __init__(self, scatter_gather: ScatterGather) -> None:
+    def __init__(self, context: InstanceContext, scatter_gather: ScatterGather) -> None:
         self._scatter_gather = scatter_gather
+        self._moved_keys = MovedKeyReads(context)
 
     async def newest(
         self, view: View, key: bytes, stale: str | None, freshness: Freshness
     ) -> bytes | None:
         """The record bytes of the key's newest entry; None if it is missing."""
-        rows, reached = await first_rows(
-            self._scatter_gather, view, _of_key(view, key, Query(stale=stale)), 1, freshness,
-            what=RAW,
-        )  # fmt: skip
-        if not rows and reached is not None:
-            raise Unavailable("took-too-long", "Not all partitions have answered in time.")
-        return rows[0][2] if rows else None
+        query = _of_key(view, key, Query(stale=stale))
+
+        async def read(partitions: Sequence[int] | None) -> bytes | None:
+            rows, reached = await first_rows(
+                self._scatter_gather, view, query, 1, freshness, what=RAW, partitions=partitions
+            )
+            if not rows and reached is not None:
+                raise Unavailable("took-too-long", "Not all partitions have answered in time.")
+            return rows[0][2] if rows else None
+
+        return await self._moved_keys.read(view, key, freshness, read)
 
     async def values(
         self, view: View, key: bytes, stale: str | None, freshness: Freshness
@@ -60,7 +112,11 @@ class AnyPartitionReads:
 
         Expired entries are left out, except versions. `query`: the times, and `stale`.
         """
-        entries = await self._scatter_gather.of_key(view, key, query, freshness)
+
+        async def of_key(partitions: Sequence[int] | None) -> list[tuple[bytes, bytes]]:
+            return await self._scatter_gather.of_key(view, key, query, freshness, partitions)
+
+        entries = await self._moved_keys.read(view, key, freshness, of_key)
         clock = freshness.stream_time if view.kind.has_versions else None
         return read(cast(Store, MergedEntries(entries, clock)))
 

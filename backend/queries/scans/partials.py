@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from backend.queries.scans.merging import cut, first_of
 from backend.wire.scan import Row, ScanResponse
@@ -52,9 +52,8 @@ class AmbiguityCheck:
         """`with_times`: as of `is_compared_by_partition`."""
         self._view = view
         self._with_times = with_times
-        self._tail = 0
-        if is_compared_by_partition(view, with_times):
-            self._tail = view.kind.tail
+        self.compares_all = is_compared_by_partition(view, with_times)
+        self._tail = view.kind.tail if self.compares_all else 0
         self._key: bytes | None = None  # the last key with a value, without its times
         self._partition = -1
 
@@ -119,23 +118,35 @@ Asking = Callable[
 """`ScatterGather.ask`."""
 
 
-async def unambiguous_rows(
+class SameKey(Protocol):
+    """The rule for rows of the same key in several partitions. `compares_all`: it also depends on
+    the keys that are in one partition only."""
+
+    @property
+    def compares_all(self) -> bool: ...
+
+    def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
+        """One row per stored key of the sorted rows. NonRetryable."""
+
+
+async def rows_by_partition(
     asking: Asking,
     view: View,
     request: ScanRequest,
+    partitions: Sequence[int],
     after: bytes | None,
     note: Callable[[ScanResponse], None],
+    rule: SameKey,
 ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
     """As `ScatterGather.rows`, but each partition is asked separately, so that rows of the same key
-    can be compared. Unavailable; NonRetryable if a key is ambiguous."""
-    check = AmbiguityCheck(view, request.what == ENTRIES)
+    can be compared. Unavailable; NonRetryable if the rule refuses a key."""
     backwards = request.query.backwards
     begin = after
-    if after is not None and is_compared_by_partition(view, request.what == ENTRIES):
+    if after is not None and rule.compares_all:
         # start with all entries of this key: later ones are compared with them
         key = after[: -view.kind.tail]
         begin = layout.after(key) if backwards else key
-    reached: dict[int, bytes | None] = dict.fromkeys(range(request.total), begin)
+    reached: dict[int, bytes | None] = dict.fromkeys(partitions, begin)
     pending: list[PlacedRow] = []
     frontier = begin
     while True:
@@ -153,7 +164,7 @@ async def unambiguous_rows(
         frontier = first_of(known, backwards) if known else None
         pending.sort(key=itemgetter(0), reverse=backwards)
         certain = cut(pending, frontier, backwards)
-        rows = check.whole(pending[:certain])
+        rows = rule.whole(pending[:certain])
         pending = pending[certain:]
         if request.what != ENTRIES:
             rows = [row for row in rows if not is_tombstone(row[1])]

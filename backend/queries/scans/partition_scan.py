@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
 from backend.queries.scans.merging import cut, distinct, first_of
@@ -55,9 +56,6 @@ class PartitionScans:
         view = self._context.views.get(request.view)
         if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
-        metadata = self._context.metadata_poller.latest.get(view.topic)
-        if metadata is not None and metadata.partitions != request.total:
-            return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
         missing: dict[int, str] = {}
         store_partitions = self._readable(view, partitions, request.query.stale, missing)
         while store_partitions:
@@ -91,6 +89,8 @@ class PartitionScans:
                 missing[partition] = "catching-up" if is_opening else "not-here"
             elif code := refusal(store_partition, stale):
                 missing[partition] = code
+            elif lacks_tombstones(self._context, store_partition):
+                missing[partition] = "repartitioned"
             else:
                 found.append(store_partition)
         return found
@@ -103,8 +103,9 @@ class PartitionScans:
         return ScanResponse(
             lag=worst(lags),
             staleness=worst(ages),
-            mispartitioned=self._context.store_partitions.is_mispartitioned(view),
+            mispartitioned=self._context.store_partitions.may_be_in_several(view),
             stream_time=max((time for time in clocks if time is not None), default=None),
+            positions={each.partition: each.progress.position for each in store_partitions},
             roles=tuple(sorted({each.role for each in store_partitions})),
         )
 

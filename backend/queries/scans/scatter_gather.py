@@ -10,25 +10,37 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
 from backend.queries.retry import Asker, Holder, Turn
 from backend.queries.routing import refusal
+from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.merging import cut, distinct, first_of
+from backend.queries.scans.missing_partitions import unavailable
+from backend.queries.scans.newest_row import NewestRow
 from backend.queries.scans.partials import (
+    AmbiguityCheck,
     EntryLimit,
     Partial,
-    is_compared_by_partition,
+    SameKey,
     partials_of,
-    unambiguous_rows,
+    rows_by_partition,
 )
-from backend.queries.scans.partition_scan import PartitionScans, worst
-from backend.queries.served_by import ServedBy
+from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.turns import next_turn
 from backend.wire.answer import code_of
 from backend.wire.scan import NEVER, Query, Row, ScanResponse
@@ -42,9 +54,9 @@ from backend.wire.scan_codec import (
     decode_response,
     encode_request,
 )
-from model.problems import NonRetryable, Problem, Unavailable
+from model.problems import Problem, Unavailable
 from model.records import is_tombstone
-from model.views import ANY_PARTITION, View
+from model.views import View
 
 SCAN_PATH = b"/internal/scan"
 WALK_BUDGET = 50.0  # s to reduce all partitions: less than the time-out of a proxy
@@ -53,50 +65,6 @@ WALK_BUDGET = 50.0  # s to reduce all partitions: less than the time-out of a pr
 MAX_ENTRIES = 10_000
 MAX_ENTRIES_BYTES = 16 << 20
 _ENTRIES_PAGE = 2_000
-
-_WHY = {
-    "catching-up": "is catching up",
-    "not-here": "is moving from one instance to another",
-    "nobody": "is held by no instance now",
-    "not-active": "is no longer active on the instance that was asked",
-    "owner-unreachable": "is held by an instance that does not answer",
-    "overloaded": "is held by an instance that runs too many scans",
-    "store-damaged": "cannot be read, and is being rebuilt",
-    "repartitioned": "has entries from before partitions were added: a key may be in two of them, "
-    "and it is not known which is its latest. Rebuild the view (remove its data folder) once its "
-    "producers have written the keys again",
-}
-
-
-@dataclass
-class Freshness:
-    """The highest lag and staleness of the partitions that were read; None if one is unknown."""
-
-    lags: list[int | None] = field(default_factory=list)
-    ages: list[float | None] = field(default_factory=list)
-    mispartitioned: bool = False  # a key may be in several partitions
-    stream_time: int | None = None  # ms; the latest of all
-    answerers: ServedBy = field(default_factory=ServedBy)
-    entries: int = 0  # that were read; a key in two partitions has two
-
-    def note(self, part: ScanResponse) -> None:
-        # only the highest so far is needed
-        self.lags = [worst([*self.lags, part.lag])]
-        self.ages = [worst([*self.ages, part.staleness])]
-        self.mispartitioned = self.mispartitioned or part.mispartitioned
-        self.entries += part.counted
-        if part.stream_time is not None:
-            self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
-        if part.instance:
-            self.answerers.add(part.instance, part.roles)
-
-    @property
-    def lag(self) -> int | None:
-        return worst(self.lags)
-
-    @property
-    def staleness(self) -> float | None:
-        return worst(self.ages)
 
 
 class StopWalk(Exception):
@@ -124,18 +92,18 @@ class ScatterGather:
 
     def total(self, view: View) -> int:
         """The view's number of partitions. NonRetryable if a scan could give wrong answers."""
-        placed = self._context.placed(view)
-        count = len(placed.active)
+        count = len(self._context.placed(view).active)
         metadata = self._context.metadata_poller.latest.get(view.topic)
-        known = count if metadata is None else metadata.partitions
-        moved = placed.built_partitions not in (count, 0) and view.partitioner != ANY_PARTITION
-        if moved or known != count:
-            raise NonRetryable("repartitioned", f"View {view.name} {_WHY['repartitioned']}.")
+        is_growing = metadata is not None and metadata.partitions > count
+        if metadata and is_growing and not metadata.were_just_added(time.monotonic()):
+            refuse_unplaced(view, metadata.partitions)
+        if view.push is not None and has_moved_keys(self._context, view):
+            refuse_pushed(view)
         return count
 
-    def is_mispartitioned(self, view: View) -> bool:
+    def may_be_in_several(self, view: View) -> bool:
         """Whether a key of the view may be in several partitions, as far as is known here."""
-        return self._context.store_partitions.is_mispartitioned(view)
+        return self._context.store_partitions.may_be_in_several(view)
 
     def request(
         self,
@@ -181,11 +149,11 @@ class ScatterGather:
                 if covered:
                     answers.append((covered, response))
             left = sorted(missing)
-            return bool(missing) and "repartitioned" not in missing.values()
+            return bool(missing)
 
         await rounds.repeat(attempt)
         if missing:
-            raise _unavailable(request.view, missing)
+            raise unavailable(request.view, missing)
         return answers
 
     async def estimate(self, view: View, query: Query, freshness: Freshness) -> int:
@@ -225,10 +193,11 @@ class ScatterGather:
         self, turn: Turn[Holder], request: ScanRequest, partitions: list[int], after: bytes | None
     ) -> ScanResponse:
         owner, others_left = turn
+        context, view = self._context, self._context.views[request.view]
         await next_turn()  # many may begin at once
         if owner is None:
             response = await self._scans.answer(request, partitions, after)
-            response.instance = self._context.settings.instance_id
+            response.instance = context.settings.instance_id
             return response
         body = encode_request(request, partitions, after)
         try:
@@ -241,6 +210,10 @@ class ScatterGather:
                 response = decode_response(answer.body)
                 check_response(response, request, partitions, after)
                 response.instance = owner.id
+                has_read = any(each not in response.missing for each in partitions)
+                if has_read and not response.mispartitioned and has_moved_keys(context, view):
+                    # it has an older topology or version, and sends no tombstones
+                    return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
                 return response
             if answer.status == 503:
                 code = code_of(answer)
@@ -256,17 +229,18 @@ class ScatterGather:
         after: bytes | None,
         freshness: Freshness,
         what: str = ROWS,
-        partition: int | None = None,
+        partitions: Sequence[int] | None = None,
     ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
         """All rows after `after` in order, in steps. Each step has the key up to which all rows
         have been given (None: to the end). Asks every owner for up to `size` rows at a time.
 
         The first step comes only after all partitions have responded. Unavailable at any step.
-        `what`: one of ROW_KINDS. `partition`: the only one to read.
+        `what`: one of ROW_KINDS. `partitions`: the only ones to read.
         """
         total = self.total(view)
         request = ScanRequest(view.name, view.hash, total, what, query, size)
-        groups = [_Group(list(range(total)) if partition is None else [partition], after)]
+        asked = list(range(total) if partitions is None else partitions)
+        groups = [_Group(asked, after)]
         pending: list[Row] = []
         frontier = after
         while True:
@@ -277,23 +251,25 @@ class ScatterGather:
             responses = [each for answers in answered for each in answers]
             await next_turn()  # merging many rows is a step of its own
             groups = [group for group in groups if group not in behind]
-            for partitions, response in responses:
+            for theirs, response in responses:
                 freshness.note(response)
                 pending += response.rows
-                groups.append(_Group(partitions, response.reached, response.reached is None))
+                groups.append(_Group(theirs, response.reached, response.reached is None))
             reached = [g.reached for g in groups if g.reached is not None and not g.ended]
             before, frontier = frontier, first_of(reached, query.backwards) if reached else None
             pending.sort(reverse=query.backwards)
             certain = cut(pending, frontier, query.backwards)
             ready, pending = pending[:certain], pending[certain:]
             rows = distinct(ready, _head)
-            if view.is_partial and freshness.mispartitioned:
+            if (rule := self._rule(view, what, freshness)) is not None:
                 several = len(rows) < len(ready) or not all(
                     response.complete for _, response in responses
                 )
-                if several or is_compared_by_partition(view, what == ENTRIES):
+                if several or rule.compares_all:
                     # the rows given so far are right
-                    steps = unambiguous_rows(self.ask, view, request, before, freshness.note)
+                    steps = rows_by_partition(
+                        self.ask, view, request, asked, before, freshness.note, rule
+                    )
                     async with aclosing(steps):
                         async for step in steps:
                             yield step
@@ -305,6 +281,12 @@ class ScatterGather:
             if frontier is None:
                 return
 
+    def _rule(self, view: View, what: str, freshness: Freshness) -> SameKey | None:
+        """The rule for a key in several partitions; None: the newest row, wherever it is."""
+        if view.is_partial:
+            return AmbiguityCheck(view, what == ENTRIES) if freshness.mispartitioned else None
+        return NewestRow(self._context, view) if has_moved_keys(self._context, view) else None
+
     async def partials(
         self, view: View, query: Query, freshness: Freshness, what: str = RAW
     ) -> list[Partial]:
@@ -314,16 +296,23 @@ class ScatterGather:
         return await partials_of(self.ask, request, freshness.note, _entry_limit())
 
     async def of_key(
-        self, view: View, key: bytes, query: Query, freshness: Freshness
+        self,
+        view: View,
+        key: bytes,
+        query: Query,
+        freshness: Freshness,
+        partitions: Sequence[int] | None = None,
     ) -> list[tuple[bytes, bytes]]:
-        """All entries and tombstones of a key in all partitions, in order: stored keys and bytes.
-        `query`: the times, and `stale`. Unavailable; BadRequest if it is too much."""
+        """All entries and tombstones of a key in these partitions (None: all), in order: stored
+        keys and bytes. `query`: the times, and `stale`. Unavailable; BadRequest if it is too
+        much."""
         low, high = view.layout.key_range(key, key)
         found: list[tuple[bytes, bytes]] = []
         limit = _entry_limit()
         steps = self.rows(
-            view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES
-        )
+            view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES,
+            partitions,
+        )  # fmt: skip
         async with aclosing(steps):
             async for rows, _ in steps:
                 found += [(stored_key, head + value) for stored_key, head, value in rows]
@@ -391,10 +380,3 @@ def _entry_limit() -> EntryLimit:
 
 def _head(row: Row) -> bytes:
     return row[1]
-
-
-def _unavailable(view: str, missing: dict[int, str]) -> Unavailable:
-    partition = min(missing)
-    code = missing[partition]
-    why = _WHY.get(code, "cannot be answered for")
-    return Unavailable(code, f"Partition {partition} of view {view} {why}.", partition=partition)

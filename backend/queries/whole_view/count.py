@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 
 from backend.queries.parameters import Parameters
+from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.reducer import Reducer
-from backend.queries.scans.scatter_gather import Freshness, ScatterGather
+from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import refuse_custom
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse

@@ -14,13 +14,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from backend.queries.page import STREAM_ROWS
 from backend.queries.parameters import Parameters
+from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.reducer import Reducer
-from backend.queries.scans.scatter_gather import (
-    WALK_BUDGET,
-    Freshness,
-    ScatterGather,
-    StopWalk,
-)
+from backend.queries.scans.scatter_gather import WALK_BUDGET, ScatterGather, StopWalk
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
 from model.problems import Unavailable
@@ -95,11 +91,11 @@ class Reduction(Generic[_Merger]):
             except (ValueError, KeyError, TypeError):
                 raise _malformed() from None
 
-        mispartitioned = scatter_gather.is_mispartitioned(view)
-        if not mispartitioned:
+        in_several = scatter_gather.may_be_in_several(view)
+        if not in_several:
             with suppress(StopWalk):
                 await scatter_gather.walk(request, WALK_BUDGET, take)
-        if mispartitioned or freshness.mispartitioned:
+        if in_several or freshness.mispartitioned:
             merger = self.new_merger()
             await merger.add(await self._of_newest(scatter_gather, view, freshness))
         return merger, freshness

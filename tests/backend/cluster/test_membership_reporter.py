@@ -111,18 +111,18 @@ class Restarted:
 
 def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) -> None:
     """If all instances restart, nobody has a topology, and the stores are not open yet."""
-    assert Restarted(tmp_path).reporter.now(NO_EPOCH).built == {}
-    Restarted(tmp_path).apply(built_partitions=4, mispartitioned=True)
+    assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {}
+    Restarted(tmp_path).apply(partition_counts=(4, 6), mispartitioned=True)
     b1 = Restarted(tmp_path)
     reported = b1.reporter.now(NO_EPOCH)
-    assert reported.built == {"orders": 4}
+    assert reported.partition_counts == {"orders": (4, 6)}
     assert reported.topology_mispartitioned == ("orders",)
     # an instance joins before this one has opened its stores
     b1.opening = [("orders", 0)]
-    b1.apply(built_partitions=4, mispartitioned=True)
+    b1.apply(partition_counts=(4, 6), mispartitioned=True)
     assert not b1.reporter.is_out_of_date()
     reported = b1.reporter.now(Epoch(6, 1))
-    assert reported.built == {"orders": 4}
+    assert reported.partition_counts == {"orders": (4, 6)}
     assert reported.mispartitioned == ("orders",)
     # it opens them: they have been built again since
     b1.opening = []
@@ -130,18 +130,18 @@ def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) ->
     instance.context = b1.context
     instance.hold(0, made_from=metadata(partitions=6))
     assert b1.reporter.is_out_of_date()
-    assert b1.reporter.now(Epoch(6, 1)).built == {"orders": 6}
+    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (6,)}
     instance.close()
-    b1.apply(built_partitions=6)
-    assert Restarted(tmp_path).reporter.now(NO_EPOCH).built == {}
+    b1.apply(partition_counts=(6,))
+    assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {}
 
 
 def test_only_what_was_known_of_the_same_stores_is_reported(tmp_path: Path) -> None:
     FindingsFile(tmp_path).write(
         {
-            "orders": Finding("another definition", 4, True),
-            "elsewhere": Finding(ORDERS.hash, 4, True),
+            "orders": Finding("another definition", (4, 6), True),
+            "elsewhere": Finding(ORDERS.hash, (4, 6), True),
         }
     )
     reported = Restarted(tmp_path).reporter.now(NO_EPOCH)
-    assert (reported.built, reported.topology_mispartitioned) == ({}, ())
+    assert (reported.partition_counts, reported.topology_mispartitioned) == ({}, ())

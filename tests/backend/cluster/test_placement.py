@@ -156,13 +156,14 @@ def test_a_view_that_only_some_have_is_theirs() -> None:
 
 def test_what_one_saw_all_are_told() -> None:
     members = [
-        candidate("b1", [A, B], built={"a": 6, "b": 4}),
-        candidate("b2", [A, B], built={"a": 3}, mispartitioned=("b",)),
+        candidate("b1", [A, B], partition_counts={"a": (6,), "b": (4,)}),
+        candidate("b2", [A, B], partition_counts={"a": (3, 5, 7)}, mispartitioned=("b",)),
         candidate("b3", [A, B]),
     ]
     views = place(members, {"a": 6, "b": 4}, 5).views
-    assert (views["a"].built_partitions, views["a"].mispartitioned) == (3, False)
-    assert (views["b"].built_partitions, views["b"].mispartitioned) == (4, True)
+    # 7: the store of a topic that was deleted, and is smaller now
+    assert (views["a"].partition_counts, views["a"].mispartitioned) == ((3, 5, 6), False)
+    assert (views["b"].partition_counts, views["b"].mispartitioned) == ((4,), True)
 
 
 @pytest.mark.parametrize(

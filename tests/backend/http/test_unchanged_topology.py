@@ -28,7 +28,7 @@ REQUEST = (
 def known() -> InstanceContext:
     """An instance with a topology."""
     served = context([ORDERS])
-    placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), built_partitions=0)
+    placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,))
     members = (Member("b1", "127.0.0.1", 8081),)
     served.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
     return served

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from backend.storage.findings import NAME, Finding, FindingsFile
 
 FINDINGS = st.dictionaries(
-    st.text(min_size=1), st.builds(Finding, st.text(), st.integers(0, 10_000), st.booleans())
+    st.text(min_size=1),
+    st.builds(Finding, st.text(), st.lists(st.integers(1, 10_000)).map(tuple), st.booleans()),
 )
 
 
@@ -48,21 +49,29 @@ def test_a_malformed_file_is_ignored(
     with caplog.at_level(logging.WARNING):
         assert file.read() == {}
     assert NAME in caplog.text
-    file.write({"orders": Finding("hash", 4, False)})
+    file.write({"orders": Finding("hash", (4, 6), False)})
     assert json.loads((tmp_path / NAME).read_text())["views"]["orders"]["built_partitions"] == 4
+
+
+def test_an_older_version_wrote_the_smallest_count_alone(tmp_path: Path) -> None:
+    FindingsFile(tmp_path).write({"orders": Finding("5f", (4, 6), True)})
+    written = json.loads((tmp_path / NAME).read_text())
+    del written["views"]["orders"]["partition_counts"]
+    (tmp_path / NAME).write_text(json.dumps(written))
+    assert FindingsFile(tmp_path).read() == {"orders": Finding("5f", (4,), True)}
 
 
 def test_a_failure_to_write_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = FindingsFile(tmp_path / "missing")
     with caplog.at_level(logging.WARNING):
-        file.write({"orders": Finding("hash", 4, False)})
+        file.write({"orders": Finding("hash", (4, 6), False)})
     assert "cannot write" in caplog.text
 
 
 def test_findings_that_could_not_be_written_are_written_the_next_time(tmp_path: Path) -> None:
     root = tmp_path / "data"
     file = FindingsFile(root)
-    findings = {"orders": Finding("5f", 4, True)}
+    findings = {"orders": Finding("5f", (4, 6), True)}
     file.write(findings)  # the folder is not there
     root.mkdir()
     file.write(findings)

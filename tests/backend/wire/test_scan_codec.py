@@ -68,6 +68,9 @@ responses = st.builds(
     st.none() | st.floats(0, 1e9),
     st.booleans(),
     st.booleans(),
+    st.none() | st.integers(-(2**63), 2**63 - 1),
+    st.lists(st.text(max_size=9), max_size=4).map(tuple),
+    st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=3),
 )
 
 

@@ -88,7 +88,7 @@ class Cluster:
         running = [member.id in self.nodes for member in self._members]
         moved = tuple(
             partition
-            for partition, (before, now) in enumerate(zip(self.active, active, strict=True))
+            for partition, (before, now) in enumerate(zip(self.active, active, strict=False))
             if before != now and before != NOBODY and running[before]
         )
         self.active = list(active)
@@ -98,16 +98,14 @@ class Cluster:
             self.view.hash,
             tuple(active),
             self.mispartitioned,
-            len(active),
+            tuple(sorted(self._partition_counts())),
             moved=moved,
             standbys=tuple(map(tuple, self.standbys)),
         )
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})
         for node in self.nodes.values():
             roles = topology.roles_of(node.member.id, self.view.name)
-            node.store_partitions.topology_mispartitioned = frozenset(
-                [self.view.name] if self.mispartitioned else []
-            )
+            node.store_partitions.apply_topology(topology)
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
             shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
             before = node.context.topology
@@ -118,6 +116,17 @@ class Cluster:
             }
             node.ingest.loop.assign(units, shared, taken_over)
             node.context.apply_topology(topology)
+
+    def _partition_counts(self) -> set[int]:
+        """What the running instances report."""
+        nodes = self.nodes.values()
+        return {
+            each for node in nodes for each in node.store_partitions.own_partition_counts(self.view)
+        }
+
+    def add_partitions(self, number: int) -> None:
+        """Adds empty partitions to the topic. The topology does not have them yet."""
+        self.logs += [[] for _ in range(number)]
 
     def turn(self, id_: str, most: int = 10_000) -> None:
         """One instance opens and closes partitions and applies records. If it finds mispartitioned

@@ -37,7 +37,7 @@ def candidate(
     epoch: Epoch = Epoch(0, 0),  # noqa: B008
     started_at: int = 0,
     mispartitioned: tuple[str, ...] = (),
-    built: Mapping[str, int] | None = None,
+    partition_counts: Mapping[str, tuple[int, ...]] | None = None,
     ready: Mapping[str, Iterable[int]] | None = None,
     standby: Mapping[str, Iterable[int]] | None = None,
     rack: str = "",
@@ -51,7 +51,7 @@ def candidate(
         epoch=epoch,
         started_at=started_at,
         mispartitioned=mispartitioned,
-        built=built or {},
+        partition_counts=partition_counts or {},
         ready={name: tuple(those) for name, those in (ready or {}).items()},
         standby={name: tuple(those) for name, those in (standby or {}).items()},
         drained=drained,

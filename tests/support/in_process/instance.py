@@ -63,11 +63,9 @@ class Instance:
     def place(self, *active: int, **more: Any) -> None:
         """Sets the topology: the active of each partition, 0 for b1, 1 for b2."""
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
-        self.context.store_partitions.topology_mispartitioned = frozenset(
-            {self.view.name} if placed.mispartitioned else ()
-        )
-        views = {self.view.name: placed}
-        self.context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        topology = Topology(Epoch(5, 1), (ME, OTHER), {self.view.name: placed})
+        self.context.store_partitions.apply_topology(topology)
+        self.context.apply_topology(topology)
 
     def hold(
         self,

@@ -61,7 +61,7 @@ class LogMetadata:
         ends = {number: len(log) for number, log in enumerate(self._logs)}
         starts = dict.fromkeys(ends, 0)
         metadata = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
-        self.latest[self._topic] = metadata
+        self.latest[self._topic] = metadata.after(self.latest.get(self._topic))
 
     def get(self, topic: str) -> TopicMetadata | None:
         return self.latest.get(topic)

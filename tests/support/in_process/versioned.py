@@ -64,7 +64,7 @@ class Deployment:
         placed = {}
         for of in views:
             active = tuple(partition % 2 for partition in range(COUNTS[of.version]))
-            placed[of.name] = PlacedView(of.description(), of.hash, active, built_partitions=0)
+            placed[of.name] = PlacedView(of.description(), of.hash, active)
         self._topology = Topology(Epoch(5, 1), MEMBERS, placed)
         for number, member in enumerate(MEMBERS):
             made = context(

@@ -301,7 +301,9 @@ def test_standbys_come_from_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
             id="dead letters",
         ),
         pytest.param(
-            context(B1, active=(0, 0), built_partitions=1), ["repartitioned"], id="built with fewer"
+            context(B1, active=(0, 0), partition_counts=(1,)),
+            ["repartitioned"],
+            id="built with fewer",
         ),
         pytest.param(
             context(B1, active=(0,), topic_partitions=2), ["repartitioned"], id="has more by now"

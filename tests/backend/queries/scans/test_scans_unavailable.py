@@ -112,10 +112,11 @@ def test_a_store_that_cannot_be_read(orders: World, monkeypatch: pytest.MonkeyPa
     assert orders.store_partitions[1].damaged is not None, "ingest rebuilds it"
 
 
-@pytest.mark.parametrize("told_by", ["map", "metadata of b1", "metadata of b2"])
+@pytest.mark.parametrize("told_by", ["map", "metadata of b1"])
 def test_after_partitions_were_added(orders: World, told_by: str) -> None:
+    """The stores do not have the tombstones of keys that moved, or some partitions are missing."""
     if told_by == "map":
-        orders.place(0, 1, 0, 1, built_partitions=3)
+        orders.place(0, 1, 0, 1, partition_counts=(3, 4))
     else:
         ends = dict.fromkeys(range(6), 0)
         metadata_poller = orders.instances[told_by[-2:]].context.metadata_poller

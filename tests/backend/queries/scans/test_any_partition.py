@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.backend.queries.any_partition import cluster, everywhere, put
+from tests.backend.queries.scans.any_partition import cluster, everywhere, put
 from tests.support.in_process.cluster import Cluster
 from tests.support.reference.questions import BYTES
 from tests.support.reference.tables import Record
@@ -135,12 +135,39 @@ def test_a_history_that_is_too_long_is_refused(
         assert {status for status, _ in everywhere(made, "keys/a/windows?to=20")} == {200}
 
 
-def test_changes_and_bounds_of_mispartitioned_keys_are_refused(tmp_path: Path) -> None:
+def test_changes_of_mispartitioned_keys_are_refused(tmp_path: Path) -> None:
     with cluster(tmp_path, partitioner="none") as made:
         put(made, 2, b"a", b"1", 10)
-        for target in ("keys/a/changes", "keys/a?min_offset=0:0", "keys/a?max_lag=5"):
-            for status, problem in everywhere(made, target):
-                assert (status, problem["code"]) == (503, "mis-partitioned"), target
+        for status, problem in everywhere(made, "keys/a/changes"):
+            assert (status, problem["code"]) == (503, "mis-partitioned")
+
+
+def test_bounds_are_about_all_partitions(tmp_path: Path) -> None:
+    """Of a key that may be in any partition."""
+    with cluster(tmp_path, partitioner="none") as made:
+        put(made, 2, b"a", b"1", 10)
+        for bounds, code in (
+            ("min_offset=2:0", None), ("min_offset=2:0,1:0", "not-up-to-offset"),
+            ("max_lag=0&max_staleness=1m", None),
+        ):  # fmt: skip
+            for status, found in everywhere(made, f"keys/a?{bounds}"):
+                assert (status, found.get("code")) == (200 if code is None else 503, code), bounds
+        made.write(Record(1, b"b", (), b"1", 11), 2)
+        for node in made.nodes.values():
+            node.metadata_poller.refresh()
+            node.ingest.lifecycle.check_metadata()
+        for _, found in everywhere(made, "keys/a?max_lag=0"):
+            assert found["code"] == "too-far-behind"
+
+
+@pytest.mark.parametrize("store", ["window", "versioned"])
+def test_bounds_of_a_history(tmp_path: Path, store: str) -> None:
+    with cluster(tmp_path, store=store, partitioner="none") as made:
+        put(made, 2, b"a", b"1", 10, *((10, 0) if store == "window" else ()))
+        resource = f"keys/a/{store}s" if store == "window" else "keys/a/versions"
+        for bounds, code in (("2:0", None), ("2:1", "not-up-to-offset")):
+            for _, found in everywhere(made, f"{resource}?min_offset={bounds}"):
+                assert found.get("code") == code
 
 
 def test_what_others_answered_meanwhile_is_not_answered_at_once_after_a_crash(

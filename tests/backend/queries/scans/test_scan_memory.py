@@ -15,7 +15,7 @@ from model.records import ENTRY, entry_head
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 ENTRIES, PARTITIONS = 300_000, 3
 MOST = 6_000  # kB; the lines alone are 36,000
 # what RocksDB keeps is bounded by settings: little of it, or it hides the rest
@@ -24,7 +24,7 @@ TUNING = Tuning(cache=4 << 20, write_buffers=2 << 20, write_buffer=1 << 20)
 
 def test_memory_does_not_grow_with_the_view(tmp_path: Path) -> None:
     """In a process of its own, for the peak of one is told for all of its life."""
-    command = [sys.executable, "-m", "tests.backend.queries.test_scan_memory", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.backend.queries.scans.test_scan_memory", str(tmp_path)]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     entries, before, peak = map(int, ran.stdout.split())
     assert entries == ENTRIES

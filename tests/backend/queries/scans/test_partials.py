@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from model.pipelines.status import Pipeline
-from tests.backend.queries.any_partition import cluster, everywhere, put
+from tests.backend.queries.scans.any_partition import cluster, everywhere, put
 
 CHANGELOG = "shop-totals-changelog"
 

@@ -1,0 +1,293 @@
+"""Keys whose partition has changed because partitions were added to the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backend.ingest import topic_metadata
+from model.partitioner import partition_of
+from tests.backend.queries.scans.any_partition import cluster, everywhere
+from tests.support.in_process.cluster import Cluster
+from tests.support.reference.questions import Answer
+from tests.support.reference.tables import Record
+
+KEYS = [b"key %d" % n for n in range(24)]
+partition = partition_of("murmur2")
+
+
+def moves(key: bytes, *counts: int) -> bool:
+    return len({partition(key, count) for count in counts}) > 1
+
+
+class Producer:
+    """Writes with the number of partitions that it knows. `at`: one clock for all, in ms."""
+
+    def __init__(self, to: Cluster) -> None:
+        self._to = to
+        self.knows = len(to.logs)
+
+    def send(self, key: bytes, value: bytes | None, at: int) -> int:
+        home = partition(key, self.knows)
+        self._to.write(Record(len(self._to.logs[home]), key, (), value, at), home)
+        return home
+
+
+def place_all(of: Cluster) -> None:
+    of.place([number % 3 for number in range(len(of.logs))])
+
+
+@contextmanager
+def grown(folder: Path, **fields: Any) -> Iterator[tuple[Cluster, Producer, Producer]]:
+    """Three partitions became five; one producer knows it, and one does not. All keys were written
+    at the times 0 to 23."""
+    with cluster(folder, **fields) as made:
+        late, current = Producer(made), Producer(made)
+        for at, key in enumerate(KEYS):
+            late.send(key, b'{"n":1}', at)
+        made.settle()
+        made.add_partitions(2)
+        place_all(made)
+        made.settle()
+        current.knows = 5
+        yield made, late, current
+
+
+def check_all(of: Cluster, expected: dict[bytes, int | None]) -> None:
+    """Each instance gives these numbers for the keys, on each way."""
+    live = {key.decode(): n for key, n in sorted(expected.items()) if n is not None}
+    for key, n in expected.items():
+        for status, found in everywhere(of, f"keys/{key.decode().replace(' ', '%20')}"):
+            assert (status, found.get("value")) == ((404, None) if n is None else (200, {"n": n}))
+    for status, page in everywhere(of, "keys?limit=1000"):
+        assert (status, {each["key"]: each["value"]["n"] for each in page["items"]}) == (200, live)
+    assert everywhere(of, "count?exact=true") == [(200, {"count": len(live), "exact": True})] * 3
+    for status, ranked in everywhere(of, "top?by=n&limit=100"):
+        assert (status, {each["key"] for each in ranked["items"]}) == (200, set(live))
+    for id_ in of.nodes:
+        names = b",".join(b'"%b"' % key for key in expected)
+        answer = of.ask(id_, "POST", "/views/orders/batch", b'{"keys":[%b]}' % names)
+        found = {each["key"]: each.get("value") for each in answer.json()["items"]}
+        wanted = {key.decode(): None if n is None else {"n": n} for key, n in expected.items()}
+        assert found == wanted
+
+
+def test_keys_are_answered_from_both_partitions(tmp_path: Path) -> None:
+    with grown(tmp_path) as (made, _, current):
+        moving = [key for key in KEYS if moves(key, 3, 5)]
+        assert 12 < len(moving) < len(KEYS)
+        expected: dict[bytes, int | None] = dict.fromkeys(KEYS, 1)
+        check_all(made, expected)
+        for at, key in enumerate(moving[:4], 100):
+            current.send(key, b'{"n":2}', at)
+            expected[key] = 2
+        current.send(moving[4], None, 110)
+        current.send(b"new", b'{"n":3}', 111)
+        made.settle()
+        check_all(made, expected | {moving[4]: None, b"new": 3, b"missing": None})
+
+
+def test_a_producer_that_does_not_know_the_new_partitions(tmp_path: Path) -> None:
+    with grown(tmp_path) as (made, late, current):
+        written, deleted, older = [key for key in KEYS if moves(key, 3, 5)][:3]
+        for at, (key, first, then) in enumerate(
+            [(written, current, late), (deleted, current, late), (older, late, current)]
+        ):
+            first.send(key, b'{"n":2}', 100 + at)
+            then.send(key, None if key == deleted else b'{"n":3}', 200 + at)
+        made.settle()
+        expected: dict[bytes, int | None] = dict.fromkeys(KEYS, 1)
+        check_all(made, expected | {written: 3, deleted: None, older: 3})
+
+
+def test_two_records_in_one_millisecond(tmp_path: Path) -> None:
+    """A producer writes a key, learns of the new partitions, and writes it again."""
+    with grown(tmp_path) as (made, late, current):
+        moving = [key for key in KEYS if moves(key, 3, 5)]
+        for key in moving:
+            late.send(key, b'{"n":2}', 100)
+            current.send(key, b'{"n":3}', 100)
+        made.settle()
+        expected: dict[bytes, int | None] = dict.fromkeys(KEYS, 1)
+        check_all(made, expected | dict.fromkeys(moving, 3))
+
+
+def test_partitions_are_added_twice(tmp_path: Path) -> None:
+    """A key may be in the same partition of three and of seven, but in another one of five."""
+    with grown(tmp_path) as (made, _, current):
+        there_and_back = [key for key in KEYS if moves(key, 3, 5) and not moves(key, 3, 7)]
+        assert there_and_back
+        expected: dict[bytes, int | None] = dict.fromkeys(KEYS, 1)
+        for at, key in enumerate(KEYS, 100):
+            current.send(key, b'{"n":2}', at)
+            expected[key] = 2
+        made.settle()
+        made.add_partitions(2)
+        place_all(made)
+        made.settle()
+        check_all(made, expected)
+        current.knows = 7
+        for at, key in enumerate(KEYS[::2], 200):
+            # a delete in the first partition of a key is newer than its value in the second one
+            current.send(key, None, at)
+            expected[key] = None
+        made.settle()
+        check_all(made, expected)
+        assert not made.mispartitioned
+
+
+@settings(deadline=None, max_examples=15)
+@given(data=st.data())
+def test_whatever_producers_do(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    with cluster(tmp_path_factory.mktemp("grown")) as made:
+        producers = [Producer(made), Producer(made), Producer(made)]
+        expected: dict[bytes, int | None] = dict.fromkeys(KEYS[:8])
+        steps = st.sampled_from(["write"] * 12 + ["delete"] * 4 + ["learn"] * 2 + ["add", "turn"])
+        for at in range(data.draw(st.integers(1, 60))):
+            step = data.draw(steps)
+            producer = data.draw(st.sampled_from(producers))
+            if step == "add" and len(made.logs) < 9:
+                made.add_partitions(data.draw(st.integers(1, 3)))
+                place_all(made)
+                made.settle()
+            elif step == "learn":
+                producer.knows = len(made.logs)
+            elif step == "turn":
+                made.turn(data.draw(st.sampled_from(sorted(made.nodes))), 2)
+            else:
+                key = data.draw(st.sampled_from(KEYS[:8]))
+                expected[key] = None if step == "delete" else at
+                producer.send(key, None if step == "delete" else b'{"n":%d}' % at, at)
+        made.settle()
+        check_all(made, expected)
+
+
+def ask(of: Cluster, id_: str, key: bytes, query: str = "") -> Answer:
+    return of.ask(id_, "GET", f"/views/orders/keys/{key.decode().replace(' ', '%20')}{query}")
+
+
+REFUSED = {"too-far-behind", "too-stale", "not-up-to-offset"}
+
+
+def refusals(of: Cluster, id_: str, key: bytes) -> set[int | str]:
+    """Of requests with bounds that only the new partition of the key can meet: 200, or the code."""
+    former, current = partition(key, 3), partition(key, 5)
+    assert ask(of, id_, key, f"?min_offset={former}:0").status == 200
+    bounds = ("max_lag=1000", "max_staleness=1m", f"min_offset={former}:0,{current}:0")
+    answers = [ask(of, id_, key, f"?{bound}") for bound in bounds]
+    return {200 if answer.status == 200 else answer.json()["code"] for answer in answers}
+
+
+def test_answers_right_after_the_addition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the new partitions are placed and opened, keys are answered as of the addition."""
+    with cluster(tmp_path) as made:
+        producer = Producer(made)
+        for at, key in enumerate(KEYS):
+            producer.send(key, b'{"n":1}', at)
+        made.settle()
+        made.add_partitions(2)
+        producer.knows = 5
+        [key, *_] = [each for each in KEYS if partition(each, 5) > 2]
+        producer.send(key, b'{"n":2}', 100)
+        for id_ in made.nodes:
+            made.turn(id_)  # it learns of the new partitions
+        for id_ in made.nodes:
+            answer = ask(made, id_, key)
+            assert (answer.status, answer.json()["value"]) == (200, {"n": 1})
+            assert (answer.headers["lag"], answer.headers["staleness"]) == ("unknown", "unknown")
+            assert refusals(made, id_, key) == REFUSED
+        place_all(made)  # placed, but not open
+        for id_ in made.nodes:
+            answer = ask(made, id_, key)
+            assert (answer.status, answer.json()["value"]) == (200, {"n": 1})
+            assert answer.headers["lag"] == "unknown"
+            assert refusals(made, id_, key) == REFUSED
+        made.settle()
+        for id_ in made.nodes:
+            answer = ask(made, id_, key)
+            assert (answer.status, answer.json()["value"]) == (200, {"n": 2})
+            assert answer.headers["lag"] == "0"
+            assert refusals(made, id_, key) == {200}
+        # from now on, an answer without the new partition would be older than one that was given
+        made.place([0, 1, 2, -1, -1])
+        made.settle()
+        assert {ask(made, id_, key).status for id_ in made.nodes} == {503}
+        place_all(made)
+        made.settle()
+        assert {ask(made, id_, key).status for id_ in made.nodes} == {200}
+        # partitions that are not placed within seconds
+        made.add_partitions(1)
+        for id_ in made.nodes:
+            made.turn(id_)
+        monkeypatch.setattr(topic_metadata, "_JUST_ADDED", 0)
+        moving = next(each for each in KEYS if partition(each, 5) != partition(each, 6))
+        assert {ask(made, id_, moving).json()["code"] for id_ in made.nodes} == {"repartitioned"}
+
+
+def test_a_store_that_may_lack_tombstones_is_not_read(tmp_path: Path) -> None:
+    """An older version did not keep the tombstones of new partitions."""
+    with grown(tmp_path) as (made, _, current):
+        key = next(each for each in KEYS if partition(each, 5) == 4)
+        current.send(key, b'{"n":2}', 100)
+        made.settle()
+        for node in made.nodes.values():
+            for each in node.store_partitions.all():
+                if each.partition > 2:
+                    assert each.metadata.earlier_counts == (3,)
+                    each.metadata = replace(each.metadata, earlier_counts=())
+        assert {ask(made, id_, key).json()["code"] for id_ in made.nodes} == {"repartitioned"}
+        assert {code for _, found in everywhere(made, "keys") for code in [found["code"]]} == {
+            "repartitioned"
+        }
+
+
+def test_bounds_of_a_moved_key(tmp_path: Path) -> None:
+    """Each of its partitions must be within them."""
+    with grown(tmp_path) as (made, _, current):
+        key = next(each for each in KEYS if partition(each, 5) == 4)
+        former = partition(key, 3)
+        current.send(key, b'{"n":2}', 100)
+        ends = len(made.logs[former]), len(made.logs[4])
+        for node in made.nodes.values():
+            node.metadata_poller.refresh()
+            node.ingest.lifecycle.check_metadata()
+        for id_ in made.nodes:
+            assert ask(made, id_, key, "?max_lag=0").json()["code"] == "too-far-behind"
+            assert ask(made, id_, key, "?min_offset=4:0").json()["code"] == "not-up-to-offset"
+            assert ask(made, id_, key, "?max_lag=1&min_offset=1:99").status == 200
+        made.settle()
+        for id_ in made.nodes:
+            bounds = (
+                f"?max_lag=0&max_staleness=1m&min_offset={former}:{ends[0] - 1},4:{ends[1] - 1}"
+            )
+            assert ask(made, id_, key, bounds).json()["value"] == {"n": 2}
+            beyond = f"?min_offset={former}:{ends[0]}"
+            assert ask(made, id_, key, beyond).json()["code"] == "not-up-to-offset"
+
+
+@pytest.mark.parametrize("resource", ["keys?partition=1", "count?exact=true"])
+def test_one_partition_of_a_view_with_moved_keys(tmp_path: Path, resource: str) -> None:
+    with grown(tmp_path) as (made, _, _):
+        found = everywhere(made, resource)
+        if resource.startswith("count"):
+            assert found == [(200, {"count": len(KEYS), "exact": True})] * 3
+        else:
+            assert {(status, page["code"]) for status, page in found} == {(503, "mis-partitioned")}
+
+
+def test_a_changelog_with_a_result_in_each_partition(tmp_path: Path) -> None:
+    with grown(tmp_path, topic="app-store-changelog") as (made, _, current):
+        once, twice = [key for key in KEYS if moves(key, 3, 5)][:2]
+        current.send(twice, b'{"n":2}', 100)
+        made.settle()
+        assert {ask(made, id_, once).status for id_ in made.nodes} == {200}
+        assert {ask(made, id_, twice).json()["code"] for id_ in made.nodes} == {"ambiguous-key"}
