@@ -156,7 +156,8 @@ class MembershipReporter:
         for name, placed in self._context.topology.views.items():
             known = {placed.partitions, *placed.partition_counts}
             own, reported = set(found.get(name, ())), set(self._reported_counts.get(name, ()))
-            is_new = any(count < placed.partitions for count in own - known)
+            # a leader of an older version does not pass all of them on
+            is_new = any(count < placed.partitions for count in own - known - reported)
             # the leader may have it from this instance alone
             is_gone = own and (reported - own).intersection(placed.partition_counts)
             if is_new or is_gone:

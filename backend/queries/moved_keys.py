@@ -61,6 +61,12 @@ def has_moved_keys(context: InstanceContext, view: View) -> bool:
     return len(context.store_partitions.partition_counts(view)) > 1
 
 
+def is_growing(context: InstanceContext, view: View) -> bool:
+    """Whether partitions were added that the topology does not have yet. Unavailable."""
+    metadata = context.metadata_poller.latest.get(view.topic)
+    return metadata is not None and metadata.partitions > len(context.placed(view).active)
+
+
 def lacks_tombstones(context: InstanceContext, store_partition: StorePartition) -> bool:
     """Whether the store was created without knowing an earlier number of partitions: it may lack
     the tombstones of moved keys."""

@@ -9,7 +9,13 @@ from functools import partial
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.queries.moved_keys import homes_of, partition_counts, refuse_pushed, refuse_unplaced
+from backend.queries.moved_keys import (
+    homes_of,
+    is_growing,
+    partition_counts,
+    refuse_pushed,
+    refuse_unplaced,
+)
 from backend.wire.scan import ALLOW, NEVER
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
@@ -46,7 +52,7 @@ _LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
 class PartitionUnknown(NonRetryable):
     """The key may be in several partitions: only these together can answer."""
 
-    def __init__(self, view: View, key: bytes) -> None:
+    def __init__(self, view: View) -> None:
         super().__init__(
             "mis-partitioned",
             f"Topic {view.topic} has records in other partitions than partitioner "
@@ -58,7 +64,7 @@ class PartitionUnknown(NonRetryable):
 class KeyMoved(PartitionUnknown):
     """The key's partition has changed: see `moved_keys`."""
 
-    def __init__(self, view: View, key: bytes) -> None:
+    def __init__(self, view: View) -> None:
         NonRetryable.__init__(
             self,
             "repartitioned",
@@ -215,7 +221,7 @@ class KeyRouting:
         placed = self._context.placed(self.view)
         count = len(placed.active)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
-            raise PartitionUnknown(self.view, key)
+            raise PartitionUnknown(self.view)
         partition = self._partition_of(key, count)
         metadata = self._metadata.get(self.view.topic)
         if placed.has_moved_keys:
@@ -232,10 +238,7 @@ class KeyRouting:
 
     def is_growing(self) -> bool:
         """Whether partitions were added that the topology does not have yet."""
-        metadata = self._metadata.get(self.view.topic)
-        return metadata is not None and metadata.partitions > len(
-            self._context.placed(self.view).active
-        )
+        return is_growing(self._context, self.view)
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be resolved one by one. Unavailable."""
@@ -270,14 +273,12 @@ class KeyRouting:
         if any(home != partition for home in homes_of(self.view, key, counts)):
             if self.view.push is not None:
                 refuse_pushed(self.view)
-            raise KeyMoved(self.view, key)
+            raise KeyMoved(self.view)
 
     def refuse_moving(self, key: bytes, partition: int) -> None:
         """NonRetryable if the key has moved to a partition that the topology does not have yet."""
         metadata = self._metadata.get(self.view.topic)
-        if metadata is not None and metadata.partitions > len(
-            self._context.placed(self.view).active
-        ):
+        if metadata is not None and self.is_growing():
             self._refuse_unplaced(key, partition, metadata.partitions)
 
     def _refuse_unplaced(self, key: bytes, partition: int, count: int) -> None:
@@ -311,7 +312,7 @@ class KeyRouting:
         """Raises a Problem if one of these keys, which were not found, may be in another partition.
         It uses what this instance knows itself: the topology may not say so yet."""
         if self._context.store_partitions.is_mispartitioned(self.view):
-            raise PartitionUnknown(self.view, next(iter(keys)))
+            raise PartitionUnknown(self.view)
         count = len(self._context.placed(self.view).active)
         counts = self._context.store_partitions.own_partition_counts(self.view)
         if self._partition_of is not None and min(counts, default=count) < count:

@@ -178,7 +178,7 @@ class KeyRoutes:
         read: Callable[[], Answer] = partial(responses.point, key, options)
         if options.partials:
             refuse_store(view, KEYS)
-            read = partial(_partition_unknown, view, key)
+            read = partial(_partition_unknown, view)
         read_all = partial(self._point_of_all, responses, key, options)
         return KeyQuery(responses.reads, options, read, read_all)
 
@@ -230,7 +230,7 @@ class KeyRoutes:
             return responses.partial_items(key, items, freshness)
 
         if options.partials:
-            not_here = partial(_partition_unknown, view, key)
+            not_here = partial(_partition_unknown, view)
             return KeyQuery(responses.reads, options, not_here, read_by_partition)
         return KeyQuery(responses.reads, options, read, read_all)
 
@@ -284,5 +284,5 @@ def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
     return reads.parse_raw_key(key_bytes(text)) if encoded else reads.parse_key(text)
 
 
-def _partition_unknown(view: View, key: bytes) -> Answer:
-    raise PartitionUnknown(view, key)
+def _partition_unknown(view: View) -> Answer:
+    raise PartitionUnknown(view)

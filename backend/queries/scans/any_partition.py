@@ -45,9 +45,9 @@ class MovedKeyReads:
         read: Callable[[Sequence[int] | None], Awaitable[_T]],
     ) -> _T:
         """What `read` gives for the partitions that may have the key; None means all of them."""
-        if not has_moved_keys(self._context, view):
-            return await read(None)
         counts = partition_counts(self._context, view)
+        if len(counts) < 2 or not has_moved_keys(self._context, view):
+            return await read(None)
         *earlier, newest = homes_of(view, key, counts)
         try:
             found = await read(sorted({newest, *earlier}))

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.queries.moved_keys import lacks_tombstones
+from backend.queries.moved_keys import is_growing, lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
 from backend.queries.scans.merging import cut, distinct, first_of
@@ -56,6 +56,10 @@ class PartitionScans:
         view = self._context.views.get(request.view)
         if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
+        placed = self._context.topology.views.get(view.name)
+        if placed is not None and request.total < placed.partitions:
+            # the sender has an older topology, and would leave partitions out
+            return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
         missing: dict[int, str] = {}
         store_partitions = self._readable(view, partitions, request.query.stale, missing)
         while store_partitions:
@@ -99,6 +103,8 @@ class PartitionScans:
         now = time.monotonic()
         lags = [each.progress.lag(now, self._trusted_for) for each in store_partitions]
         ages = [each.progress.staleness(now) for each in store_partitions]
+        if is_growing(self._context, view):  # nobody reads the new partitions yet
+            lags, ages = [None], [None]
         clocks = [each.store.stream_time for each in store_partitions]
         return ScanResponse(
             lag=worst(lags),

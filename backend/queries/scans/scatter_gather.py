@@ -94,8 +94,11 @@ class ScatterGather:
         """The view's number of partitions. NonRetryable if a scan could give wrong answers."""
         count = len(self._context.placed(view).active)
         metadata = self._context.metadata_poller.latest.get(view.topic)
-        is_growing = metadata is not None and metadata.partitions > count
-        if metadata and is_growing and not metadata.were_just_added(time.monotonic()):
+        if (
+            metadata is not None
+            and metadata.partitions > count
+            and not metadata.were_just_added(time.monotonic())
+        ):
             refuse_unplaced(view, metadata.partitions)
         if view.push is not None and has_moved_keys(self._context, view):
             refuse_pushed(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -134,6 +135,21 @@ def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) ->
     instance.close()
     b1.apply(partition_counts=(6,))
     assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {}
+
+
+def test_a_leader_that_passes_on_only_the_smallest_count_is_told_once(tmp_path: Path) -> None:
+    """It is of an older version: another rebalance would not change that."""
+    b1 = Restarted(tmp_path)
+    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
+    instance.context = b1.context
+    instance.hold(0, made_from=metadata(partitions=4))
+    instance.hold(5, made_from=replace(metadata(partitions=5), earlier_counts=(4,)))
+    b1.apply(partition_counts=(4,))
+    assert b1.reporter.is_out_of_date()
+    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (4, 5)}
+    b1.apply(partition_counts=(4,))
+    assert not b1.reporter.is_out_of_date()
+    instance.close()
 
 
 def test_only_what_was_known_of_the_same_stores_is_reported(tmp_path: Path) -> None:

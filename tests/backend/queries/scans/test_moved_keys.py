@@ -205,6 +205,9 @@ def test_answers_right_after_the_addition(tmp_path: Path, monkeypatch: pytest.Mo
             assert (answer.status, answer.json()["value"]) == (200, {"n": 1})
             assert (answer.headers["lag"], answer.headers["staleness"]) == ("unknown", "unknown")
             assert refusals(made, id_, key) == REFUSED
+            page = made.ask(id_, "GET", "/views/orders/keys?limit=1000")
+            assert (page.status, page.headers["lag"]) == (200, "unknown")
+            assert len(page.json()["items"]) == len(KEYS)
         place_all(made)  # placed, but not open
         for id_ in made.nodes:
             answer = ask(made, id_, key)
@@ -248,6 +251,21 @@ def test_a_store_that_may_lack_tombstones_is_not_read(tmp_path: Path) -> None:
         assert {code for _, found in everywhere(made, "keys") for code in [found["code"]]} == {
             "repartitioned"
         }
+
+
+def test_an_instance_with_an_older_topology_gets_no_incomplete_scan(tmp_path: Path) -> None:
+    """It may be cut off from the broker, and would leave the new partitions out."""
+    with cluster(tmp_path) as made:
+        former = made.nodes["b1"].context.topology
+        made.settle()
+        made.add_partitions(2)
+        place_all(made)
+        made.settle()
+        b1 = made.nodes["b1"].context
+        b1.apply_topology(replace(former, epoch=b1.topology.epoch))
+        b1.metadata_poller.latest.clear()
+        answer = made.ask("b1", "GET", "/views/orders/keys")
+        assert (answer.status, answer.json()["code"]) == (503, "repartitioned")
 
 
 def test_bounds_of_a_moved_key(tmp_path: Path) -> None:
