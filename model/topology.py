@@ -101,7 +101,7 @@ class PlacedView:
     @property
     def has_moved_keys(self) -> bool:
         """Whether partitions were added since one of the stores was created."""
-        return any(count != self.partitions for count in self.partition_counts)
+        return self.partition_counts not in ((), (len(self.active),))
 
     def holders(self, partition: int) -> tuple[int, ...]:
         """The indexes of the members that answer for a partition, the active first."""
