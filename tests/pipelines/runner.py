@@ -9,6 +9,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from local.errors import LocalError, tail
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
@@ -235,7 +237,10 @@ class _Run:
             raise self._stuck(f"the job has not read all records of {', '.join(self._unread())}")
 
     def _unread(self) -> list[str]:
-        return unread(self._admin, self._views, self.job.progress())
+        try:
+            return unread(self._admin, self._views, self.job.progress())
+        except KafkaException as error:  # the broker has been restarted a moment ago
+            return [f"topics whose ends are not known ({error})"]
 
     def _wait(self, condition: Callable[[], bool], timeout: float, interval: float = 0.004) -> bool:
         """Whether the condition is met in time. Meanwhile, the job is kept running."""
