@@ -220,6 +220,8 @@ class KeyRouting:
         """The partition of a key; Unavailable if it is unknown."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
+        if options.min_offsets:
+            self._refuse_unknown(max(options.min_offsets), count)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             raise PartitionUnknown(self.view)
         partition = self._partition_of(key, count)
@@ -235,6 +237,18 @@ class KeyRouting:
                 # the answer is as of the addition: the new partitions will be placed in a moment
                 self._check_bounds(key, partition, metadata.partitions, options)
         return partition
+
+    def _refuse_unknown(self, partition: int, count: int) -> None:
+        """Unavailable if the client knows of a partition that this instance does not know: it has
+        just been added, and may have the key."""
+        metadata = self._metadata.get(self.view.topic)
+        if partition < count or (metadata is not None and partition < metadata.partitions):
+            return
+        raise Unavailable(
+            "not-up-to-offset",
+            f"Topic {self.view.topic} has no partition {partition}, as far as is known here.",
+            partition=partition,
+        )
 
     def is_growing(self) -> bool:
         """Whether partitions were added that the topology does not have yet."""

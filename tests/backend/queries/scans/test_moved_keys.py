@@ -253,6 +253,31 @@ def test_a_store_that_may_lack_tombstones_is_not_read(tmp_path: Path) -> None:
         }
 
 
+def test_an_offset_in_a_partition_that_is_not_known_yet(tmp_path: Path) -> None:
+    """A client has appended a record to a partition that was added a moment ago."""
+    with cluster(tmp_path) as made:
+        made.settle()
+        made.add_partitions(2)
+        key = next(each for each in KEYS if partition(each, 5) == 4)
+        for id_ in made.nodes:  # before the first one polls
+            answer = ask(made, id_, key, "?min_offset=4:0")
+            assert (answer.status, answer.json()["code"]) == (503, "not-up-to-offset")
+        place_all(made)
+        made.settle()
+        producer = Producer(made)
+        producer.send(key, b'{"n":1}', 1)
+        made.settle()
+        # partitions are added again: the answer is without the newest one
+        made.add_partitions(1)
+        for id_ in made.nodes:
+            made.turn(id_)
+        moving = next(each for each in KEYS if moves(each, 3, 5) and partition(each, 6) == 5)
+        for id_ in made.nodes:
+            assert ask(made, id_, moving).status == 404
+            assert ask(made, id_, moving).headers["lag"] == "unknown"
+            assert ask(made, id_, moving, "?min_offset=5:0").json()["code"] == "not-up-to-offset"
+
+
 def test_an_instance_with_an_older_topology_gets_no_incomplete_scan(tmp_path: Path) -> None:
     """It may be cut off from the broker, and would leave the new partitions out."""
     with cluster(tmp_path) as made:
