@@ -14,6 +14,7 @@ from model.problems import Forbidden, Unavailable
 from model.topology import Member, Topology
 
 PATH = b"/internal/heartbeat"
+_LEAVING_TIMEOUT = 2.0  # s; nobody asks an instance again that has left
 
 
 class Instance(Protocol):
@@ -94,8 +95,9 @@ class Heartbeats:
         sent = Heartbeat(instance.group, instance.me.id, member.id, instance.state, self._last_at)
         reply: Heartbeat | None = None
         try:
+            timeout = _LEAVING_TIMEOUT if sent.state == DRAINING else self._interval
             answer = await self._peer_client.forward(
-                member, "POST", PATH, [], sent.encode(), timeout=self._interval
+                member, "POST", PATH, [], sent.encode(), timeout=timeout
             )
             if answer.status == 200:
                 reply = Heartbeat.decode(answer.body)

@@ -14,6 +14,7 @@ from typing import Any
 from model.topology import Member, Topology
 
 KEEP_FOR = 3600.0  # s
+_REORDERED = 1.0  # s in which a heartbeat from before "draining" may still arrive
 MAX_INSTANCES = 64  # the oldest are dropped
 
 
@@ -40,12 +41,12 @@ class LostInstances:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lost: dict[str, LostInstance] = {}
-        self._leaving: set[str] = set()
+        self._leaving: dict[str, float] = {}  # id -> when it said so: s, monotonic
 
     def leaving(self, id_: str) -> None:
         """Record that the instance is stopping on purpose."""
         with self._lock:
-            self._leaving.add(id_)
+            self._leaving[id_] = time.monotonic()
             self._lost.pop(id_, None)
 
     def dead(self, member: Member) -> None:
@@ -61,7 +62,8 @@ class LostInstances:
         """Record that the instance is alive."""
         with self._lock:
             self._lost.pop(id_, None)
-            self._leaving.discard(id_)
+            if time.monotonic() - self._leaving.get(id_, 0.0) > _REORDERED:
+                self._leaving.pop(id_, None)
 
     def apply_topology(self, before: Topology, topology: Topology, me: str, dead: set[str]) -> None:
         """Compare two topologies. `dead`: ids of instances that miss heartbeats."""
@@ -72,8 +74,9 @@ class LostInstances:
                 self.dead(member)
         with self._lock:
             # a stopping instance stays in the topology for a while
-            self._leaving &= current & previous
-            for id_ in current - dead - self._leaving:
+            for id_ in self._leaving.keys() - (current & previous):
+                del self._leaving[id_]
+            for id_ in current - dead - self._leaving.keys():
                 self._lost.pop(id_, None)
 
     def all(self) -> list[LostInstance]:

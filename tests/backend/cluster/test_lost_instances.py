@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from backend.cluster import lost_instances as lost
@@ -72,3 +74,21 @@ def test_the_number_of_lost_instances_is_bounded(monkeypatch: pytest.MonkeyPatch
     assert ids(instances)[0] == "x5", "the oldest are dropped"
     monkeypatch.setattr(lost, "KEEP_FOR", -1)
     assert ids(instances) == []
+
+
+def test_a_heartbeat_that_is_overtaken_does_not_take_the_announcement_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was sent before "draining", and arrives after it. A later one is of a new process."""
+    instances = LostInstances()
+    both, one = topology(B1, B2), topology(B1)
+    instances.leaving("b2")
+    instances.alive("b2")
+    instances.apply_topology(both, one, "b1", set())
+    assert ids(instances) == []
+    instances.leaving("b2")
+    later = time.monotonic() + 5
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    instances.alive("b2")
+    instances.apply_topology(both, one, "b1", set())
+    assert ids(instances) == ["b2"]
