@@ -109,7 +109,8 @@ def test_a_session_may_match_inverted_bounds(tmp_path: Path) -> None:
     [
         ("max_lag", str(MAX_TIME), 200), ("max_lag", str(MAX_TIME + 1), 400),
         ("max_lag", "-1", 400), ("max_lag", "9" * 5000, 400),
-        ("min_offset", "0:0", 200), ("min_offset", f"999:{MAX_TIME}", 200),
+        ("min_offset", "0:0", 200), ("min_offset", f"2:{MAX_TIME}", 200),
+        ("min_offset", "3:0", 503), ("min_offset", f"0:{MAX_TIME}", 503),
         ("min_offset", f"0:{MAX_TIME + 1}", 400), ("min_offset", "0:-1", 400),
     ],
 )  # fmt: skip
