@@ -110,11 +110,11 @@ class PlacedView:
         return active + (self.standbys[partition] if self.standbys else ())
 
 
-def _counts_of(placed: Mapping[str, Any]) -> tuple[int, ...]:
-    """The partition counts of a view in the user data. A leader of an older version sends only the
-    smallest one."""
-    smallest: int = placed["built_partitions"]
-    return tuple(placed.get("partition_counts") or ([smallest] if smallest else []))
+def partition_counts_in(document: Mapping[str, Any]) -> tuple[int, ...]:
+    """The partition counts of a view in a document. An older version writes only the smallest one,
+    as `built_partitions`; 0: there is none. Raises KeyError, ValueError or TypeError."""
+    smallest = int(document["built_partitions"])
+    return tuple(map(int, document.get("partition_counts", [smallest] if smallest else [])))
 
 
 DOCUMENT_VERSION = 1  # of /processors; fields may be added without a new version
@@ -259,7 +259,7 @@ class Topology:
                         placed["hash"],
                         tuple(placed["active"]),
                         placed["mis_partitioned"],
-                        _counts_of(placed),
+                        partition_counts_in(placed),
                         tuple(tuple(indexes) for indexes in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
                         tuple(placed["moved"]),

@@ -18,11 +18,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
 from backend.storage.ownership import write_atomically
+from model.topology import partition_counts_in
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class FindingsFile:
             found = {
                 name: Finding(
                     str(each["view_hash"]),
-                    _counts_of(each),
+                    partition_counts_in(each),
                     bool(each["mispartitioned"]),
                 )
                 for name, each in content["views"].items()
@@ -89,10 +90,3 @@ class FindingsFile:
             log.warning("cannot write %s: %s", self._path, e)
         else:
             self._written = dict(findings)
-
-
-def _counts_of(written: Mapping[str, Any]) -> tuple[int, ...]:
-    """An older version writes only the smallest count; 0: unknown."""
-    smallest = int(written["built_partitions"])
-    counts = written.get("partition_counts", [smallest] if smallest else [])
-    return tuple(int(count) for count in counts)
