@@ -157,9 +157,7 @@ class ViewReads(KeyRouting):
     def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
         """`resolve` of one key; raises NotOwner or Problem if it is unresolved."""
         store_partition = self.holder_of(self.partition(key, options), options)
-        state = self._state(store_partition)
-        if self.is_growing():
-            state = state._replace(lag=None, staleness=None)
+        state = self._state_of_one(store_partition)
         try:
             entry = self.look_up(store_partition.store, key)
         except (StoreClosedError, StoreError) as e:
@@ -205,7 +203,7 @@ class ViewReads(KeyRouting):
         store_partition = self.holder(key, options)
         # the result would lack records in other partitions
         self.refuse_doubtful([key])
-        state = self._state(store_partition)
+        state = self._state_of_one(store_partition)
         try:
             return state, read(store_partition.store)
         except (StoreClosedError, StoreError) as e:
@@ -237,6 +235,12 @@ class ViewReads(KeyRouting):
         lag, staleness = progress.lag(now, self._trusted_for), progress.staleness(now)
         # half the time of State(…)
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
+
+    def _state_of_one(self, store_partition: StorePartition) -> State:
+        """The state for a key that is resolved by itself: after partitions were added, nobody reads
+        the new ones for a moment."""
+        state = self._state(store_partition)
+        return state._replace(lag=None, staleness=None) if self.is_growing() else state
 
     def state_of(self, key: bytes) -> State:
         """The state of the key's store partition, to follow the key; NotOwner, Unavailable."""

@@ -253,6 +253,19 @@ def test_a_store_that_may_lack_tombstones_is_not_read(tmp_path: Path) -> None:
         }
 
 
+def test_a_history_right_after_the_addition_has_an_unknown_lag(tmp_path: Path) -> None:
+    with cluster(tmp_path, store="window") as made:
+        home = made.home(KEYS[0])
+        made.write(Record(0, KEYS[0], (10, 0), b"1", 10), home)
+        made.settle()
+        made.add_partitions(2)
+        for id_ in made.nodes:
+            made.turn(id_)
+        for id_ in made.nodes:
+            answer = made.ask(id_, "GET", "/views/orders/keys/key%200/windows")
+            assert (answer.status, answer.headers["lag"]) == (200, "unknown")
+
+
 def test_an_offset_in_a_partition_that_is_not_known_yet(tmp_path: Path) -> None:
     """A client has appended a record to a partition that was added a moment ago."""
     with cluster(tmp_path) as made:
