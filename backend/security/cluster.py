@@ -79,7 +79,8 @@ class SignatureVerifier:
     ) -> None:
         """`clock`: Unix time in s."""
         self._secret = secret
-        self._instance_id = instance_id
+        self._receivers = (instance_id,)
+        self._receivers_of_get = (instance_id, ANY_RECEIVER)
         self._clock = clock
         # for each purpose: proxies cannot use up the memory for signatures of instances
         self._seen = {purpose: ReplayWindow(int(clock() * 1000)) for purpose in Purpose}
@@ -118,9 +119,8 @@ class SignatureVerifier:
         self, purposes: Iterable[Purpose], method: str, target: bytes, signature: Signature
     ) -> Sender | None:
         at, nonce, body_hash, mac = signature
-        receivers = [self._instance_id]
-        if method == "GET":
-            receivers.append(ANY_RECEIVER)  # a proxy that does not know the id yet
+        # a proxy that does not know the id yet sends a GET to any
+        receivers = self._receivers_of_get if method == "GET" else self._receivers
         for keys in self._secret.current():
             for purpose in purposes:
                 key = keys.peer if purpose is Purpose.PEER else keys.proxy

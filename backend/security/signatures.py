@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import itertools
-import re
 import secrets
 import time
 from collections.abc import Callable
@@ -32,7 +31,9 @@ HEADER = b"queryable-signature"
 ANY_RECEIVER = "*"
 
 _NOTHING = hashlib.sha256()
-_HEADER = re.compile(rb"([0-9]{1,15}):([0-9a-f]{1,40}):([0-9a-f]{64}):([0-9a-f]{64})")
+_BLOCK_SIZE = 64  # of SHA-256
+_HASH_SIZE = 64  # in hex
+_MAX_TIME_SIZE, _MAX_NONCE_SIZE = 15, 40
 
 
 class Purpose(Enum):
@@ -56,10 +57,19 @@ class Signature(NamedTuple):
 
 def parse_signature(value: bytes) -> Signature | None:
     """The parts of a header; None if it is malformed."""
-    found = _HEADER.fullmatch(value)
-    if found is None:
+    parts = value.split(b":", 4)
+    if len(parts) != 4:
         return None
-    at, nonce, body_hash, mac = found.groups()
+    at, nonce, body_hash, mac = parts
+    if not (
+        len(mac) == len(body_hash) == _HASH_SIZE
+        and len(at) <= _MAX_TIME_SIZE
+        and len(nonce) <= _MAX_NONCE_SIZE
+        and at.isdigit()
+        and (nonce + body_hash + mac).isalnum()
+        and nonce
+    ):
+        return None
     return Signature(int(at), nonce, body_hash, mac)
 
 
@@ -69,18 +79,48 @@ def mac_of(
     """The HMAC of a request, in hex. No field but the last one can contain a line feed."""
     mac = _begun(key, method, target).copy()
     mac.update(b"%d\n%b\n%b\n%b" % (at, nonce, body_hash, receiver.encode()))
-    return mac.hexdigest().encode()
+    return mac.hex()
 
 
 @lru_cache(maxsize=256)
-def _begun(key: bytes, method: str, target: bytes) -> hmac.HMAC:
-    """The HMAC of the first lines. OpenSSL 3 looks the algorithm up with each new one, which costs
-    more than the HMAC of a short text."""
-    return hmac.new(key, b"%b\n%b\n" % (method.encode(), target), "sha256")
+def _begun(key: bytes, method: str, target: bytes) -> _Mac:
+    """The HMAC of the first lines."""
+    mac = _mac_with(key).copy()
+    mac.update(b"%b\n%b\n" % (method.encode(), target))
+    return mac
+
+
+class _Mac:
+    """An HMAC-SHA256 (RFC 2104) of hashes that are copied from prepared ones: half of the time of
+    `hmac`, which looks the algorithm up for each new key (OpenSSL 3), and copies in Python. Each
+    batch of reads has a signature."""
+
+    __slots__ = ("_inner", "_outer", "update")
+
+    def __init__(self, inner: hashlib._Hash, outer: hashlib._Hash) -> None:
+        self._inner, self._outer = inner, outer
+        self.update: Callable[[bytes], None] = inner.update
+
+    def copy(self) -> _Mac:
+        return _Mac(self._inner.copy(), self._outer)
+
+    def hex(self) -> bytes:
+        outer = self._outer.copy()
+        outer.update(self._inner.digest())
+        return outer.hexdigest().encode()
+
+
+@lru_cache(maxsize=16)
+def _mac_with(key: bytes) -> _Mac:
+    if len(key) > _BLOCK_SIZE:
+        key = hashlib.sha256(key).digest()
+    padded = key.ljust(_BLOCK_SIZE, b"\0")
+    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
+    return _Mac(inner, outer)
 
 
 def hash_of(body: bytes) -> bytes:
-    found = _NOTHING.copy()  # as for _begun
+    found = _NOTHING.copy()  # a new one looks the algorithm up
     found.update(body)
     return found.hexdigest().encode()
 
@@ -89,13 +129,14 @@ class AnswerMac:
     """The HMAC of the answer to one request: of lines that are added one after another."""
 
     def __init__(self, key: bytes, request_mac: bytes) -> None:
-        self._mac = hmac.new(key, request_mac, "sha256")
+        self._mac = _mac_with(key).copy()
+        self._mac.update(request_mac)
 
     def add(self, line: bytes) -> None:
         self._mac.update(b"\n" + line)
 
     def hex(self) -> bytes:
-        return self._mac.hexdigest().encode()
+        return self._mac.hex()
 
     def is_mac(self, given: bytes | None) -> bool:
         return given is not None and hmac.compare_digest(self.hex(), given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 import os
 from pathlib import Path
@@ -14,7 +15,14 @@ from hypothesis import strategies as st
 from backend.security.cluster import ClusterAccess, Refused, SignatureVerifier
 from backend.security.cluster_secret import ClusterSecret, keys_of, parse
 from backend.security.replay_window import WINDOW_MS, ReplayWindow
-from backend.security.signatures import HEADER, Purpose, Signer, mac_of, parse_signature
+from backend.security.signatures import (
+    HEADER,
+    AnswerMac,
+    Purpose,
+    Signer,
+    mac_of,
+    parse_signature,
+)
 from backend.settings import is_loopback
 from backend.wire.answer import Answer
 from model.problems import ConfigurationError
@@ -283,3 +291,17 @@ def test_the_hmac_is_as_documented() -> None:
     body_hash = b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
     found = mac_of(b"key", "GET", b"/processors", 1_800_000_000_000, b"0a", body_hash, "*")
     assert found == b"d31dea80054e576b1b90a3c57ad294dfb55df40d3c572417bc01ad5b7c8b7c55"
+
+
+@given(st.binary(max_size=200), st.binary(max_size=200), st.lists(st.binary(), max_size=3))
+def test_hmacs_are_those_of_the_library(key: bytes, target: bytes, lines: list[bytes]) -> None:
+    text = b"GET\n%b\n7\n0a\n%b\nb1" % (target, target)
+    assert (
+        mac_of(key, "GET", target, 7, b"0a", target, "b1")
+        == hmac.digest(key, text, "sha256").hex().encode()
+    )
+    mac = AnswerMac(key, target)
+    for number in range(len(lines) + 1):
+        text = b"\n".join([target, *lines[:number]])
+        assert mac.hex() == hmac.digest(key, text, "sha256").hex().encode()
+        mac.add(b"".join(lines[number : number + 1]))
