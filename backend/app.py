@@ -48,7 +48,7 @@ from backend.pipelines.monitor import PipelineMonitor
 from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.cluster import cluster_access
 from backend.security.configuration import open_to_others, token_keys
-from backend.server.memory import reduce_garbage_collection
+from backend.server.interpreter import tune_interpreter
 from backend.settings import Settings
 from backend.storage.custom import load_store
 from backend.storage.data_directory import DataDirectory
@@ -384,7 +384,7 @@ class Application:
                 return
 
     async def _start(self) -> None:
-        reduce_garbage_collection()
+        tune_interpreter()
         try:
             await asyncio.to_thread(self.instance.check_broker)
             await asyncio.to_thread(self.instance.read_versions)

@@ -1,9 +1,8 @@
-"""Memory: the C library's arenas, which are most of it outside caches, and Python's objects."""
+"""Memory of the C library: its arenas are most of the memory outside caches."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 
 _MAX_ARENAS = 2
 _M_ARENA_MAX = -8  # glibc's malloc.h
@@ -20,14 +19,3 @@ def limit_arenas(limit: int = _MAX_ARENAS) -> bool:
         return bool(ctypes.CDLL(None).mallopt(_M_ARENA_MAX, limit))
     except AttributeError:
         return False
-
-
-def reduce_garbage_collection() -> None:
-    """Exclude the existing objects from garbage collection, and collect less often.
-
-    Ingest creates thousands of objects per batch, without reference cycles. By default, the
-    collector would run after every 700 of them.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
