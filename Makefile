@@ -87,7 +87,7 @@ down: $(INSTALLED) ## stop the stack of `make up`
 packages-bench:
 	@PYTHON=$(PYTHON) local/install-packages bench
 
-bench: packages-bench setup-run ## measure reads, ingest and launch with references, in under 10 minutes
+bench: packages-bench setup-run ## measure reads, ingest and launch with references, in half an hour
 	@$(BIN)/python -m bench
 
 faults: setup ## inject faults into processes, networks, disks and clocks under load; check every answer

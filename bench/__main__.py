@@ -93,7 +93,7 @@ _ROWS: dict[RowName, ModuleType] = {
 
 _HELP = """Measure reads, scans, ingest and launch, each alternately with a reference.
 
-Takes under 10 minutes. Other load on the machine distorts the numbers, and is reported.
+Takes about half an hour. Other load on the machine distorts the numbers, and is reported.
 BENCH_FULL=1 also measures reads of 10,000,000 keys, which takes longer.
 
 \b
