@@ -55,6 +55,11 @@ class Client:
     def close(self) -> None:
         self._connection.close()
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the next request uses an open connection. The server may have closed it."""
+        return self._connection.sock is not None
+
     def connect(self) -> None:
         self._connection.connect()
 
@@ -74,7 +79,10 @@ class Client:
         try:
             self._connection.request(method, path, body=body, headers=given)
             answer = self._connection.getresponse()
-            return Response(answer.status, answer.headers, answer.read())
+            try:
+                return Response(answer.status, answer.headers, answer.read())
+            except ConnectionError as error:
+                raise http.client.HTTPException(f"the body ends early: {error!r}") from error
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
             if isinstance(error, OSError):

@@ -77,7 +77,7 @@ class ReadLoop(Background):
 
     def _ask(self, client: Client, path: str) -> bool:
         try:
-            answer = client.get(path)
+            answer = _get(client, path)
         except OSError:
             with self._lock:
                 self.outcomes["unreachable"] += 1
@@ -94,6 +94,19 @@ class ReadLoop(Background):
             if wrong and len(self.wrong) < _ENOUGH:
                 self.wrong.append(f"{time.strftime('%X')} GET {path}: {wrong}: {answer}")
         return answer.status != 503
+
+
+def _get(client: Client, path: str) -> Response:
+    """Sends a GET again if its connection was open before and is closed without an answer, as HTTP
+    clients do (RFC 9112, 9.3.1): nginx closes idle connections when it stops or is reloaded, also
+    while a request arrives on them."""
+    is_reused = client.is_connected
+    try:
+        return client.get(path)
+    except (ConnectionResetError, BrokenPipeError):
+        if not is_reused:
+            raise
+    return client.get(path)
 
 
 def accepts_only(expected: Mapping[str, object]) -> Judge:

@@ -175,8 +175,16 @@ def test_expensive_queries_take_short_steps(
     waited."""
     halves = {b"key-%05d" % n: b'{"n":%d,"half":%d.5}' % (n % 9_000, n) for n in range(12_000)}
     orders.put_all(halves)
-    steps: list[float] = []  # s of processor time
-    last = 0.0
+    found = [_steps_of(orders, monkeypatch, target) for _ in range(3)]
+    # the shortest run, because a machine that does other work is slower; most of its steps,
+    # because the garbage collector may run in one of them
+    assert min(steps[len(steps) * 9 // 10] for steps in found) < 5 * turns.STEP_S
+    assert min(map(len, found)) > 5
+
+
+def _steps_of(orders: World, monkeypatch: pytest.MonkeyPatch, target: str) -> list[float]:
+    """The processor time (s) of each step of a query, the shortest first."""
+    steps: list[float] = []
     advance = turns.Turns._advance
 
     def noted(of: turns.Turns) -> None:
@@ -186,10 +194,8 @@ def test_expensive_queries_take_short_steps(
         advance(of)
         last = time.thread_time()
 
-    monkeypatch.setattr(turns.Turns, "_advance", noted)
-    last = time.thread_time()
-    assert json.loads(orders.ask(target).body)
-    steps.sort()
-    # most, because the garbage collector may run in one of them
-    assert steps[len(steps) * 9 // 10] < 5 * turns.STEP_S
-    assert len(steps) > 5
+    with monkeypatch.context() as patched:
+        patched.setattr(turns.Turns, "_advance", noted)
+        last = time.thread_time()
+        assert json.loads(orders.ask(target).body)
+    return sorted(steps)
