@@ -154,9 +154,15 @@ class Backend:
         return end(self._process, grace)
 
     def kill(self) -> None:
-        """Kill arbiter and worker at once, like a machine failure."""
+        """Kill arbiter and worker at once, like a machine failure. Returns when both have ended: a
+        worker that still ends listens on the port."""
+        try:
+            workers = self.workers()
+        except FileNotFoundError:  # the arbiter was killed before
+            workers = []
         os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
+        wait_until(lambda: not any(map(_has_files, workers)), 20, f"{self.id} to end", 0.002)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -286,3 +292,12 @@ class Backend:
             return {p["partition"]: p.get("position") for p in held} == dict(ends)
 
         self.wait(there, f"view {view} to be at {dict(ends)}")
+
+
+def _has_files(pid: int) -> bool:
+    """Whether the process can have open files: it is there, and no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
