@@ -35,7 +35,8 @@ KINDS = {
 # killed without ending the job
 _REPLACED = {LOCAL: (Kind.WORKER, Kind.DAEMON), LOCAL_CLUSTER: (Kind.WORKER, Kind.EXECUTOR)}
 _FIRST = 500  # records of each raw topic before the first start
-_AIM_TIMEOUT = 20.0  # s after which a process is killed in any phase
+_AIM_TIMEOUT = 20.0  # s after which a process is killed in any phase of a micro-batch
+_BATCH_TIMEOUT = 60.0  # s after which a process is killed even between micro-batches
 _PROGRESS_TIMEOUT = 150.0  # s in which each view must finish a micro-batch
 _CATCH_UP_TIMEOUT = 240.0  # s
 _LONG_END = 5.0  # s for a job's processes to end after a kill of one of them
@@ -147,13 +148,19 @@ class _Run:
         if plan.aim is None:
             self._wait(lambda: False, plan.moment * self._options.pause)
         else:
-            self._wait(lambda: self._phase(plan.view) is plan.aim, _AIM_TIMEOUT)
+            self._wait_for(plan.view, plan.aim)
         if not self._kill(plan.kind, plan.view):
             # there is no such process yet
             self._settle()
             return
         if plan.kind in (Kind.DRIVER, Kind.JVM):
             self._wait_end(plan.kind)
+
+    def _wait_for(self, view: str, aim: Phase) -> None:
+        """Waits for a phase of a view, or at least for a micro-batch: a kill counts only there. A
+        job that was killed a moment ago may take longer than `_AIM_TIMEOUT` to start."""
+        if not self._wait(lambda: self._phase(view) is aim, _AIM_TIMEOUT):
+            self._wait(lambda: self._phase(view).in_batch, _BATCH_TIMEOUT)
 
     def _wait_end(self, kind: Kind) -> None:
         """Waits until the other processes of the killed job have ended, too. Meanwhile the job has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -94,11 +95,16 @@ def test_the_check_after_a_run_finds_what_is_wrong(tmp_path: Path) -> None:
 
 
 def checked(master: str, options: Options, folder: Path) -> list[Result]:
-    reported: list[str] = []
-    results = run_on(master, options, folder, reported.append)
-    for each in results:
-        assert each.ok, (each, reported)
+    began = time.monotonic()
+    results: list[Result] = []
+
+    def report(line: str) -> None:  # pytest shows it if the test fails, or takes too long
+        print(f"{time.monotonic() - began:5.1f} s: {line}")
+
+    for each in run_on(master, options, folder, report):
+        assert each.ok, each
         assert each.kills >= options.kills
         assert each.rows > 5
         assert each.malformed > each.tombstones > 0
+        results.append(each)
     return results

@@ -12,6 +12,7 @@ from confluent_kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker, quiet_admin
+from local.waiting import wait_until
 from spark.errors import JobError
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
@@ -117,6 +118,10 @@ def test_a_deleted_view_topic_is_not_created_empty(
     prepare(view)
     admin = quiet_admin(broker.bootstrap_servers)
     admin.delete_topics([view.topic])[view.topic].result(10)
+    # the controller answers before the broker has forgotten the topic
+    wait_until(
+        lambda: view.topic not in admin.list_topics(timeout=10).topics, 20, "the topic is gone"
+    )
     with pytest.raises(JobError, match=f"topic {view.topic} was deleted or recreated"):
         prepare(view)
     assert view.topic not in admin.list_topics(timeout=10).topics
