@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from backend.app import Application
+from backend.application import Application
 from backend.security.audit import open_audit_log
 from backend.security.certificates import Certificates
 from backend.security.client_claims import parse_networks

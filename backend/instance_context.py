@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from backend.cluster.change_log import ChangeLog
+from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
 from backend.cluster.lost_instances import LostInstances
 from backend.cluster.member import GroupMember
@@ -111,6 +112,8 @@ class InstanceContext:
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
     topology: Topology = field(default_factory=Topology)
+    # for members that the leader has sent a reference
+    topologies: EncodedTopologies = field(default_factory=EncodedTopologies)
     state: str = STARTING
     drained: bool = False  # whether others should have the partitions of this instance
     versions: Versions = field(default_factory=Versions)

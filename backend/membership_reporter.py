@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.instance_context import InstanceContext
 from backend.storage.findings import Finding, FindingsFile
-from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, MemberMetadata, Topology
+from model.group.member_metadata import MemberMetadata
+from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, Topology
 from model.views import View
 
 _REPEAT_AFTER = 10.0  # s

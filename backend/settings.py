@@ -75,6 +75,11 @@ class Settings(BaseSettings):
     metadata_max_age_ms: int = Field(
         5_000, ge=100, description="how often the group's leader looks for new partitions"
     )
+    group_record_bytes: int = Field(
+        900_000,
+        ge=1,
+        description="size of the group's record above which the topology is sent by reference",
+    )
     end_offset_interval: float = Field(
         1.0, gt=0, description="seconds between two polls of the log end offsets"
     )

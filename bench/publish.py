@@ -26,9 +26,9 @@ _MACHINES = (
     "**10, 100 and 1,000 such machines**, each with as many workers of nginx and a backend per "
     "core, if every nginx sends reads to every backend. *rebalance* is the leader's CPU time, "
     "*nginx* the memory of a worker for the topology (10 partitions for each backend). "
-    "*deployments*: so many groups are needed, because the metadata of a group is limited. CPU is "
-    "the first limit where that is 1, otherwise the metadata. The network between machines, which "
-    "costs more than the loopback device, is not included."
+    "*group's record*: on the broker, if the topology is sent by reference; above 1 MB, its "
+    "`max.message.bytes` must be raised. CPU is the first limit. The network between machines, "
+    "which costs more than the loopback device, is not included."
 )
 
 Document = Mapping[str, Any]

@@ -7,19 +7,15 @@ compressed JSON in the user data of the group's assignment. Over HTTP, it is the
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-import orjson
-
-from model.views import View
+from model.group.user_data import MALFORMED, pack, unpack
 
 # The version of the user data. Unknown fields are ignored. A new version is a breaking change: a
 # leader assigns no partitions to members of another version.
 VERSION = 2
-MAX_BYTES = 800_000  # the limit of a broker is message.max.bytes (1 MB by default)
 NOBODY = -1
 
 # The roles of a member for a partition. In each role it has a store and applies the log.
@@ -51,7 +47,7 @@ NO_EPOCH = Epoch(0, 0)
 
 
 class TopologyError(ValueError):
-    """A topology or a member's user data is malformed, or too large to send."""
+    """A topology or a member's user data is malformed, or cannot be sent."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +65,14 @@ class Member:
         """The base URL."""
         return f"{self.scheme}://{self.host}:{self.port}"
 
+    def fields(self) -> list[str | int]:
+        """A member in the user data."""
+        return [self.id, self.host, self.port, self.rack, self.scheme]
 
-def _fields_of(member: Member) -> list[str | int]:
-    """A member in the user data."""
-    return [member.id, member.host, member.port, member.rack, member.scheme]
+    @staticmethod
+    def of(fields: Sequence[Any]) -> Member:
+        """The inverse of `fields`; newer members may send more of them."""
+        return Member(*fields[:5])
 
 
 @dataclass(frozen=True)
@@ -205,54 +205,42 @@ class Topology:
             roles[WARMING] = [p for p, i in placed.warming if i == index]
         return roles
 
-    def encode(self, copies: int = 1) -> bytes:
-        """The user data of an assignment. It does not contain the generation, which Kafka supplies.
-
-        Raises TopologyError if `copies` of it exceed MAX_BYTES: the coordinator stores the
-        assignments of all members in one record.
-        """
-        packed = zlib.compress(
-            orjson.dumps(
-                {
-                    "v": VERSION,
-                    "ms": self.epoch.ms,
-                    "members": [_fields_of(m) for m in self.members],
-                    "views": {
-                        name: {
-                            "description": view.description,
-                            "hash": view.hash,
-                            "active": view.active,
-                            "standbys": view.standbys,
-                            "warming": view.warming,
-                            "mis_partitioned": view.mispartitioned,
-                            # members of older versions read only the smallest count
-                            "built_partitions": min(view.partition_counts, default=0),
-                            "partition_counts": view.partition_counts,
-                            "moved": view.moved,
-                        }
-                        for name, view in self.views.items()
-                    },
+    def encode(self) -> bytes:
+        """The user data of an assignment. It does not contain the generation, which Kafka
+        supplies."""
+        return pack(
+            {
+                "v": VERSION,
+                "ms": self.epoch.ms,
+                "members": [m.fields() for m in self.members],
+                "views": {
+                    name: {
+                        "description": view.description,
+                        "hash": view.hash,
+                        "active": view.active,
+                        "standbys": view.standbys,
+                        "warming": view.warming,
+                        "mis_partitioned": view.mispartitioned,
+                        # members of older versions read only the smallest count
+                        "built_partitions": min(view.partition_counts, default=0),
+                        "partition_counts": view.partition_counts,
+                        "moved": view.moved,
+                    }
+                    for name, view in self.views.items()
                 },
-            )
+            }
         )
-        if len(packed) * copies > MAX_BYTES:
-            raise TopologyError(
-                f"the topology is too large: {sum(v.partitions for v in self.views.values())} "
-                f"partitions on {len(self.members)} instances take {copies} times {len(packed)} "
-                f"bytes, and a group's limit is {MAX_BYTES}. Split the deployment by application id"
-            )
-        return packed
 
     @staticmethod
     def decode(user_data: bytes, generation: int) -> Topology:
         """The inverse of `encode`. Raises TopologyError if `user_data` is malformed."""
         try:
-            document = orjson.loads(zlib.decompress(user_data))
+            document = unpack(user_data)
             if document["v"] != VERSION:
                 raise TopologyError(f"unsupported topology version {document['v']}, not {VERSION}")
             return Topology(
                 epoch=Epoch(document["ms"], generation),
-                members=tuple(Member(*member[:5]) for member in document["members"]),
+                members=tuple(map(Member.of, document["members"])),
                 views={
                     name: PlacedView(
                         placed["description"],
@@ -267,7 +255,7 @@ class Topology:
                     for name, placed in document["views"].items()
                 },
             )
-        except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
+        except MALFORMED as e:
             if isinstance(e, TopologyError):
                 raise
             raise TopologyError(f"malformed topology: {e!r}") from e
@@ -313,88 +301,3 @@ class Topology:
         for partition, index in pairs:
             by_member[index].append(partition)
         return by_member
-
-
-@dataclass(frozen=True)
-class MemberMetadata:
-    """The metadata that a member sends to the leader when it joins: the user data of its
-    subscription."""
-
-    member: Member
-    views: Mapping[str, tuple[str, Mapping[str, Any]]]  # name -> (hash, description)
-    positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of its store
-    active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it is active
-    epoch: Epoch  # the highest epoch that it has seen
-    started_at: int  # wall clock, ms: of two members with the same id, the later one counts
-    mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
-    topology_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
-    partition_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by view
-    ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
-    standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
-    drained: bool = False  # whether others should have its partitions
-
-    @staticmethod
-    def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
-        return {view.name: (view.hash, view.description()) for view in views}
-
-    def encode(self) -> bytes:
-        counts = self.partition_counts
-        return zlib.compress(
-            orjson.dumps(
-                {
-                    "v": VERSION,
-                    "member": _fields_of(self.member),
-                    "views": self.views,
-                    "positions": self.positions,
-                    "active": self.active,
-                    "epoch": list(self.epoch),
-                    "started_at": self.started_at,
-                    "mis_partitioned": self.mispartitioned,
-                    "doubtful": self.topology_mispartitioned,
-                    # leaders of older versions read only the smallest count
-                    "built": {view: min(of_view) for view, of_view in counts.items()},
-                    "partition_counts": counts,
-                    "ready": self.ready,
-                    "standby": self.standby,
-                    "drained": self.drained,
-                },
-                option=orjson.OPT_NON_STR_KEYS,
-            )
-        )
-
-    @staticmethod
-    def decode(user_data: bytes) -> MemberMetadata:
-        """The inverse of `encode`. Raises TopologyError if `user_data` is malformed."""
-        try:
-            document = orjson.loads(zlib.decompress(user_data))
-            if document["v"] != VERSION:
-                raise TopologyError(f"unsupported user data version {document['v']}, not {VERSION}")
-            return MemberMetadata(
-                member=Member(*document["member"][:5]),
-                views={name: (h, d) for name, (h, d) in document["views"].items()},
-                positions={
-                    view: {int(partition): position for partition, position in of_view.items()}
-                    for view, of_view in document["positions"].items()
-                },
-                active={view: tuple(of_view) for view, of_view in document["active"].items()},
-                epoch=Epoch(*document["epoch"]),
-                started_at=document["started_at"],
-                mispartitioned=tuple(document["mis_partitioned"]),
-                topology_mispartitioned=tuple(document["doubtful"]),
-                # members of older versions send only the smallest count
-                partition_counts={
-                    view: tuple(of_view)
-                    for view, of_view in (
-                        document.get("partition_counts")
-                        or {view: [count] for view, count in document["built"].items()}
-                    ).items()
-                },
-                ready={view: tuple(of) for view, of in document["ready"].items()},
-                standby={view: tuple(of) for view, of in document["standby"].items()},
-                # members of older versions do not send it
-                drained=document.get("drained") is True,
-            )
-        except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as e:
-            if isinstance(e, TopologyError):
-                raise
-            raise TopologyError(f"malformed user data of a member: {e!r}") from e

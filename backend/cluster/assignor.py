@@ -1,5 +1,8 @@
 """Kafka's group protocol around `placement`: the user data of members and of the leader.
 
+The coordinator stores the user data of all members in one record, whose size the broker limits.
+So a large topology is sent by reference.
+
 kafka-python calls it: `metadata` at every join, `assign` on the leader, `on_assignment` on every
 member.
 """
@@ -18,36 +21,49 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
+from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy, place
-from model.topology import NOBODY, Member, MemberMetadata, Topology, TopologyError
+from model.group.member_metadata import MemberMetadata
+from model.group.topology_reference import TopologyReference, decode_assignment
+from model.topology import NOBODY, Member, Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
 _PROTOCOL_VERSION = 0  # of Kafka's consumer protocol: topics or partitions, and user data
+# bytes of a member in the group's record beside its subscription and assignment, which have a few
+# more: its ids, its host and its time-outs
+_MEMBER_BYTES = 160
+
+Assigned = dict[Member, list[tuple[str, list[int]]]]
 
 
 class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Gives every member the whole topology."""
+    """Gives every member the whole topology, or a reference to it."""
 
     name = "queryable-topology"
 
     def __init__(
         self,
         member_metadata: Callable[[], MemberMetadata],
-        on_topology: Callable[[Topology], None],
+        on_assignment: Callable[[Topology | TopologyReference, int], None],
         policy: Policy,
+        topologies: EncodedTopologies,
+        max_record_bytes: int,
     ) -> None:
-        """`member_metadata()`: this instance's current metadata. `on_topology`: called with each
-        new topology."""
+        """`member_metadata()`: this instance's current metadata. `on_assignment`: called with each
+        new topology and its generation. `topologies`: where members get those that are sent by
+        reference. `max_record_bytes`: of the group's record with topologies."""
         self._member_metadata = member_metadata
-        self._on_topology = on_topology
+        self._on_assignment = on_assignment
         self._policy = policy
+        self._topologies = topologies
+        self._max_record_bytes = max_record_bytes
+        self._sent: MemberMetadata | None = None
 
     def metadata(self, topics: set[str]) -> Any:
+        self._sent = self._member_metadata()
         return ConsumerProtocolSubscription(
-            _PROTOCOL_VERSION,
-            topics=sorted(topics),
-            user_data=self._member_metadata().encode(),
+            _PROTOCOL_VERSION, topics=sorted(topics), user_data=self._sent.encode()
         )
 
     def assign(self, cluster: Any, members: Any) -> dict[str, Any]:
@@ -67,13 +83,8 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             time.time_ns() // 1_000_000,
             self._policy,
         )
-        user_data = topology.encode(copies=len(members))
-        log.info(
-            "placed %d partitions of %d views on %d instances; the topology has %d bytes",
-            sum(view.partitions for view in topology.views.values()),
-            len(topology.views), len(topology.members), len(user_data),
-        )  # fmt: skip
         assigned = _kafka_assignments(topology)
+        user_data = self._user_data(topology, members, candidates, assigned)
         of_member = {id_: assigned.get(each.member, []) for id_, each in candidates.items()}
         return {
             member.member_id: ConsumerProtocolAssignment(
@@ -84,16 +95,77 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             for member in members
         }
 
+    def _user_data(
+        self,
+        topology: Topology,
+        members: Any,
+        candidates: dict[str, MemberMetadata],
+        assigned: Assigned,
+    ) -> bytes:
+        """The topology, or a reference to it if the group's record would be too large. Raises
+        TopologyError if an older member needs the topology itself."""
+        encoded = topology.encode()
+        copies, rest = len(members), _bytes_of_members(members) + _bytes_of_partitions(assigned)
+        record_bytes = rest + copies * len(encoded)
+        by_reference = record_bytes > self._max_record_bytes
+        log.info(
+            "placed %d partitions of %d views on %d instances; the topology has %d bytes and is "
+            "sent %s",
+            sum(view.partitions for view in topology.views.values()),
+            len(topology.views), len(topology.members), len(encoded),
+            "by reference" if by_reference else "to each",
+        )  # fmt: skip
+        if not by_reference:
+            return encoded
+        old = [each.member.id for each in candidates.values() if not each.reads_references]
+        if old:
+            raise TopologyError(
+                f"the group's record would have {record_bytes} bytes, more than "
+                f"QUERYABLE_GROUP_RECORD_BYTES ({self._max_record_bytes}), and instances of an "
+                f"older version cannot get the topology otherwise: {', '.join(sorted(old)[:5])}. "
+                f"Upgrade them"
+            )
+        assert self._sent is not None
+        reference = TopologyReference.to(encoded, copies, self._sent.member).encode()
+        record_bytes = rest + copies * len(reference)
+        if record_bytes > self._max_record_bytes:
+            log.warning(
+                "the group's record has about %d bytes, more than QUERYABLE_GROUP_RECORD_BYTES "
+                "(%d). If the broker refuses it, raise max.message.bytes of __consumer_offsets",
+                record_bytes, self._max_record_bytes,
+            )  # fmt: skip
+        self._topologies.add(encoded)
+        return reference
+
     def on_assignment(self, assignment: Any, generation: int) -> None:
         try:
-            topology = Topology.decode(assignment.user_data or b"", generation)
+            assigned = decode_assignment(assignment.user_data or b"", generation)
         except TopologyError as e:
             log.error("the assignment of generation %d is invalid: %s", generation, e)
             return
-        self._on_topology(topology)
+        self._on_assignment(assigned, generation)
 
 
-def _kafka_assignments(topology: Topology) -> dict[Member, list[tuple[str, list[int]]]]:
+def _bytes_of_members(members: Any) -> int:
+    """Of all members in the group's record, without their assignments."""
+    return sum(
+        _MEMBER_BYTES
+        + sum(2 + len(topic) for topic in member.metadata.topics)
+        + len(member.metadata.user_data or b"")
+        for member in members
+    )
+
+
+def _bytes_of_partitions(assigned: Assigned) -> int:
+    """Of the assigned partitions in the group's record."""
+    return sum(
+        6 + len(topic) + 4 * len(partitions)
+        for by_topic in assigned.values()
+        for topic, partitions in by_topic
+    )
+
+
+def _kafka_assignments(topology: Topology) -> Assigned:
     """Topic partitions of each member for Kafka's own tools. A partition of two views goes to the
     first."""
     taken: set[tuple[str, int]] = set()

@@ -15,9 +15,13 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer
 from kafka.errors import KafkaError
 
 from backend.cluster.assignor import TopologyAssignor
+from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
+from backend.cluster.topology_fetcher import TopologyFetcher
 from backend.rate_limited_log import RateLimitedLog
-from model.topology import MemberMetadata, Topology
+from model.group.member_metadata import MemberMetadata
+from model.group.topology_reference import TopologyReference
+from model.topology import Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +57,20 @@ class GroupMember:
         member_metadata: Callable[[], MemberMetadata],
         on_topology: Callable[[Topology], None],
         policy: Policy,
+        topologies: EncodedTopologies,
+        fetcher: TopologyFetcher,
+        max_record_bytes: int,
     ) -> None:
+        """For the last three, see TopologyAssignor."""
         self._topics = topics
         self._member_metadata = member_metadata
         self._sent: MemberMetadata | None = None
         self._on_topology = on_topology
         self._policy = policy
+        self._topologies = topologies
+        self._fetcher = fetcher
+        self._max_record_bytes = max_record_bytes
+        self._current = Topology()
         self._settings = {
             **client_settings,
             "group_id": group_id,
@@ -112,7 +124,13 @@ class GroupMember:
         listener = _Pause()
         consumer = KafkaConsumer(
             partition_assignment_strategy=[
-                TopologyAssignor(self._metadata, self._topology, self._policy)
+                TopologyAssignor(
+                    self._metadata,
+                    self._assigned,
+                    self._policy,
+                    self._topologies,
+                    self._max_record_bytes,
+                )
             ],
             **self._settings,
         )
@@ -125,6 +143,7 @@ class GroupMember:
             consumer.subscribe(topics=sorted(self._topics), listener=listener)
             while not self._stop.is_set():
                 self._poll(consumer)
+                self._fetch()
                 self._wait(consumer)
         finally:
             consumer.close(autocommit=False, timeout_ms=2_000)
@@ -136,12 +155,28 @@ class GroupMember:
         if self._rejoin.is_set() or is_joining(consumer):
             request_rejoin(consumer)
 
+    def _fetch(self) -> None:
+        """Get the topology that the leader has sent by reference, if an attempt is due. Not while
+        kafka-python handles the assignment: its thread for heartbeats would wait."""
+        try:
+            topology = self._fetcher.attempt(self._current)
+        except TopologyError as e:
+            log.error("the leader's topology is invalid: %s", e)
+            return
+        if topology is not None:
+            self._topology(topology)
+        elif self._fetcher.has_given_up:
+            log.warning("no instance has sent the new topology: the group needs another one")
+            self._fetcher.cancel()
+            self._rejoin.set()
+
     def _wait(self, consumer: KafkaConsumer) -> None:
-        """Wait until the next poll is due. Each poll wakes kafka-python's other thread ten times;
-        that one sends the heartbeats, and notes that the group rebalances."""
-        until = time.monotonic() + _IDLE_POLL
-        while not must_join(consumer) and time.monotonic() < until:
-            if self._rejoin.wait(_LOOK) or self._stop.is_set():
+        """Wait until the next poll or attempt is due. Each poll wakes kafka-python's other thread
+        ten times; that one sends the heartbeats, and notes that the group rebalances."""
+        attempt = self._fetcher.wait
+        until = time.monotonic() + (_IDLE_POLL if attempt is None else attempt)
+        while not must_join(consumer) and (left := until - time.monotonic()) > 0:
+            if self._rejoin.wait(min(left, _LOOK)) or self._stop.is_set():
                 return
 
     def _metadata(self) -> MemberMetadata:
@@ -151,7 +186,15 @@ class GroupMember:
         self._joined_at = time.monotonic()
         return self._sent
 
+    def _assigned(self, assigned: Topology | TopologyReference, generation: int) -> None:
+        if isinstance(assigned, TopologyReference):
+            self._fetcher.request(assigned, generation)
+        else:
+            self._fetcher.cancel()
+            self._topology(assigned)
+
     def _topology(self, topology: Topology) -> None:
+        self._current = topology
         self.rebalance_seconds += time.monotonic() - self._joined_at
         self._on_topology(topology)
         if self._sent is None:

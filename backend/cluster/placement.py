@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from backend.cluster.quotas import Quotas
 from backend.cluster.replica_state import ReplicaState
 from backend.cluster.standbys import Standbys
+from model.group.member_metadata import MemberMetadata
 from model.kinds.kind import Kind
 from model.kinds.registry import kind_of
-from model.topology import NOBODY, Epoch, MemberMetadata, PlacedView, Topology
+from model.topology import NOBODY, Epoch, PlacedView, Topology
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from model.topology import MemberMetadata
+from model.group.member_metadata import MemberMetadata
 
 
 class ReplicaState:

@@ -9,7 +9,7 @@ from functools import partial
 
 from backend.cluster.quotas import Quotas
 from backend.cluster.replica_state import ReplicaState
-from model.topology import MemberMetadata
+from model.group.member_metadata import MemberMetadata
 
 
 class Standbys:

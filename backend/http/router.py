@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
+from backend.cluster.topology_fetcher import PATH as TOPOLOGY
 from backend.http.access import Access, AccessControl
 from backend.http.admin.document import PATH as ADMIN
 from backend.http.admin.document import sign_in
@@ -178,6 +179,7 @@ class Router:
                 _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
             ),
             Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SMALL),
+            Route(_POST, TOPOLOGY, cluster, internal.topology, of_peers, _SMALL),
             Route(_POST, COPY, cluster, internal.copy, own_bound, _SMALL),
             # Flask
             *(self._page(_PAGE, pattern, access) for pattern, access in PAGES),

@@ -1,7 +1,8 @@
 """Polls the broker for topic metadata: log ends and starts, topic ids, partition counts.
 
 One thread polls. Lag and staleness are relative to the last poll. Ingest detects recreated topics,
-truncated logs and added partitions from this metadata.
+truncated logs and added partitions from this metadata. Offsets are fetched for the partitions of
+this instance only: a topic may have thousands.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from confluent_kafka import (
@@ -41,7 +42,7 @@ class MetadataPoller:
         self._answered_at = time.monotonic()
         self._interval = interval
         self._timeout = timeout
-        self._topics: frozenset[str] = frozenset()
+        self._watched: Mapping[str, Set[int]] = {}
         self.latest: dict[str, TopicMetadata] = {}  # by topic; readers may keep the dict
         self._delete_retention: dict[str, tuple[str, int | None]] = {}  # topic -> (id, ms)
         self._wake = threading.Event()
@@ -64,10 +65,11 @@ class MetadataPoller:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def watch(self, topics: frozenset[str]) -> None:
-        """Set the topics to poll; if they change, poll at once."""
-        if topics != self._topics:
-            self._topics = topics
+    def watch(self, partitions: Mapping[str, Set[int]]) -> None:
+        """Set the topics to poll, and their partitions whose offsets are needed; if they change,
+        poll at once."""
+        if partitions != self._watched:
+            self._watched = partitions
             self._wake.set()
 
     def get(self, topic: str) -> TopicMetadata | None:
@@ -93,12 +95,12 @@ class MetadataPoller:
         while not self._stop.is_set():
             self._wake.wait(self._interval)
             self._wake.clear()
-            topics = self._topics
-            if not topics or self._stop.is_set():
+            watched = self._watched
+            if not watched or self._stop.is_set():
                 continue
             started_at = time.monotonic()
             try:
-                if self.poll(sorted(topics)):
+                if self.poll(watched):
                     self._answered_at = time.monotonic()
                 with self._polled:
                     self._polled_since = started_at
@@ -110,11 +112,12 @@ class MetadataPoller:
                 self._admin = AdminClient(self._client_settings)
                 self._answered_at = time.monotonic()
 
-    def poll(self, topics: list[str]) -> bool:
-        """Poll the broker in the caller's thread. Whether it has answered. Raises KafkaException,
+    def poll(self, watched: Mapping[str, Set[int] | None]) -> bool:
+        """Poll the broker in the caller's thread. `watched`: topic -> the partitions whose offsets
+        are needed, None for all. Whether the broker has answered. Raises KafkaException,
         TimeoutError."""
         described = self._admin.describe_topics(
-            TopicCollection(topics), request_timeout=self._timeout
+            TopicCollection(sorted(watched)), request_timeout=self._timeout
         )
         ids: dict[str, str] = {}
         counts: dict[str, int] = {}
@@ -130,10 +133,11 @@ class MetadataPoller:
             ids[topic] = str(description.topic_id)
             counts[topic] = len(description.partitions)
         fetched_at = time.monotonic()
-        starts = self._offsets(counts, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        ends = self._offsets(counts, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        needed = {topic: _needed(watched[topic], count) for topic, count in counts.items()}
+        starts = self._offsets(needed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        ends = self._offsets(needed, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         for topic, topic_id in ids.items():
-            if len(starts[topic]) == len(ends[topic]) == counts[topic]:
+            if len(starts[topic]) == len(ends[topic]) == len(needed[topic]):
                 found = TopicMetadata(
                     topic_id=topic_id,
                     partitions=counts[topic],
@@ -145,13 +149,15 @@ class MetadataPoller:
                 self.latest[topic] = found.after(self.latest.get(topic))
         return has_answered
 
-    def _offsets(self, counts: Mapping[str, int], spec: OffsetSpec) -> dict[str, dict[int, int]]:
+    def _offsets(
+        self, needed: Mapping[str, Iterable[int]], spec: OffsetSpec
+    ) -> dict[str, dict[int, int]]:
         requests = {
             TopicPartition(topic, partition): spec
-            for topic, count in counts.items()
-            for partition in range(count)
+            for topic, partitions in needed.items()
+            for partition in partitions
         }
-        offsets: dict[str, dict[int, int]] = {topic: {} for topic in counts}
+        offsets: dict[str, dict[int, int]] = {topic: {} for topic in needed}
         if not requests:
             return offsets
         futures = self._admin.list_offsets(
@@ -183,6 +189,11 @@ class MetadataPoller:
         retention = int(config["delete.retention.ms"].value) if compacted else None
         self._delete_retention[topic] = (topic_id, retention)
         return retention
+
+
+def _needed(watched: Set[int] | None, count: int) -> list[int]:
+    """The partitions of a topic with `count` partitions whose offsets are fetched."""
+    return [number for number in range(count) if watched is None or number in watched]
 
 
 def _is_answer(error: KafkaException | TimeoutError) -> bool:

@@ -13,7 +13,8 @@ _JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take 
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """A topic's metadata as of `fetched_at` (s, monotonic)."""
+    """A topic's metadata as of `fetched_at` (s, monotonic). `starts` and `ends` have the partitions
+    that were asked for."""
 
     topic_id: str
     partitions: int

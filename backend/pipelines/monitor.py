@@ -101,7 +101,7 @@ class PipelineMonitor:
         topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         if topics:
             try:
-                self._topics.poll(topics)
+                self._topics.poll(dict.fromkeys(topics))
             except Exception as e:
                 # heartbeats are valid nevertheless, and the previous log ends have a timestamp
                 self._log.warn("topics", f"cannot poll the sources of pipelines: {e}")

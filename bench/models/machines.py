@@ -1,32 +1,32 @@
 """A model of 10, 100 and 1,000 machines, from the rows of one run.
 
 Each machine is as the one of the run, with as many workers of nginx and a backend per core, and
-each backend has as many keys as in the run. Reads are limited by the CPU (`read_cost`), and the
-number of instances by the metadata of the group, which has the topology once for each instance.
+each backend has as many keys as in the run. Reads are limited by the CPU (`read_cost`). The group's
+record on the broker has the metadata of each instance and a reference to the topology; above the
+broker's `message.max.bytes`, that must be raised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, sqrt
 from typing import Any
 
 from bench.models.read_cost import Model, batch_share, fit, nginx_workers, points_of
-from model.topology import MAX_BYTES
 
 MACHINES = (10, 100, 1_000)
 BATCH = 8  # reads in one request to a backend
+_REFERENCE_BYTES = 350  # of an instance in the group's record, beside its metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What the topology of so many instances costs: the leader's CPU (ms) for a rebalance, its
-    bytes, and the memory (MB) of a worker of nginx."""
+    """What the topology of so many instances costs: the leader's CPU (ms) for a rebalance, the
+    bytes of all their metadata, and the memory (MB) of a worker of nginx."""
 
     instances: int
     leader_ms: float
-    bytes: int
+    metadata_bytes: int
     nginx_mb: float
 
 
@@ -44,12 +44,12 @@ class Size:
     placement: Placement | None
 
     @property
-    def groups(self) -> int | None:
-        """Into how many deployments it must be split, so that the metadata of each group is small
-        enough. Half as many instances with half of the partitions need a quarter of it."""
+    def record_bytes(self) -> int | None:
+        """Of the group's record, if the topology is sent by reference."""
         if self.placement is None:
             return None
-        return max(1, ceil(sqrt(self.backends * self.placement.bytes / MAX_BYTES)))
+        of_one = self.placement.metadata_bytes / self.placement.instances + _REFERENCE_BYTES
+        return round(self.backends * of_one)
 
 
 def sizes(document: Mapping[str, Any]) -> list[Size]:
@@ -91,7 +91,9 @@ def _placements(document: Mapping[str, Any]) -> list[Placement]:
         if name.startswith("leader-") and of_nginx is not None:
             more = row["more"]
             found.append(
-                Placement(more["instances"], row["p50_ms"], more["bytes"], of_nginx["rss_mb"])
+                Placement(
+                    more["instances"], row["p50_ms"], more["metadata_bytes"], of_nginx["rss_mb"]
+                )
             )
     return sorted(found, key=lambda each: each.instances)
 
@@ -100,7 +102,7 @@ def table(document: Mapping[str, Any]) -> list[list[str]]:
     """The header and the lines; ValueError if rows are missing."""
     header = [
         "machines", "backends", "reads/s", f"reads/s, {BATCH} in a request", "connections for that",
-        "rebalance", "nginx", "deployments",
+        "rebalance", "nginx", "group's record",
     ]  # fmt: skip
     return [header, *(_line(size) for size in sizes(document))]
 
@@ -115,5 +117,5 @@ def _line(size: Size) -> list[str]:
         f"{size.connections:,.0f} a machine",
         "" if placed is None else f"{placed.leader_ms:,.0f} ms",
         "" if placed is None else f"{placed.nginx_mb:,.1f} MB",
-        "" if size.groups is None else f"{size.groups}",
+        "" if size.record_bytes is None else f"{size.record_bytes / 1e6:,.2f} MB",
     ]

@@ -24,7 +24,8 @@ from bench.plan import Plan
 from bench.report import Row
 from bench.stack import Stack
 from local.settings import REPOSITORY
-from model.topology import NOBODY, Epoch, Member, MemberMetadata, Topology
+from model.group.member_metadata import MemberMetadata
+from model.topology import NOBODY, Epoch, Member, Topology
 from model.views import View
 
 _SCRIPT = Path(__file__).parents[1] / "topology.lua"
@@ -92,7 +93,8 @@ def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
         )
         for n in range(instances + instances // 9)
     ]  # fmt: skip
-    left = random.Random(7).sample(members, instances)
+    dice = random.Random(7)
+    left = dice.sample(members, instances)
     topology = place(members, {_VIEW.topic: partitions}, 10**12, _POLICY)
     placed = topology.views[_VIEW.name]
     index_of = {member.id: n for n, member in enumerate(topology.members)}
@@ -103,6 +105,7 @@ def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
             active.setdefault(index, []).append(partition)
         for other in placed.standbys[partition]:
             standby.setdefault(other, []).append(partition)
+    ends = [dice.randrange(10_000_000) for _ in range(partitions)]
     found = []
     for member in left:
         index = index_of[member.member.id]
@@ -110,7 +113,7 @@ def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
         found.append(
             replace(
                 member,
-                positions={_VIEW.name: dict.fromkeys([*own, *others], 123_456)},
+                positions={_VIEW.name: {partition: ends[partition] for partition in own + others}},
                 active={_VIEW.name: tuple(own)},
                 standby={_VIEW.name: tuple(others)},
                 ready={_VIEW.name: (*own, *others)},

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.app import Application
+from backend.application import Application
 from backend.kafka_clients import kafka_clients
 from backend.settings import Settings, read_views
 from model.problems import ConfigurationError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.app import Application
+from backend.application import Application
 from backend.http.admin.topology import topology_document
 from backend.settings import Settings
 from model.views_file import parse_views

@@ -42,8 +42,9 @@ from backend.wire.scan_codec import (
 from backend.wire.snapshot import SnapshotError, receive
 from model.formats.codec import Codec
 from model.formats.registry import VALUE_CODECS
+from model.group.member_metadata import MemberMetadata
 from model.problems import ConfigurationError, Problem, Unauthenticated
-from model.topology import MemberMetadata, Topology, TopologyError
+from model.topology import Topology, TopologyError
 from model.versions import Versions
 from model.views import View
 from model.views_file import parse_views

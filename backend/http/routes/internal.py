@@ -1,4 +1,5 @@
-"""Requests between instances: scans, batches, heartbeats and copies of store partitions."""
+"""Requests between instances: scans, batches, heartbeats, topologies and copies of store
+partitions."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from backend.queries.stores import refuse_custom
 from backend.queries.turns import next_turn
 from backend.wire.answer import JSON, Answer, Header
 from backend.wire.scan_codec import decode_request, encode_response, pack
-from model.problems import BadRequest
+from model.problems import BadRequest, Unavailable
 from model.versions import base_of
 
 OCTETS: Header = (b"content-type", b"application/octet-stream")
@@ -72,6 +73,13 @@ class InternalRoutes:
     async def heartbeat(self, request: Request) -> Answer:
         assert self._heartbeats is not None
         return self._heartbeats.answer(request.body)
+
+    async def topology(self, request: Request) -> Answer:
+        """The body is the digest of a topology that the leader has sent by reference."""
+        encoded = self._context.topologies.get(request.body.decode("latin-1"))
+        if encoded is None:
+            raise Unavailable("not-here", "This instance does not have the topology.")
+        return Answer(200, [OCTETS], encoded)
 
     async def copy(self, request: Request) -> None:
         refused = await self._snapshots.answer(request.body, request.send, request.sender)

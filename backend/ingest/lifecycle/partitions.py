@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
@@ -101,7 +101,10 @@ class PartitionLifecycle:
         self._taken_over |= taken_over
         self._open_after.update(dict.fromkeys(assigned.keys() - self._assigned.keys(), now))
         self._assigned = assigned
-        self._metadata_poller.watch(frozenset(self._views[view].topic for view, _ in assigned))
+        watched: defaultdict[str, set[int]] = defaultdict(set)
+        for view, partition in assigned:
+            watched[self._views[view].topic].add(partition)
+        self._metadata_poller.watch(watched)
         self._metadata_poller.refresh()
 
     def drop(self, views: Set[str]) -> None:
@@ -163,6 +166,8 @@ class PartitionLifecycle:
         if self._pushes is None or store_partition.view.push is None:
             return
         topic_metadata = self._metadata_poller.get(store_partition.view.topic)
+        if topic_metadata is not None and store_partition.partition not in topic_metadata.ends:
+            return  # it is assigned again, and its offsets are not fetched yet
         try:
             if self._pushes.update(store_partition, topic_metadata):
                 self._writer.on_state_change()

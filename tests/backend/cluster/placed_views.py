@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from backend.cluster.placement import Policy
-from model.topology import NOBODY, MemberMetadata, Topology
+from model.group.member_metadata import MemberMetadata
+from model.topology import NOBODY, Topology
 from model.views import View
 from tests.support.in_process.examples import ORDERS, candidate, view
 

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from backend.cluster.assignor import TopologyAssignor
+from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
-from model.topology import Topology
+from model.group.member_metadata import MemberMetadata
+from model.group.topology_reference import TopologyReference, decode_assignment
+from model.topology import Topology, TopologyError
 from tests.support.in_process.examples import ORDERS, candidate, view
 
 
-def assign(*candidates: Any, partitions: int) -> dict[str, Any]:
-    assignor = TopologyAssignor(lambda: candidate("b1"), lambda topology: None, Policy())
+def assign(
+    *candidates: Any,
+    partitions: int,
+    max_record_bytes: int = 900_000,
+    topologies: EncodedTopologies | None = None,
+) -> dict[str, Any]:
+    assignor = TopologyAssignor(
+        lambda: candidate("b1"),
+        lambda assigned, generation: None,
+        Policy(),
+        topologies or EncodedTopologies(),
+        max_record_bytes,
+    )
+    assignor.metadata({"orders"})
     members = [
-        SimpleNamespace(member_id=f"member-{number}", metadata=SimpleNamespace(user_data=each))
+        SimpleNamespace(
+            member_id=f"member-{number}",
+            metadata=SimpleNamespace(topics=["orders"], user_data=each),
+        )
         for number, each in enumerate(candidates)
     ]
     cluster = SimpleNamespace(partitions_for_topic=lambda topic: set(range(partitions)))
@@ -43,3 +64,51 @@ def test_a_member_with_malformed_metadata_gets_no_partitions() -> None:
     for other in ("member-1", "member-2"):
         assert found[other].assigned_partitions == []
         assert Topology.decode(found[other].user_data, 1).members[0].id == "b1"
+
+
+def size_of_record(members: list[bytes], found: dict[str, Any]) -> int:
+    """What the coordinator stores for the members, with ids and host names as they are in use."""
+    of_one = len("queryable-member-") + 36 + len("queryable-member") + len("/10.100.100.100") + 20
+    return sum(of_one + 16 + len(member) for member in members) + sum(
+        len(each.encode()) for each in found.values()
+    )
+
+
+def test_a_topology_that_does_not_fit_is_sent_by_reference() -> None:
+    members = [candidate(f"b{n}").encode() for n in range(1, 30)]
+    given = assign(*members, partitions=100)
+    size = size_of_record(members, given)
+    topology = decode_assignment(given["member-0"].user_data, 1)
+    assert isinstance(topology, Topology)
+
+    topologies = EncodedTopologies()
+    found = assign(*members, partitions=100, max_record_bytes=size, topologies=topologies)
+    reference = decode_assignment(found["member-0"].user_data, 1)
+    assert isinstance(reference, TopologyReference), "the size is not underestimated"
+    assert (reference.leader, reference.instances) == (candidate("b1").member, 29)
+    assert {each.user_data for each in found.values()} == {found["member-0"].user_data}
+    encoded = topologies.get(reference.digest)
+    assert encoded is not None
+    assert reference.is_to(encoded)
+    assert Topology.decode(encoded, 1).views == topology.views
+    assert {id_: each.assigned_partitions for id_, each in found.items()} == {
+        id_: each.assigned_partitions for id_, each in given.items()
+    }
+    assert size_of_record(members, found) < size
+
+    roomy = assign(*members, partitions=100, max_record_bytes=int(1.3 * size))
+    assert isinstance(decode_assignment(roomy["member-0"].user_data, 1), Topology)
+
+
+def test_members_of_older_versions_get_no_reference() -> None:
+    old = replace(candidate("b2"), reads_references=False)
+    members = [candidate("b1").encode(), old.encode()]
+    assert not MemberMetadata.decode(members[1]).reads_references
+    with pytest.raises(TopologyError, match=r"older version.*: b2\. Upgrade them"):
+        assign(*members, partitions=2, max_record_bytes=500)
+    assert assign(*members, partitions=2)
+
+
+def test_a_record_that_the_broker_may_refuse_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    assign(candidate("b1").encode(), partitions=2, max_record_bytes=1)
+    assert "raise max.message.bytes of __consumer_offsets" in caplog.text

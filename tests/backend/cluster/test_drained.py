@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from backend.cluster.placement import place
-from model.topology import MemberMetadata
+from model.group.member_metadata import MemberMetadata
 from tests.backend.cluster.placed_views import GLOBAL, ONE, holding, ids, standbys, warming
 from tests.support.in_process.examples import candidate
 

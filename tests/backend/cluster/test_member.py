@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from backend.cluster import member as member_module
+from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy, place
-from model.topology import MemberMetadata, Topology
+from backend.cluster.topology_fetcher import GIVE_UP_AFTER, TopologyFetcher
+from model.group.member_metadata import MemberMetadata
+from model.group.topology_reference import TopologyReference
+from model.topology import Epoch, Topology
 from tests.support.in_process.examples import candidate
 
 _REAL_IDLE_POLL = member_module._IDLE_POLL  # s
@@ -24,6 +29,8 @@ class Instance:
     def __init__(self) -> None:
         self.reports = 0
         self.topologies: list[Topology] = []
+        self.encoded = EncodedTopologies()
+        self.now = 100.0  # s
 
     def metadata(self) -> MemberMetadata:
         self.reports += 1
@@ -32,9 +39,11 @@ class Instance:
 
 def joined(instance: Instance) -> GroupMember:
     """After a join."""
+    topologies = instance.encoded
     member = GroupMember(
         frozenset(["orders"]), "group", {}, 2_000, 500,
         instance.metadata, instance.topologies.append, Policy(),
+        topologies, TopologyFetcher(topologies, None, clock=lambda: instance.now), 900_000,
     )  # fmt: skip
     member._metadata()
     return member
@@ -149,3 +158,71 @@ def test_a_joined_member_polls_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
     member: Any = joined(Instance())
     member._wait(SimpleNamespace(_coordinator=Coordinator()))
     assert member._settings["max_poll_interval_ms"] >= 5_000 * _REAL_IDLE_POLL
+
+
+def test_a_topology_by_reference_is_applied_when_it_is_there() -> None:
+    instance = Instance()
+    member = joined(instance)
+    topology = place([candidate("b1")], {"orders": 1}, 5)
+    nobody = candidate("b9", port=1).member  # refuses connections
+    reference = TopologyReference.to(topology.encode(), 1, nobody)
+    member._assigned(reference, 7)
+    assert instance.topologies == []
+    instance.now += 1
+    member._fetch()
+    assert instance.topologies == [], "nobody has it"
+    instance.encoded.add(topology.encode())
+    instance.now += 1
+    member._fetch()
+    [found] = instance.topologies
+    assert (found.epoch, found.views) == (Epoch(5, 7), topology.views)
+    member._fetch()
+    assert len(instance.topologies) == 1
+
+
+def test_a_newer_topology_ends_the_search_for_an_older_one() -> None:
+    instance = Instance()
+    member = joined(instance)
+    older, newer = (place([candidate("b1")], {"orders": 1}, ms) for ms in (5, 6))
+    instance.encoded.add(older.encode())
+    member._assigned(TopologyReference.to(older.encode(), 1, candidate("b9").member), 7)
+    member._assigned(newer, 8)
+    member._fetch()
+    assert instance.topologies == [newer]
+
+
+def test_without_the_topology_the_group_needs_another_one() -> None:
+    instance = Instance()
+    member = joined(instance)
+    nobody = candidate("b9", port=1).member
+    member._assigned(TopologyReference.to(b"lost", 1, nobody), 7)
+    instance.now += 1
+    member._fetch()
+    assert not member._rejoin.is_set()
+    instance.now += GIVE_UP_AFTER + 1
+    member._fetch()
+    assert member._rejoin.is_set()
+    assert member._fetcher.wait is None
+
+
+def test_a_malformed_topology_is_logged_and_not_fetched_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    instance = Instance()
+    member = joined(instance)
+    instance.encoded.add(b"nonsense")
+    member._assigned(TopologyReference.to(b"nonsense", 1, candidate("b9").member), 7)
+    member._fetch()
+    assert "the leader's topology is invalid" in caplog.text
+    assert (instance.topologies, member._fetcher.wait) == ([], None)
+
+
+def test_attempts_are_made_in_time() -> None:
+    instance = Instance()
+    member: Any = joined(instance)
+    member._assigned(TopologyReference.to(b"x", 1, candidate("b9", port=1).member), 7)
+    instance.now += 1
+    member._fetch()
+    began = time.monotonic()
+    member._wait(SimpleNamespace(_coordinator=Coordinator()))
+    assert 0.09 < time.monotonic() - began < _REAL_IDLE_POLL / 2

@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backend.cluster.placement import place
-from model.topology import NOBODY, Epoch, MemberMetadata, Topology
+from model.group.member_metadata import MemberMetadata
+from model.topology import NOBODY, Epoch, Topology
 from model.views import View
 from tests.support.in_process.examples import ORDERS, candidate, view
 

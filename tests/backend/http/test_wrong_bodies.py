@@ -145,7 +145,7 @@ def test_a_heartbeat_with_an_infinite_time_is_refused() -> None:
     assert Heartbeat.decode(whole.encode()) == whole
 
 
-@pytest.mark.parametrize("path", [b"/internal/heartbeat", b"/internal/copy"])
+@pytest.mark.parametrize("path", [b"/internal/heartbeat", b"/internal/copy", b"/internal/topology"])
 def test_a_body_that_is_too_large_is_refused(path: bytes) -> None:
     sent: list[Any] = []
 

@@ -40,7 +40,7 @@ class Admin:
 def test_a_partition_without_a_valid_offset_is_left_out(result: int | KafkaException) -> None:
     poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
     poller._admin = Admin({0: 7, 1: result, 2: 0})  # type: ignore[assignment]
-    assert poller._offsets({"orders": 3}, object()) == {"orders": {0: 7, 2: 0}}  # type: ignore[arg-type]
+    assert poller._offsets({"orders": range(3)}, object()) == {"orders": {0: 7, 2: 0}}  # type: ignore[arg-type]
 
 
 class SilentAdmin:
@@ -67,7 +67,7 @@ class SilentAdmin:
 def test_a_refusal_is_an_answer(error: Exception, has_answered: bool) -> None:
     poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
     poller._admin = SilentAdmin(error)  # type: ignore[assignment]
-    assert poller.poll(["orders"]) is has_answered
+    assert poller.poll({"orders": {0}}) is has_answered
 
 
 def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +84,47 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
     poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 0.01, 1.0)
     poller.start()
     try:
-        poller.watch(frozenset(["orders"]))
+        poller.watch({"orders": {0}})
         wait_until(lambda: len(made) >= 3, 10, "new clients", 0.01)
     finally:
         poller.stop()
     assert not poller.alive
+
+
+class DescribingAdmin(Admin):
+    """A topic with five partitions, of which each has as many records as its number says. Keeps
+    for which partitions it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__({number: number for number in range(5)})
+        self.asked: list[set[int]] = []
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        future: Future[Any] = Future()
+        future.set_result(SimpleNamespace(topic_id="topic-1", partitions=[None] * 5))
+        return {"orders": future}
+
+    def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        self.asked.append({partition.partition for partition in requests})
+        return super().list_offsets(requests)
+
+    def describe_configs(self, resources: Any) -> dict[Any, Future[Any]]:
+        future: Future[Any] = Future()
+        future.set_result({"cleanup.policy": SimpleNamespace(value="delete")})
+        return {resources[0]: future}
+
+
+@pytest.mark.parametrize(
+    ("watched", "needed"), [({1, 3}, {1, 3}), ({4, 7}, {4}), (None, set(range(5)))]
+)
+def test_offsets_are_fetched_for_partitions_of_this_instance(
+    watched: set[int] | None, needed: set[int]
+) -> None:
+    """Regression: each of 2,000 instances asked for all 20,000 partitions each second."""
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    assert poller.poll({"orders": watched})
+    assert admin.asked == [needed, needed]
+    found = poller.latest["orders"]
+    assert (found.partitions, set(found.starts)) == (5, needed)
+    assert found.ends == {number: number for number in needed}

@@ -35,7 +35,7 @@ class Watcher(FakeWatcher):
         now = time.monotonic()
         self.latest["t"] = TopicMetadata(topic_id, 1, {0: start}, {0: end}, None, now)
 
-    def watch(self, topics: frozenset[str]) -> None:
+    def watch(self, partitions: object) -> None:
         pass
 
     def refresh(self) -> None:

@@ -35,7 +35,7 @@ from tests.support.in_process.instance import context
 from tests.support.point_batch import encode_paths
 
 INTERNAL = ["/internal/reads", "/internal/scan", "/internal/batch", "/internal/heartbeat",
-            "/internal/copy"]  # fmt: skip
+            "/internal/copy", "/internal/topology"]  # fmt: skip
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from model.group.member_metadata import MemberMetadata
 from model.records import StoreMetadata
-from model.topology import Epoch, Member, MemberMetadata
+from model.topology import Epoch, Member
 from model.views import View
 
 ORDERS = View("orders", "orders", "/orders", "string", "json", "murmur2")
@@ -42,9 +43,10 @@ def candidate(
     standby: Mapping[str, Iterable[int]] | None = None,
     rack: str = "",
     drained: bool = False,
+    port: int = 8081,
 ) -> MemberMetadata:
     return MemberMetadata(
-        member=Member(id_, "127.0.0.1", 8081, rack),
+        member=Member(id_, "127.0.0.1", port, rack),
         views=MemberMetadata.views_of(tuple(views)),
         positions=positions or {},
         active={name: tuple(store_partition) for name, store_partition in (active or {}).items()},

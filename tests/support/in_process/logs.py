@@ -70,7 +70,7 @@ class LogMetadata:
         self.refresh()
         return self.get(topic)
 
-    def watch(self, topics: frozenset[str]) -> None:
+    def watch(self, partitions: object) -> None:
         pass
 
 

@@ -90,7 +90,7 @@ def test_requests_of_others_are_refused(signed: Signed, tmp_path: Path) -> None:
     assert status(proxy, "b2") == 403
     assert status(Signer(foreign, Purpose.PROXY)) == 403
     for internal in (READS, "/internal/scan", "/internal/batch", "/internal/heartbeat",
-                     "/internal/copy"):  # fmt: skip
+                     "/internal/copy", "/internal/topology"):  # fmt: skip
         assert status(None, path=internal) == 403
         assert internal == READS or status(proxy, path=internal) == 403
 

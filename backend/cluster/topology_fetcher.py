@@ -1,0 +1,143 @@
+"""Fetches the topology to which the leader has sent a reference, over HTTP.
+
+The leader is asked first. Then the leader and members of the current topology are asked in turn:
+each that has the topology passes it on. Until then, the instance uses its current topology, as
+during a rebalance.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.rate_limited_log import RateLimitedLog
+from backend.security.certificates import Certificates
+from backend.security.signatures import HEADER, Signer
+from model.group.topology_reference import TopologyReference
+from model.topology import Member, Topology, TopologyError
+
+log = logging.getLogger(__name__)
+
+PATH = "/internal/topology"
+GIVE_UP_AFTER = 30.0
+"""Seconds after which the group needs a new topology, because nobody has this one."""
+
+# s for a connection, an answer's head, and its body: all three together must take less time than
+# `max_poll_interval_ms`
+_TIMEOUT = 1.5
+_READ_BYTES = 1 << 16
+_SPREAD = 0.001  # s per instance over which the first requests to the leader are spread
+_FIRST_PAUSE, _MAX_PAUSE = 0.2, 2.0  # s between two attempts
+
+
+class TopologyFetcher:
+    """Fetches one topology at a time. Used in the membership thread only."""
+
+    def __init__(
+        self,
+        topologies: EncodedTopologies,
+        signer: Signer | None,
+        connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`topologies`: where the topology is kept for others. `signer`: None without a cluster
+        secret. `connect(member, timeout)`: see Certificates.connection. `clock()`: s."""
+        self._topologies = topologies
+        self._signer = signer
+        self._connect = connect or Certificates().connection
+        self._clock = clock
+        self._failures = RateLimitedLog(log)
+        self._reference: TopologyReference | None = None
+        self._generation = 0
+        self._requested_at = 0.0
+        self._next_at = 0.0
+        self._attempts = 0
+
+    def request(self, reference: TopologyReference, generation: int) -> None:
+        """From now on, fetch this topology, and no other."""
+        self._reference, self._generation = reference, generation
+        self._requested_at = self._clock()
+        spread = min(_MAX_PAUSE, _SPREAD * reference.instances)
+        if self._topologies.get(reference.digest) is not None:
+            spread = 0.0  # this instance is the leader
+        self._next_at = self._requested_at + random.uniform(0, spread)
+        self._attempts = 0
+
+    def cancel(self) -> None:
+        """There is a newer topology."""
+        self._reference = None
+
+    @property
+    def wait(self) -> float | None:
+        """Seconds until the next attempt; None if there is nothing to fetch."""
+        return None if self._reference is None else max(0.0, self._next_at - self._clock())
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether the topology could not be fetched for GIVE_UP_AFTER seconds."""
+        waited = self._clock() - self._requested_at
+        return self._reference is not None and waited > GIVE_UP_AFTER
+
+    def attempt(self, current: Topology) -> Topology | None:
+        """The topology, if an attempt is due and succeeds. `current`: whose members are asked.
+        Raises TopologyError if the leader's topology is malformed."""
+        reference = self._reference
+        if reference is None or self.wait:
+            return None
+        encoded = self._topologies.get(reference.digest) or self._fetch(reference, current)
+        if encoded is None:
+            pause = min(_FIRST_PAUSE * 2**self._attempts, _MAX_PAUSE)
+            self._attempts += 1
+            self._next_at = self._clock() + pause * random.uniform(0.5, 1.0)
+            return None
+        self._reference = None
+        self._topologies.add(encoded)
+        return Topology.decode(encoded, self._generation)
+
+    def _fetch(self, reference: TopologyReference, current: Topology) -> bytes | None:
+        """From one member; None if it does not send it."""
+        member = reference.leader
+        others = [other for other in current.members if other != member]
+        if self._attempts % 2 and others:
+            member = random.choice(others)
+        try:
+            return self._fetch_from(member, reference)
+        except (OSError, http.client.HTTPException, TopologyError) as e:
+            self._failures.warn(
+                member.id, f"instance {member.id} has not sent the new topology: {e!r}"
+            )
+        return None
+
+    def _fetch_from(self, member: Member, reference: TopologyReference) -> bytes:
+        """Raises TopologyError if the answer is not the topology."""
+        body = reference.digest.encode()
+        signed = self._signer and self._signer.sign("POST", PATH.encode(), member.id, body)
+        connection = self._connect(member, _TIMEOUT)
+        try:
+            connection.request("POST", PATH, body, signed.headers if signed else {})
+            response = connection.getresponse()
+            encoded = self._read(response, reference.size)
+        finally:
+            connection.close()
+        given = (response.getheader(HEADER.decode()) or "").encode("latin-1")
+        if response.status != 200:
+            raise TopologyError(f"status {response.status}: {encoded[:500]!r}")
+        if signed and not signed.is_answer(response.status, encoded, given):
+            raise TopologyError("its signature by the cluster secret is not valid")
+        if not reference.is_to(encoded):
+            raise TopologyError(f"{len(encoded)} bytes that are not the requested topology")
+        return encoded
+
+    def _read(self, response: http.client.HTTPResponse, size: int) -> bytes:
+        """At most a few bytes more than the topology, or an error's document has."""
+        chunks, received, deadline = [], 0, self._clock() + _TIMEOUT
+        while received <= size and (chunk := response.read1(_READ_BYTES)):
+            chunks.append(chunk)
+            received += len(chunk)
+            if self._clock() > deadline:
+                raise TimeoutError(f"{received} of {size} bytes in {_TIMEOUT} s")
+        return b"".join(chunks)
