@@ -33,6 +33,7 @@ from bench.rows import (
     client,
     factors,
     forwarded,
+    group,
     ingest,
     latency,
     launch,
@@ -67,6 +68,7 @@ class RowName(StrEnum):
     ndjson = "ndjson"
     top = "top"
     topology = "topology"
+    group = "group"
     client = "client"
     pipelines = "pipelines"
     latency = "latency"
@@ -86,6 +88,7 @@ _ROWS: dict[RowName, ModuleType] = {
     RowName.ndjson: ndjson,
     RowName.top: top,
     RowName.topology: topology,
+    RowName.group: group,
     RowName.client: client,
     RowName.pipelines: pipelines,
     RowName.latency: latency,

@@ -42,6 +42,7 @@ class LostInstances:
         self._lock = threading.Lock()
         self._lost: dict[str, LostInstance] = {}
         self._leaving: dict[str, float] = {}  # id -> when it said so: s, monotonic
+        self._current: set[str] | None = None  # ids in the topology; None before the first
 
     def leaving(self, id_: str) -> None:
         """Record that the instance is stopping on purpose."""
@@ -50,13 +51,18 @@ class LostInstances:
             self._lost.pop(id_, None)
 
     def dead(self, member: Member) -> None:
-        """Record that the instance misses heartbeats, or has left the topology."""
+        """Record that the instance misses heartbeats. One that was in flight when the instance left
+        the topology does not count: whether it had announced that was known then."""
         with self._lock:
-            if member.id in self._leaving or member.id in self._lost:
-                return
-            self._lost[member.id] = LostInstance(member, time.time_ns() // 1_000_000)
-            while len(self._lost) > MAX_INSTANCES:
-                del self._lost[next(iter(self._lost))]
+            if self._current is None or member.id in self._current:
+                self._add(member)
+
+    def _add(self, member: Member) -> None:
+        if member.id in self._leaving or member.id in self._lost:
+            return
+        self._lost[member.id] = LostInstance(member, time.time_ns() // 1_000_000)
+        while len(self._lost) > MAX_INSTANCES:
+            del self._lost[next(iter(self._lost))]
 
     def alive(self, id_: str) -> None:
         """Record that the instance is alive."""
@@ -69,10 +75,11 @@ class LostInstances:
         """Compare two topologies. `dead`: ids of instances that miss heartbeats."""
         previous = {member.id for member in before.members}
         current = {member.id for member in topology.members}
-        for member in before.members:
-            if member.id not in current and member.id != me:
-                self.dead(member)
         with self._lock:
+            self._current = current
+            for member in before.members:
+                if member.id not in current and member.id != me:
+                    self._add(member)
             # a stopping instance stays in the topology for a while
             for id_ in self._leaving.keys() - (current & previous):
                 del self._leaving[id_]

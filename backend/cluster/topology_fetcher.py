@@ -30,7 +30,9 @@ GIVE_UP_AFTER = 30.0
 # `max_poll_interval_ms`
 _TIMEOUT = 1.5
 _READ_BYTES = 1 << 16
-_SPREAD = 0.001  # s per instance over which the first requests to the leader are spread
+SPREAD, MAX_SPREAD = 0.001, 2.0
+"""Seconds per instance, and at most, over which the first requests to the leader are spread."""
+
 _FIRST_PAUSE, _MAX_PAUSE = 0.2, 2.0  # s between two attempts
 
 
@@ -61,7 +63,7 @@ class TopologyFetcher:
         """From now on, fetch this topology, and no other."""
         self._reference, self._generation = reference, generation
         self._requested_at = self._clock()
-        spread = min(_MAX_PAUSE, _SPREAD * reference.instances)
+        spread = min(MAX_SPREAD, SPREAD * reference.instances)
         if self._topologies.get(reference.digest) is not None:
             spread = 0.0  # this instance is the leader
         self._next_at = self._requested_at + random.uniform(0, spread)

@@ -32,7 +32,7 @@ _SCRIPT = Path(__file__).parents[1] / "topology.lua"
 CASES = ((10, 600), (20, 200), (100, 5_000), (200, 2_000), (1_000, 20_000), (2_000, 20_000))
 """Instances and partitions."""
 
-_VIEW = View(
+VIEW = View(
     name="orders", topic="orders", path="/orders", key="string", value="json", partitioner="murmur2"
 )
 _POLICY = Policy(standby_replicas=1)
@@ -57,7 +57,7 @@ def _rows(
     leader, nginx = [], []
     for _ in range(rounds):
         began = time.process_time()
-        topology = place(members, {_VIEW.topic: partitions}, 10**12, _POLICY)
+        topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
         encoded = topology.encode()
         leader.append((time.process_time() - began) * 1000)
         nginx.append(cost_of(topology, folder))
@@ -88,15 +88,15 @@ def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
     members = [
         MemberMetadata(
             Member(f"instance-{n:04d}", f"10.0.{n // 250}.{n % 250}", 8080),
-            MemberMetadata.views_of((_VIEW,)),
+            MemberMetadata.views_of((VIEW,)),
             {}, {}, Epoch(0, 0), n,
         )
         for n in range(instances + instances // 9)
     ]  # fmt: skip
     dice = random.Random(7)
     left = dice.sample(members, instances)
-    topology = place(members, {_VIEW.topic: partitions}, 10**12, _POLICY)
-    placed = topology.views[_VIEW.name]
+    topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
+    placed = topology.views[VIEW.name]
     index_of = {member.id: n for n, member in enumerate(topology.members)}
     active: dict[int, list[int]] = {}
     standby: dict[int, list[int]] = {}
@@ -113,10 +113,10 @@ def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
         found.append(
             replace(
                 member,
-                positions={_VIEW.name: {partition: ends[partition] for partition in own + others}},
-                active={_VIEW.name: tuple(own)},
-                standby={_VIEW.name: tuple(others)},
-                ready={_VIEW.name: (*own, *others)},
+                positions={VIEW.name: {partition: ends[partition] for partition in own + others}},
+                active={VIEW.name: tuple(own)},
+                standby={VIEW.name: tuple(others)},
+                ready={VIEW.name: (*own, *others)},
                 epoch=topology.epoch,
             )
         )

@@ -60,6 +60,22 @@ def test_an_instance_that_announced_its_stop_is_not_lost() -> None:
     assert ids(instances) == ["b2"]
 
 
+def test_a_heartbeat_that_fails_after_an_instance_has_left_does_not_count() -> None:
+    """Regression: an instance that had been stopped was lost for an hour, if a heartbeat to it was
+    still in flight when the topology without it came."""
+    instances = LostInstances()
+    instances.leaving("b2")
+    instances.apply_topology(topology(B1, B2, B3), topology(B1, B3), "b1", {"b2"})
+    instances.dead(B2)
+    assert ids(instances) == []
+    instances.dead(B3)
+    assert ids(instances) == ["b3"]
+    # the same with an instance that was lost: it stays lost
+    instances.apply_topology(topology(B1, B3), topology(B1), "b1", {"b3"})
+    instances.dead(B3)
+    assert ids(instances) == ["b3"]
+
+
 def test_an_instance_outside_the_topology_does_not_count_itself_as_lost() -> None:
     instances = LostInstances()
     instances.apply_topology(topology(B1, B2), topology(B2), "b1", set())

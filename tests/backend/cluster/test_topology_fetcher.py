@@ -172,17 +172,23 @@ def test_a_wrong_answer_is_no_topology(
 def test_a_body_that_comes_slowly_ends(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
     """The member must poll its group meanwhile."""
 
-    def slowly(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        for byte in group.encoded:
-            handler.wfile.write(bytes([byte]))
-            group.clock.now += 0.1
+    class Slow(Clock):
+        def __call__(self) -> float:
+            self.now += 0.1
+            return self.now
 
-    monkeypatch.setattr(topology_fetcher, "_READ_BYTES", 1)
-    group.leader.reply = lambda handler: with_suppressed_errors(lambda: slowly(handler))
+    group.clock = Slow()
+    group.fetcher = group.fetcher_with(None)
+    group.leader.reply = 200, group.encoded
     group.fetcher.request(group.reference, 17)
-    assert group.attempt() is None
+    group.clock.now += 1
+    monkeypatch.setattr(topology_fetcher, "_READ_BYTES", 1)
+    assert group.fetcher.attempt(group.current) is None
+    monkeypatch.setattr(topology_fetcher, "_READ_BYTES", 1 << 16)
+    group.clock.now += 1
+    assert group.fetcher.attempt(group.current) is None  # the other one
+    group.clock.now += 1
+    assert group.fetcher.attempt(group.current) is not None
 
 
 def test_attempts_get_rarer_and_end(group: Group) -> None:

@@ -7,7 +7,7 @@ import pytest
 from backend.cluster.topology_fetcher import PATH
 from local.waiting import wait_until
 from tests.support.backends import Backend
-from tests.support.client import Client, key_path
+from tests.support.client import Client, Response, key_path
 from tests.support.cluster_secret import SECRET
 from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
@@ -56,10 +56,12 @@ def test_instances_get_the_topology_from_one_another(
     lost, *others = sorted(backends, key=lambda backend: BY_REFERENCE not in backend.log())
     seen = others[0].processors()["epoch"]
 
-    def wrong(path: str, answer: object) -> str:
-        return "" if getattr(answer, "status", 0) in (200, 503) else f"{answer}"
+    def wrong(path: str, answer: Response) -> str:
+        if answer.status == 503:
+            return ""
+        return "" if answer.status == 200 and answer.json()["value"] == PATHS[path] else "wrong"
 
-    with ReadLoop([backend.port for backend in others], list(PATHS), wrong, threads=1):
+    with ReadLoop([backend.port for backend in others], list(PATHS), wrong, threads=1) as reads:
         lost.kill()
         wait_until(
             lambda: all(
@@ -71,6 +73,7 @@ def test_instances_get_the_topology_from_one_another(
             "a topology of the two others",
         )
         settle(others)
+        reads.check()
     assert any(BY_REFERENCE in backend.log() for backend in others)
     assert_all_answered(others)
     lost.launch()
