@@ -82,21 +82,21 @@ def _rows(
     ]
 
 
-def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
+def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[MemberMetadata]:
     """The members of a group that has lost a tenth of its members, at random. Without losses, the
     placement would be so regular that it needs few bytes."""
     members = [
         MemberMetadata(
             Member(f"instance-{n:04d}", f"10.0.{n // 250}.{n % 250}", 8080),
-            MemberMetadata.views_of((VIEW,)),
+            MemberMetadata.views_of((view,)),
             {}, {}, Epoch(0, 0), n,
         )
         for n in range(instances + instances // 9)
     ]  # fmt: skip
     dice = random.Random(7)
     left = dice.sample(members, instances)
-    topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
-    placed = topology.views[VIEW.name]
+    topology = place(members, {view.topic: partitions}, 10**12, _POLICY)
+    placed = topology.views[view.name]
     index_of = {member.id: n for n, member in enumerate(topology.members)}
     active: dict[int, list[int]] = {}
     standby: dict[int, list[int]] = {}
@@ -113,10 +113,10 @@ def after_losses(instances: int, partitions: int) -> list[MemberMetadata]:
         found.append(
             replace(
                 member,
-                positions={VIEW.name: {partition: ends[partition] for partition in own + others}},
-                active={VIEW.name: tuple(own)},
-                standby={VIEW.name: tuple(others)},
-                ready={VIEW.name: (*own, *others)},
+                positions={view.name: {partition: ends[partition] for partition in own + others}},
+                active={view.name: tuple(own)},
+                standby={view.name: tuple(others)},
+                ready={view.name: (*own, *others)},
                 epoch=topology.epoch,
             )
         )

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from bench.rows.group import _VIEWS
 from bench.rows.topology import VIEW, after_losses
 from bench.simulated_group import SimulatedGroup
 from local.errors import LocalError
-from local.kafka.broker import Broker, quiet_admin
-from local.kafka.topics import Topic, create_topics
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.support.backends import Backend
-from tests.support.plugins.fixtures import Deploy
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+
+_VIEWS = """[views.orders]
+topic = "{}"
+path = "/orders"
+key = "string"
+value = "json"
+partitioner = "murmur2"
+"""
 
 pytestmark = [pytest.mark.broker, pytest.mark.system]
 
 
 @pytest.mark.parametrize("record_bytes", ["1", "900000"])
 def test_they_get_the_topology_of_each_rebalance(
-    deploy: Deploy, broker: Broker, record_bytes: str
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, record_bytes: str
 ) -> None:
-    create_topics(quiet_admin(broker.bootstrap_servers), [Topic(VIEW.topic, 6)])
-    deployment = deploy(_VIEWS, group_record_bytes=record_bytes, session_timeout_ms="6000")
+    view = replace(VIEW, topic=make_topic(6))
+    deployment = deploy(
+        _VIEWS.format(view.topic), group_record_bytes=record_bytes, session_timeout_ms="6000"
+    )
     [leader] = deployment.start()
     port = int(broker.bootstrap_servers.rpartition(":")[2])
 
@@ -37,8 +46,8 @@ def test_they_get_the_topology_of_each_rebalance(
         )
 
     async def run() -> None:
-        async with SimulatedGroup(id_, port, VIEW.topic) as group:
-            await group.join(after_losses(5, 6), 60)
+        async with SimulatedGroup(id_, port, view.topic) as group:
+            await group.join(after_losses(5, 6, view), 60)
             await known(6)
             fetched = len(group.fetch_seconds)
             await group.leave(2, 60)
