@@ -54,6 +54,7 @@ _OMITTED_HEADERS = frozenset(
 _AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 
 MAX_ANSWER_BYTES = 128 << 20
+_CONNECT_SECONDS = 0.5  # with the TLS handshake; then the next replica is tried
 _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
 
 
@@ -136,7 +137,9 @@ class PeerClient:
         """
         url, forwarded = self._request(member, target, headers)
         # streams send keep-alives, so silence means failure
-        stream_timeout = aiohttp.ClientTimeout(total=None, sock_connect=0.5, sock_read=60)
+        stream_timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_SECONDS, sock_read=60
+        )
         try:
             # includes waiting for a connection
             async with asyncio.timeout(self._seconds if timeout is None else timeout):
@@ -193,7 +196,10 @@ def _session(connections: int, **options: Any) -> aiohttp.ClientSession:
 
 def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(
-        total=seconds, connect=silence, sock_connect=min(silence, 0.5), sock_read=silence
+        total=seconds,
+        connect=silence,
+        sock_connect=min(silence, _CONNECT_SECONDS),
+        sock_read=silence,
     )
 
 

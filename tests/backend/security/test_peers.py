@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.cluster import peer_client
 from backend.cluster.peer_client import PeerClient
 from backend.http.admin.topology import UNREACHABLE, Peers
 from backend.http.asgi import Receive, Scope, Send
@@ -17,6 +18,11 @@ from model.problems import Unavailable
 from model.topology import Member
 from tests.backend.server.running_server import App, answer, run, running_server
 from tests.support.tls import Authority
+
+
+@pytest.fixture(autouse=True)
+def handshakes_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer_client, "_CONNECT_SECONDS", 10.0)
 
 
 async def respond_name(scope: Scope, receive: Receive, send: Send) -> None:
@@ -89,9 +95,11 @@ def test_a_peer_with_a_wrong_certificate_is_unreachable(tmp_path: Path, wrong: s
         async with running_server(app, tls=peer.listening) as (_, port):
             member = Member("b2", "127.0.0.1", port, scheme="https")
             client = PeerClient("b1", 10.0, certificates=mine)
-            with pytest.raises(Unavailable, match="certificate verify failed"):
-                await client.forward(member, "GET", b"/any", [])
-            await client.close()
+            try:
+                with pytest.raises(Unavailable, match="certificate verify failed"):
+                    await client.forward(member, "GET", b"/any", [])
+            finally:
+                await client.close()
             peers = Peers(timeout=10, deadline=20, certificates=mine)
             [status] = await asyncio.to_thread(peers.ask, [member])
             assert status["state"] == UNREACHABLE
