@@ -143,6 +143,7 @@ class Instance:
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
             topologies=topologies,
             fetcher=TopologyFetcher(
+                settings.instance_id,
                 topologies,
                 cluster.signer,
                 lambda member, timeout: self.context.certificates.connection(member, timeout),

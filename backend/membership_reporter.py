@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.instance_context import InstanceContext
+from backend.settings import is_loopback
 from backend.storage.findings import Finding, FindingsFile
 from model.group.member_metadata import MemberMetadata
 from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, Topology
@@ -95,7 +96,13 @@ class MembershipReporter:
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
             drained=self._context.drained,
+            reads_references=self._can_fetch_topologies,
         )
+
+    @property
+    def _can_fetch_topologies(self) -> bool:
+        """Without authentication, internal routes answer on loopback only."""
+        return self._context.cluster.is_configured or is_loopback(self._context.me.host)
 
     def remember(self, topology: Topology) -> None:
         """Keep what a topology says of the views for the time after a restart of all instances."""

@@ -71,8 +71,12 @@ class Member:
 
     @staticmethod
     def of(fields: Sequence[Any]) -> Member:
-        """The inverse of `fields`; newer members may send more of them."""
-        return Member(*fields[:5])
+        """The inverse of `fields`; newer members may send more of them. Raises TopologyError."""
+        member = Member(*fields[:5])
+        texts = (member.id, member.host, member.rack, member.scheme)
+        if not all(type(text) is str for text in texts) or type(member.port) is not int:
+            raise TopologyError(f"malformed member: {fields!r}")
+        return member
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -102,12 +102,20 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         candidates: dict[str, MemberMetadata],
         assigned: Assigned,
     ) -> bytes:
-        """The topology, or a reference to it if the group's record would be too large. Raises
-        TopologyError if an older member needs the topology itself."""
+        """The topology, or a reference to it if the group's record would be too large and all
+        members can fetch the topology."""
         encoded = topology.encode()
         copies, rest = len(members), _bytes_of_members(members) + _bytes_of_partitions(assigned)
         record_bytes = rest + copies * len(encoded)
         by_reference = record_bytes > self._max_record_bytes
+        if by_reference and (unable := _unable(candidates.values())):
+            log.warning(
+                "the group's record has about %d bytes, more than QUERYABLE_GROUP_RECORD_BYTES "
+                "(%d). The topology is sent to each instance all the same, because these cannot "
+                "fetch it (an older version, or neither a cluster secret nor mutual TLS): %s",
+                record_bytes, self._max_record_bytes, ", ".join(unable),
+            )  # fmt: skip
+            by_reference = False
         log.info(
             "placed %d partitions of %d views on %d instances; the topology has %d bytes and is "
             "sent %s",
@@ -117,16 +125,10 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         )  # fmt: skip
         if not by_reference:
             return encoded
-        old = [each.member.id for each in candidates.values() if not each.reads_references]
-        if old:
-            raise TopologyError(
-                f"the group's record would have {record_bytes} bytes, more than "
-                f"QUERYABLE_GROUP_RECORD_BYTES ({self._max_record_bytes}), and instances of an "
-                f"older version cannot get the topology otherwise: {', '.join(sorted(old)[:5])}. "
-                f"Upgrade them"
-            )
         assert self._sent is not None
-        reference = TopologyReference.to(encoded, copies, self._sent.member).encode()
+        reference = TopologyReference.to(
+            encoded, copies, self._sent.member, topology.epoch.ms
+        ).encode()
         record_bytes = rest + copies * len(reference)
         if record_bytes > self._max_record_bytes:
             log.warning(
@@ -144,6 +146,11 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             log.error("the assignment of generation %d is invalid: %s", generation, e)
             return
         self._on_assignment(assigned, generation)
+
+
+def _unable(candidates: Iterable[MemberMetadata]) -> list[str]:
+    """The first ids of members that cannot fetch a topology."""
+    return sorted(each.member.id for each in candidates if not each.reads_references)[:5]
 
 
 def _bytes_of_members(members: Any) -> int:

@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -71,6 +72,7 @@ class GroupMember:
         self._fetcher = fetcher
         self._max_record_bytes = max_record_bytes
         self._current = Topology()
+        self._referenced_ms = 0
         self._settings = {
             **client_settings,
             "group_id": group_id,
@@ -143,7 +145,9 @@ class GroupMember:
             consumer.subscribe(topics=sorted(self._topics), listener=listener)
             while not self._stop.is_set():
                 self._poll(consumer)
-                self._fetch()
+                # a join must be continued at once, and brings another topology
+                if not is_joining(consumer):
+                    self._fetch()
                 self._wait(consumer)
         finally:
             consumer.close(autocommit=False, timeout_ms=2_000)
@@ -167,7 +171,7 @@ class GroupMember:
             self._topology(topology)
         elif self._fetcher.has_given_up:
             log.warning("no instance has sent the new topology: the group needs another one")
-            self._fetcher.cancel()
+            self._fetcher.give_up()
             self._rejoin.set()
 
     def _wait(self, consumer: KafkaConsumer) -> None:
@@ -182,12 +186,13 @@ class GroupMember:
     def _metadata(self) -> MemberMetadata:
         """For a join. `member_metadata` assumes that its result is sent to the leader."""
         self._rejoin.clear()  # first: a request from now on needs another join
-        self._sent = self._member_metadata()
+        self._sent = replace(self._member_metadata(), referenced_ms=self._referenced_ms)
         self._joined_at = time.monotonic()
         return self._sent
 
     def _assigned(self, assigned: Topology | TopologyReference, generation: int) -> None:
         if isinstance(assigned, TopologyReference):
+            self._referenced_ms = max(self._referenced_ms, assigned.epoch_ms)
             self._fetcher.request(assigned, generation)
         else:
             self._fetcher.cancel()

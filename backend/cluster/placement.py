@@ -49,8 +49,7 @@ def place(
     Kafka gives it to every member with the assignment.
     """
     members = _one_per_id(candidates)
-    newest = max(members, key=lambda c: c.epoch, default=None)
-    highest = newest.epoch if newest else Epoch(0, 0)
+    highest_ms = max((max(c.epoch.ms, c.referenced_ms) for c in members), default=0)
     loads = _Loads([0] * len(members), [0] * len(members))
     views = {}
     for name in sorted({view for c in members for view in c.views}):
@@ -77,7 +76,7 @@ def place(
         )
     return Topology(
         # the epoch must increase even if the clock went back
-        epoch=Epoch(max(now_ms, highest.ms + 1), 0),
+        epoch=Epoch(max(now_ms, highest_ms + 1), 0),
         members=tuple(c.member for c in members),
         views=views,
     )

@@ -10,8 +10,11 @@ from __future__ import annotations
 import http.client
 import logging
 import random
+import socket
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.rate_limited_log import RateLimitedLog
@@ -24,12 +27,12 @@ log = logging.getLogger(__name__)
 
 PATH = "/internal/topology"
 GIVE_UP_AFTER = 30.0
-"""Seconds after which the group needs a new topology, because nobody has this one."""
+"""Seconds after which the group needs a new topology, because nobody has this one. Twice as many
+each time, because an instance may be the only one that cannot fetch it."""
 
-# s for a connection, an answer's head, and its body: all three together must take less time than
-# `max_poll_interval_ms`
-_TIMEOUT = 1.5
+_TIMEOUT = 1.5  # s for the connection, and for all of the answer: the member must poll its group
 _READ_BYTES = 1 << 16
+_MAX_GIVE_UP_AFTER = 16 * GIVE_UP_AFTER
 SPREAD, MAX_SPREAD = 0.001, 2.0
 """Seconds per instance, and at most, over which the first requests to the leader are spread."""
 
@@ -41,13 +44,18 @@ class TopologyFetcher:
 
     def __init__(
         self,
+        id_: str,
         topologies: EncodedTopologies,
         signer: Signer | None,
         connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`topologies`: where the topology is kept for others. `signer`: None without a cluster
-        secret. `connect(member, timeout)`: see Certificates.connection. `clock()`: s."""
+        """`id_`: of this instance. `topologies`: where the topology is kept for others.
+
+        `signer`: None without a cluster secret. `connect(member, timeout)`: see
+        Certificates.connection. `clock()`: s.
+        """
+        self._id = id_
         self._topologies = topologies
         self._signer = signer
         self._connect = connect or Certificates().connection
@@ -58,6 +66,7 @@ class TopologyFetcher:
         self._requested_at = 0.0
         self._next_at = 0.0
         self._attempts = 0
+        self._give_up_after = GIVE_UP_AFTER
 
     def request(self, reference: TopologyReference, generation: int) -> None:
         """From now on, fetch this topology, and no other."""
@@ -70,8 +79,14 @@ class TopologyFetcher:
         self._attempts = 0
 
     def cancel(self) -> None:
-        """There is a newer topology."""
+        """There is nothing to fetch: the topology has been fetched, or a newer one was sent."""
         self._reference = None
+        self._give_up_after = GIVE_UP_AFTER
+
+    def give_up(self) -> None:
+        """Wait for another topology."""
+        self._reference = None
+        self._give_up_after = min(2 * self._give_up_after, _MAX_GIVE_UP_AFTER)
 
     @property
     def wait(self) -> float | None:
@@ -80,9 +95,9 @@ class TopologyFetcher:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether the topology could not be fetched for GIVE_UP_AFTER seconds."""
+        """Whether the topology could not be fetched for GIVE_UP_AFTER seconds or more."""
         waited = self._clock() - self._requested_at
-        return self._reference is not None and waited > GIVE_UP_AFTER
+        return self._reference is not None and waited > self._give_up_after
 
     def attempt(self, current: Topology) -> Topology | None:
         """The topology, if an attempt is due and succeeds. `current`: whose members are asked.
@@ -96,19 +111,20 @@ class TopologyFetcher:
             self._attempts += 1
             self._next_at = self._clock() + pause * random.uniform(0.5, 1.0)
             return None
-        self._reference = None
+        self.cancel()
         self._topologies.add(encoded)
         return Topology.decode(encoded, self._generation)
 
     def _fetch(self, reference: TopologyReference, current: Topology) -> bytes | None:
         """From one member; None if it does not send it."""
         member = reference.leader
-        others = [other for other in current.members if other != member]
+        others = [each for each in current.members if each.id not in (member.id, self._id)]
         if self._attempts % 2 and others:
             member = random.choice(others)
         try:
             return self._fetch_from(member, reference)
-        except (OSError, http.client.HTTPException, TopologyError) as e:
+        # a host that is no name, as another member sent it, is a ValueError
+        except (OSError, http.client.HTTPException, ValueError) as e:
             self._failures.warn(
                 member.id, f"instance {member.id} has not sent the new topology: {e!r}"
             )
@@ -120,9 +136,11 @@ class TopologyFetcher:
         signed = self._signer and self._signer.sign("POST", PATH.encode(), member.id, body)
         connection = self._connect(member, _TIMEOUT)
         try:
-            connection.request("POST", PATH, body, signed.headers if signed else {})
-            response = connection.getresponse()
-            encoded = self._read(response, reference.size)
+            connection.connect()
+            with _ended_after(_TIMEOUT, connection.sock):
+                connection.request("POST", PATH, body, signed.headers if signed else {})
+                response = connection.getresponse()
+                encoded = self._read(response, reference.size)
         finally:
             connection.close()
         given = (response.getheader(HEADER.decode()) or "").encode("latin-1")
@@ -136,10 +154,28 @@ class TopologyFetcher:
 
     def _read(self, response: http.client.HTTPResponse, size: int) -> bytes:
         """At most a few bytes more than the topology, or an error's document has."""
-        chunks, received, deadline = [], 0, self._clock() + _TIMEOUT
+        chunks, received = [], 0
         while received <= size and (chunk := response.read1(_READ_BYTES)):
             chunks.append(chunk)
             received += len(chunk)
-            if self._clock() > deadline:
-                raise TimeoutError(f"{received} of {size} bytes in {_TIMEOUT} s")
         return b"".join(chunks)
+
+
+@contextmanager
+def _ended_after(seconds: float, sock: socket.socket) -> Iterator[None]:
+    """Ends the connection if the block takes longer: a time-out of the socket is one for each
+    packet."""
+
+    def end() -> None:
+        with suppress(OSError):  # it is closed already
+            sock.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, end)
+    timer.name = "topology-timeout"
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()

@@ -179,7 +179,7 @@ class Router:
                 _POST, BATCH_PATH.decode(), cluster, internal.batch, of_peers, _MAX_BATCH_OF_PEER
             ),
             Route(_POST, HEARTBEAT.decode(), cluster, internal.heartbeat, own_bound, _SMALL),
-            Route(_POST, TOPOLOGY, cluster, internal.topology, of_peers, _SMALL),
+            Route(_POST, TOPOLOGY, cluster, internal.topology, own_bound, _SMALL),
             Route(_POST, COPY, cluster, internal.copy, own_bound, _SMALL),
             # Flask
             *(self._page(_PAGE, pattern, access) for pattern, access in PAGES),

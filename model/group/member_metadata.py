@@ -30,6 +30,7 @@ class MemberMetadata:
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
     drained: bool = False  # whether others should have its partitions
     reads_references: bool = True  # whether the leader may send it a TopologyReference
+    referenced_ms: int = 0  # the highest epoch_ms of the references that it was sent
 
     @staticmethod
     def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -55,6 +56,7 @@ class MemberMetadata:
                 "standby": self.standby,
                 "drained": self.drained,
                 "reads_references": self.reads_references,
+                "referenced_ms": self.referenced_ms,
             }
         )
 
@@ -90,6 +92,7 @@ class MemberMetadata:
                 # members of older versions do not send it
                 drained=document.get("drained") is True,
                 reads_references=document.get("reads_references") is True,
+                referenced_ms=int(document.get("referenced_ms", 0)),
             )
         except MALFORMED as e:
             if isinstance(e, TopologyError):

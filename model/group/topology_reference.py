@@ -33,16 +33,17 @@ class TopologyReference:
     size: int  # bytes of the encoded topology
     instances: int  # that need the topology
     leader: Member
+    epoch_ms: int  # of the topology; the next one is greater, even if nobody gets this topology
 
     @staticmethod
-    def to(encoded: bytes, instances: int, leader: Member) -> TopologyReference:
+    def to(encoded: bytes, instances: int, leader: Member, epoch_ms: int) -> TopologyReference:
         """Raises TopologyError if the topology is larger than what members accept."""
         if len(encoded) > MAX_BYTES:
             raise TopologyError(
                 f"the topology has {len(encoded)} bytes, and members accept {MAX_BYTES}. Split the "
                 f"deployment by application id"
             )
-        return TopologyReference(digest_of(encoded), len(encoded), instances, leader)
+        return TopologyReference(digest_of(encoded), len(encoded), instances, leader, epoch_ms)
 
     def is_to(self, encoded: bytes) -> bool:
         return len(encoded) == self.size and digest_of(encoded) == self.digest
@@ -56,6 +57,7 @@ class TopologyReference:
                 "size": self.size,
                 "instances": self.instances,
                 "leader": self.leader.fields(),
+                "epoch_ms": self.epoch_ms,
             }
         )
 
@@ -71,6 +73,7 @@ def decode_assignment(user_data: bytes, generation: int) -> Topology | TopologyR
             int(document["size"]),
             int(document["instances"]),
             Member.of(document["leader"]),
+            int(document["epoch_ms"]),
         )
     except MALFORMED as e:
         if isinstance(e, TopologyError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
-from model.topology import Topology, TopologyError
+from model.topology import Topology
 from tests.support.in_process.examples import ORDERS, candidate, view
 
 
@@ -100,13 +101,27 @@ def test_a_topology_that_does_not_fit_is_sent_by_reference() -> None:
     assert isinstance(decode_assignment(roomy["member-0"].user_data, 1), Topology)
 
 
-def test_members_of_older_versions_get_no_reference() -> None:
+def test_a_topology_that_a_member_cannot_fetch_is_sent_to_each(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     old = replace(candidate("b2"), reads_references=False)
     members = [candidate("b1").encode(), old.encode()]
     assert not MemberMetadata.decode(members[1]).reads_references
-    with pytest.raises(TopologyError, match=r"older version.*: b2\. Upgrade them"):
-        assign(*members, partitions=2, max_record_bytes=500)
-    assert assign(*members, partitions=2)
+    found = assign(*members, partitions=2, max_record_bytes=500)
+    for each in found.values():
+        assert isinstance(decode_assignment(each.user_data, 1), Topology)
+    assert "more than QUERYABLE_GROUP_RECORD_BYTES (500)" in caplog.text
+    assert "mutual TLS): b2" in caplog.text
+
+
+def test_an_epoch_that_only_a_reference_had_is_not_used_again() -> None:
+    """The leader has gone before anyone had its topology, and the next one's clock is behind."""
+    ahead = time.time_ns() // 1_000_000 + 3_600_000
+    sent = replace(candidate("b2"), referenced_ms=ahead)
+    given = assign(candidate("b1").encode(), sent.encode(), partitions=2)
+    topology = decode_assignment(given["member-0"].user_data, 1)
+    assert isinstance(topology, Topology)
+    assert topology.epoch.ms == ahead + 1
 
 
 def test_a_record_that_the_broker_may_refuse_is_logged(caplog: pytest.LogCaptureFixture) -> None:

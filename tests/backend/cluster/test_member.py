@@ -43,7 +43,7 @@ def joined(instance: Instance) -> GroupMember:
     member = GroupMember(
         frozenset(["orders"]), "group", {}, 2_000, 500,
         instance.metadata, instance.topologies.append, Policy(),
-        topologies, TopologyFetcher(topologies, None, clock=lambda: instance.now), 900_000,
+        topologies, TopologyFetcher("b1", topologies, None, clock=lambda: instance.now), 900_000,
     )  # fmt: skip
     member._metadata()
     return member
@@ -165,7 +165,7 @@ def test_a_topology_by_reference_is_applied_when_it_is_there() -> None:
     member = joined(instance)
     topology = place([candidate("b1")], {"orders": 1}, 5)
     nobody = candidate("b9", port=1).member  # refuses connections
-    reference = TopologyReference.to(topology.encode(), 1, nobody)
+    reference = TopologyReference.to(topology.encode(), 1, nobody, 5)
     member._assigned(reference, 7)
     assert instance.topologies == []
     instance.now += 1
@@ -176,6 +176,7 @@ def test_a_topology_by_reference_is_applied_when_it_is_there() -> None:
     member._fetch()
     [found] = instance.topologies
     assert (found.epoch, found.views) == (Epoch(5, 7), topology.views)
+    assert member._metadata().referenced_ms == 5
     member._fetch()
     assert len(instance.topologies) == 1
 
@@ -185,7 +186,7 @@ def test_a_newer_topology_ends_the_search_for_an_older_one() -> None:
     member = joined(instance)
     older, newer = (place([candidate("b1")], {"orders": 1}, ms) for ms in (5, 6))
     instance.encoded.add(older.encode())
-    member._assigned(TopologyReference.to(older.encode(), 1, candidate("b9").member), 7)
+    member._assigned(TopologyReference.to(older.encode(), 1, candidate("b9").member, 5), 7)
     member._assigned(newer, 8)
     member._fetch()
     assert instance.topologies == [newer]
@@ -195,7 +196,7 @@ def test_without_the_topology_the_group_needs_another_one() -> None:
     instance = Instance()
     member = joined(instance)
     nobody = candidate("b9", port=1).member
-    member._assigned(TopologyReference.to(b"lost", 1, nobody), 7)
+    member._assigned(TopologyReference.to(b"lost", 1, nobody, 5), 7)
     instance.now += 1
     member._fetch()
     assert not member._rejoin.is_set()
@@ -211,7 +212,7 @@ def test_a_malformed_topology_is_logged_and_not_fetched_again(
     instance = Instance()
     member = joined(instance)
     instance.encoded.add(b"nonsense")
-    member._assigned(TopologyReference.to(b"nonsense", 1, candidate("b9").member), 7)
+    member._assigned(TopologyReference.to(b"nonsense", 1, candidate("b9").member, 5), 7)
     member._fetch()
     assert "the leader's topology is invalid" in caplog.text
     assert (instance.topologies, member._fetcher.wait) == ([], None)
@@ -220,7 +221,7 @@ def test_a_malformed_topology_is_logged_and_not_fetched_again(
 def test_attempts_are_made_in_time() -> None:
     instance = Instance()
     member: Any = joined(instance)
-    member._assigned(TopologyReference.to(b"x", 1, candidate("b9", port=1).member), 7)
+    member._assigned(TopologyReference.to(b"x", 1, candidate("b9", port=1).member, 5), 7)
     instance.now += 1
     member._fetch()
     began = time.monotonic()

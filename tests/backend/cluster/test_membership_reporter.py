@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.membership_reporter import MembershipReporter
+from backend.security.cluster import ClusterAccess
 from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import Finding, FindingsFile
 from model.topology import NO_EPOCH, Epoch, PlacedView, Topology
@@ -161,3 +164,22 @@ def test_only_what_was_known_of_the_same_stores_is_reported(tmp_path: Path) -> N
     )
     reported = Restarted(tmp_path).reporter.now(NO_EPOCH)
     assert (reported.partition_counts, reported.topology_mispartitioned) == ({}, ())
+
+
+@pytest.mark.parametrize(
+    ("host", "cluster", "can"),
+    [
+        ("127.0.0.1", ClusterAccess(), True),
+        ("10.0.0.7", ClusterAccess(), False),
+        ("backend-1", ClusterAccess(), False),
+        ("10.0.0.7", ClusterAccess(mutual_tls=True), True),
+    ],
+)
+def test_topologies_are_fetched_where_instances_answer_each_other(
+    tmp_path: Path, host: str, cluster: ClusterAccess, can: bool
+) -> None:
+    joined = Joined(tmp_path)
+    here = joined._context
+    here.cluster = cluster
+    here.settings = here.settings.model_copy(update={"advertised_host": host})
+    assert joined.membership_reporter.now(Epoch(5, 1)).reads_references is can

@@ -78,12 +78,12 @@ class Group:
         self.current = Topology(Epoch(5, 1), (other.member,))
         self.new = Topology(Epoch(9, 0), members)
         self.encoded = self.new.encode()
-        self.reference = TopologyReference.to(self.encoded, 3, leader.member)
+        self.reference = TopologyReference.to(self.encoded, 3, leader.member, 5)
         self.topologies, self.clock = EncodedTopologies(), Clock()
         self.fetcher = self.fetcher_with(None)
 
     def fetcher_with(self, signer: Signer | None) -> TopologyFetcher:
-        return TopologyFetcher(self.topologies, signer, clock=self.clock)
+        return TopologyFetcher("b3", self.topologies, signer, clock=self.clock)
 
     def attempt(self) -> Topology | None:
         """After the time until the next one."""
@@ -169,26 +169,54 @@ def test_a_wrong_answer_is_no_topology(
     assert [group.attempt() is None for _ in range(2)] == [True, False], "b2, then the leader again"
 
 
-def test_a_body_that_comes_slowly_ends(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("slow_part", ["head", "body"])
+def test_an_answer_that_comes_slowly_ends(
+    group: Group, monkeypatch: pytest.MonkeyPatch, slow_part: str
+) -> None:
     """The member must poll its group meanwhile."""
+    monkeypatch.setattr(topology_fetcher, "_TIMEOUT", 0.3)
+    ended = threading.Event()
 
-    class Slow(Clock):
-        def __call__(self) -> float:
-            self.now += 0.1
-            return self.now
+    def drip(handler: BaseHTTPRequestHandler) -> None:
+        if slow_part == "body":
+            handler.send_response(200)
+            handler.end_headers()
+        # never silent for as long as the time-out of the socket
+        while not ended.wait(0.05):
+            handler.wfile.write(b"x")
 
-    group.clock = Slow()
-    group.fetcher = group.fetcher_with(None)
-    group.leader.reply = 200, group.encoded
+    def reply(handler: BaseHTTPRequestHandler) -> None:
+        with_suppressed_errors(lambda: drip(handler))
+        ended.set()
+
+    group.leader.reply = reply
     group.fetcher.request(group.reference, 17)
-    group.clock.now += 1
-    monkeypatch.setattr(topology_fetcher, "_READ_BYTES", 1)
-    assert group.fetcher.attempt(group.current) is None
-    monkeypatch.setattr(topology_fetcher, "_READ_BYTES", 1 << 16)
-    group.clock.now += 1
-    assert group.fetcher.attempt(group.current) is None  # the other one
-    group.clock.now += 1
-    assert group.fetcher.attempt(group.current) is not None
+    try:
+        assert group.attempt() is None
+        assert ended.wait(20), "the connection has ended"
+    finally:
+        ended.set()
+    group.leader.reply = 200, group.encoded
+    assert [group.attempt() is None for _ in range(2)] == [True, False], "b2, then the leader again"
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 70, "ü" * 64])
+def test_a_host_that_is_no_name_is_an_instance_that_does_not_answer(
+    group: Group, host: str
+) -> None:
+    leader = Member("b1", host, 1)
+    group.other.reply = 200, group.encoded
+    group.fetcher.request(TopologyReference.to(group.encoded, 3, leader, 9), 17)
+    assert [group.attempt() is None for _ in range(2)] == [True, False]
+
+
+def test_an_instance_does_not_ask_itself(group: Group) -> None:
+    itself = Member("b3", "127.0.0.1", group.other.member.port)
+    group.current = Topology(Epoch(5, 1), (group.leader.member, itself))
+    group.fetcher.request(group.reference, 17)
+    for _ in range(6):
+        assert group.attempt() is None
+    assert (len(group.leader.asked), group.other.asked) == (6, [])
 
 
 def test_attempts_get_rarer_and_end(group: Group) -> None:
@@ -200,14 +228,30 @@ def test_attempts_get_rarer_and_end(group: Group) -> None:
     assert GIVE_UP_AFTER < group.clock.now - began < GIVE_UP_AFTER + 3
     assert 10 < attempts < 40
     assert len(group.other.asked) == attempts // 2
-    group.fetcher.cancel()
+    group.fetcher.give_up()
     assert (group.fetcher.wait, group.fetcher.has_given_up) == (None, False)
+
+
+def test_an_instance_that_cannot_fetch_asks_for_fewer_and_fewer_topologies(group: Group) -> None:
+    def seconds() -> float:
+        began = group.clock.now
+        group.fetcher.request(group.reference, 17)
+        while not group.fetcher.has_given_up:
+            group.clock.now += 1
+        group.fetcher.give_up()
+        return group.clock.now - began
+
+    assert [seconds() // GIVE_UP_AFTER for _ in range(7)] == [1, 2, 4, 8, 16, 16, 16]
+    group.leader.reply = 200, group.encoded
+    group.fetcher.request(group.reference, 17)
+    assert group.attempt() is not None
+    assert seconds() // GIVE_UP_AFTER == 1
 
 
 def test_a_newer_reference_replaces_the_one_before(group: Group) -> None:
     group.fetcher.request(group.reference, 17)
     newer = Topology(Epoch(11, 0), group.new.members).encode()
-    group.fetcher.request(TopologyReference.to(newer, 3, group.leader.member), 18)
+    group.fetcher.request(TopologyReference.to(newer, 3, group.leader.member, 5), 18)
     group.leader.reply = 200, newer
     found = group.attempt()
     assert found is not None
@@ -216,7 +260,7 @@ def test_a_newer_reference_replaces_the_one_before(group: Group) -> None:
 
 
 def test_first_requests_of_a_large_group_are_spread(group: Group) -> None:
-    large = TopologyReference.to(group.encoded, 1_000, group.leader.member)
+    large = TopologyReference.to(group.encoded, 1_000, group.leader.member, 5)
     waits = []
     for _ in range(200):
         group.fetcher.request(large, 1)
@@ -280,7 +324,7 @@ def test_connections_end(group: Group) -> None:
         connections.append(http.client.HTTPConnection(member.host, member.port, timeout=timeout))
         return connections[-1]
 
-    fetcher = TopologyFetcher(group.topologies, None, connect, group.clock)
+    fetcher = TopologyFetcher("b3", group.topologies, None, connect, group.clock)
     group.fetcher = fetcher
     fetcher.request(group.reference, 17)
     group.attempt()
