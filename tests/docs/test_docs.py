@@ -198,3 +198,18 @@ def test_every_kind_of_query_has_a_page_with_examples() -> None:
     }
     for resource in resources - {"{key}", "{rest}"}:
         assert re.search(rf"/{resource}\b", asked), resource
+
+
+def test_the_pages_that_other_files_name_exist() -> None:
+    product = ("backend", "deploy", "docker", "local", "model", "proxy", "queryable", "spark")
+    files = [path for folder in product for path in (ROOT / folder).rglob("*")]
+    files += [path for path in ROOT.iterdir() if path.suffix in (".md", ".toml", ".yml", ".conf")]
+    named = {
+        page
+        for path in files
+        # the changelog names pages as they were
+        if path.is_file() and "__pycache__" not in path.parts and path.name != "CHANGELOG.md"
+        for page in re.findall(rb"(?<![\w/.-])docs/[\w/-]+\.md", path.read_bytes())
+    }
+    assert len(named) > 30
+    assert [page for page in named if not (ROOT / page.decode()).exists()] == []

@@ -39,7 +39,8 @@ PRODUCT = {"secret", "backend-1", "backend-2", "backend-3", "proxy"}
         ([], PRODUCT),
         (["demo"], PRODUCT | {"broker", "load", "spark", "tailer"}),
         (["monitoring"], PRODUCT | {"prometheus", "grafana"}),
-        (["demo", "monitoring"], set(SERVICES)),
+        (["derive"], PRODUCT | {"derive"}),
+        (["demo", "derive", "monitoring"], set(SERVICES)),
     ],
 )
 def test_the_compose_file_is_valid_in_each_profile(profiles: list[str], services: set[str]) -> None:
@@ -80,12 +81,14 @@ def test_the_services_use_another_kafka_and_other_views() -> None:
         "QUERYABLE_VIEWS": "./my.toml",
     }
     done = subprocess.run(
-        [*compose(), "config"],
+        [*compose(), "--profile", "derive", "config"],
         cwd=REPOSITORY, capture_output=True, text=True, check=True, env=environment,
     )  # fmt: skip
-    backend = yaml.safe_load(done.stdout)["services"]["backend-2"]
-    assert backend["environment"]["QUERYABLE_BOOTSTRAP_SERVERS"] == "k:1"
-    assert any("my.toml" in str(mount) for mount in backend["volumes"])
+    for name in ("backend-2", "derive"):
+        service = yaml.safe_load(done.stdout)["services"][name]
+        assert service["environment"]["QUERYABLE_BOOTSTRAP_SERVERS"] == "k:1"
+        assert any("my.toml" in str(mount) for mount in service["volumes"])
+        assert not service.get("depends_on", {}).keys() & {"broker", "load"}
 
 
 @pytest.mark.parametrize("name", SERVICES)
