@@ -1,4 +1,5 @@
-"""What each replica of a key's partition has of the key, side by side."""
+"""What each replica of a key's partition has of the key, side by side: its value, or its windows,
+sessions or versions."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.view_versions import pinned_headers
 from backend.instance_context import InstanceContext
+from backend.queries.history import MAX_LIMIT
 from backend.queries.routing import NotOwner, ReadOptions
 from backend.wire.answer import Answer, json_answer, problem_answer
 from backend.wire.scan import ALLOW
@@ -65,14 +67,19 @@ class ReplicaRoute:
 
     async def _ask(self, member: Member, view: View, key: bytes) -> Answer:
         """The answer of one replica, whatever it is."""
+        history = view.kind.history
         try:
-            if member == self._context.me:
+            if member == self._context.me and history is None:
                 return self._responses[view.name].point(key, ReadOptions(stale=ALLOW))
             assert self._peer_client is not None
-            target = b"/views/%b/keys/%b?encoding=base64url&stale=allow" % (
+            below = b"" if history is None else b"/%b" % history.encode()
+            target = b"/views/%b/keys/%b%b?encoding=base64url&stale=allow" % (
                 view.base.encode(),
                 to_base64url(key),
+                below,
             )
+            if history is not None:
+                target += b"&limit=%d" % MAX_LIMIT
             headers = pinned_headers([], view, self._context.versions)
             return await self._peer_client.forward(member, "GET", target, headers, timeout=_TIMEOUT)
         except NotOwner as others:
@@ -92,7 +99,7 @@ def _document(member: Member, is_active: bool, answer: Answer) -> dict[str, Any]
         **{name: headers.get(name.encode()) for name in _SHOWN},
     }
     if answer.status == 200:
-        # the body is {"key":…,"value":…}: numbers keep all their digits
+        # the body is JSON, whose numbers keep all their digits
         return {**document, "document": orjson.Fragment(answer.body)}
     try:
         problem = orjson.loads(answer.body)

@@ -3,6 +3,7 @@
 import { askPermission, startActions } from "./actions.js";
 import { startAppearance } from "./appearance.js";
 import { showAttention } from "./attention.js";
+import { startCharts } from "./charts.js";
 import { startDeadLetters } from "./dead_letters.js";
 import { clock, setAttribute, setText } from "./dom.js";
 import { startGroups } from "./groups.js";
@@ -124,6 +125,7 @@ document.addEventListener("visibilitychange", () => {
   if (!signedOut) refresh();
 });
 startAppearance();
+startCharts();
 start();
 startActions();
 startGroups();

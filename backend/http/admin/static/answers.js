@@ -1,17 +1,18 @@
 // The answer to a query: its outcome, the headers, the value or the items, and what to do with it.
 
-import { count, el, facts } from "./dom.js";
+import { button, count, el, facts } from "./dom.js";
+import { itemChart } from "./item_chart.js";
 import { indented, members } from "./json.js";
 import { colourOf } from "./owners.js";
 import { consoleCommand, curlCommand, pythonScript } from "./queries.js";
 import { compare } from "./replicas.js";
 import { hasToken, request } from "./requests.js";
 import { asCsv, asNdjson, download, itemTable } from "./tables.js";
-import { hexadecimal, parseExact, tree } from "./values.js";
+import { hexadecimal, inForms, parseExact, textForm, treeForm } from "./values.js";
 
 const TIMEOUT = 5000; // ms
-const MAX_SHOWN = 200_000; // characters of a value
 const MAX_ITEMS = 10_000; // that are kept, page after page
+const OF_ONE_KEY = new Set(["windows", "sessions", "versions"]);
 
 const byId = (id) => document.getElementById(id);
 
@@ -26,8 +27,7 @@ export function showAnswer(asked, answer, body, took) {
     ...outcome(asked, answer, body, fields),
     pairs: pairsOf(answer, took),
     owner: answer.headers.get("Served-By"),
-    buttons: asked.query === "get" && [200, 404].includes(answer.status)
-      ? [button("Compare replicas", () => compare(asked, byId("found")))] : [],
+    buttons: asked.query === "get" && [200, 404].includes(answer.status) ? [compareButton(asked)] : [],
   });
 }
 
@@ -36,12 +36,15 @@ export function showItems(asked, answer, body, took, more) {
   const { items, next } = parseExact(body);
   asked.items.push(...items);
   const isFull = asked.items.length >= MAX_ITEMS;
-  const content = [asked.items.length ? itemTable(asked.items, measureOf(asked)) : el("p", {}, "There are none.")];
+  const chart = OF_ONE_KEY.has(asked.query) ? itemChart(asked.items) : [];
+  const content = asked.items.length
+    ? [...chart, ...itemTable(asked.items, measureOf(asked))] : [el("p", {}, "There are none.")];
   const buttons = asked.items.length ? [
     button("Download CSV", () => download(`${asked.view.name}.csv`, "text/csv", asCsv(asked.items))),
     button("Download NDJSON", () => (
       download(`${asked.view.name}.ndjson`, "application/x-ndjson", asNdjson(asked.items)))),
   ] : [];
+  if (OF_ONE_KEY.has(asked.query)) buttons.push(compareButton(asked));
   if (next && !isFull) buttons.unshift(button("Next page", () => more(next)));
   show(asked, {
     tone: "good",
@@ -52,6 +55,11 @@ export function showItems(asked, answer, body, took, more) {
     content,
     buttons,
   });
+}
+
+/** Asks all replicas of the key's partition. */
+function compareButton(asked) {
+  return button("Compare replicas", () => compare(asked, byId("found")));
 }
 
 /** The numbers that a ranking or an aggregate is about. */
@@ -107,26 +115,11 @@ function outcome(asked, answer, body, fields) {
 
 /** The value as text, as a tree, and in hexadecimal digits, which are asked for. */
 function valueOf(asked, tokens) {
-  const text = indented(tokens);
-  const more = text.length - MAX_SHOWN;
-  const shown = more > 0 ? `${text.slice(0, MAX_SHOWN)}\n… and ${more} more characters` : text;
-  const pre = el("pre", { "tabindex": "0", "aria-label": "Value" }, shown);
-  const place = el("div", { class: "value" }, pre);
-  const forms = {
-    Text: () => pre,
-    Tree: () => el("div", { "class": "tree", "aria-label": "Value" }, tree(parseExact(tokens.join("")))),
+  return inForms({
+    Text: () => textForm(indented(tokens)),
+    Tree: () => treeForm(parseExact(tokens.join(""))),
     Hex: () => bytesOf(asked),
-  };
-  const tabs = Object.entries(forms).map(([name, make]) => {
-    const tab = button(name, async () => {
-      for (const each of tabs) each.setAttribute("aria-pressed", String(each === tab));
-      place.replaceChildren(await make());
-    });
-    tab.setAttribute("aria-pressed", String(name === "Text"));
-    return tab;
   });
-  return el("div", {}, el("p", { "class": "actions", "role": "group", "aria-label": "Form of the value" },
-    ...tabs), place);
 }
 
 async function bytesOf({ path }) {
@@ -134,16 +127,10 @@ async function bytesOf({ path }) {
     const answer = await request(path, AbortSignal.timeout(TIMEOUT), "application/octet-stream");
     const text = answer.ok ? hexadecimal(new Uint8Array(await answer.arrayBuffer()))
       : `status ${answer.status}: the value has no bytes of its own.`;
-    return el("pre", { "tabindex": "0", "aria-label": "Value" }, text);
+    return textForm(text);
   } catch {
     return el("p", {}, "The backend did not answer.");
   }
-}
-
-export function button(text, press) {
-  const made = el("button", { type: "button" }, text);
-  made.addEventListener("click", press);
-  return made;
 }
 
 /** Buttons that show the query as a command, and copy it. */

@@ -8,6 +8,12 @@ export function el(tag, attributes = {}, ...children) {
   return element;
 }
 
+export function button(text, press) {
+  const made = el("button", { type: "button" }, text);
+  made.addEventListener("click", press);
+  return made;
+}
+
 /** Changes the document only if the text differs, to keep focus and selections. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -28,7 +28,7 @@ export async function compare({ view, values }, found) {
   }
 }
 
-/** The value of each replica as indented text; null without one. */
+/** The value or the items of each replica as indented text; null without one. */
 function valuesIn(text, number) {
   const tokens = members(text)?.replicas ?? [];
   const found = [];
@@ -40,7 +40,8 @@ function valuesIn(text, number) {
     if (token === "}" || token === "]") depth -= 1;
     if (token === "}" && depth === 1) {
       const of = members(tokens.slice(begin, i + 1).join(""));
-      const value = of?.document && members(of.document.join(""))?.value;
+      const document = of?.document && members(of.document.join(""));
+      const value = document?.value ?? document?.items;
       found.push(value ? indented(value) : null);
     }
   });
@@ -50,20 +51,21 @@ function valuesIn(text, number) {
 function show(place, { partition, replicas }, values) {
   const contents = replicas.map((each, i) => values[i] ?? `${each.status} ${each.code ?? ""}`);
   const isSame = contents.every((content) => content === contents[0]);
-  const expected = new Set(contents[0]?.split("\n"));
+  const lines = contents.map((content) => content.split("\n"));
+  const sets = lines.map((each) => new Set(each));
+  const common = new Set(lines[0]?.filter((line) => sets.every((each) => each.has(line))));
   const cards = replicas.map((each, i) => {
     const list = el("dl", { class: "facts" });
     facts(list, [["Status", String(each.status)], ["Offset", each.offset ?? "unknown"],
       ["Lag", each.lag ?? "unknown"], ["Staleness", each.staleness === null ? "unknown" : `${each.staleness} ms`]]);
-    const lines = contents[i].split("\n").flatMap((line) => [
-      isSame || expected.has(line) ? line : el("mark", {}, line), "\n"]);
+    const marked = lines[i].flatMap((line) => [common.has(line) ? line : el("mark", {}, line), "\n"]);
     return el("div", { "class": "replica", "data-owner": colourOf(each.id) },
       el("p", {}, el("b", { class: "owned" }, each.id), ` ${each.role}`), list,
-      el("pre", { "tabindex": "0", "aria-label": `Value on ${each.id}` }, ...lines));
+      el("pre", { "tabindex": "0", "aria-label": `Value on ${each.id}` }, ...marked));
   });
   const said = replicas.length === 1 ? "There is one replica." : isSame
     ? `All ${replicas.length} replicas of partition ${partition} have the same.`
-    : `The replicas of partition ${partition} differ. Lines that the first one does not have are marked.`;
+    : `The replicas of partition ${partition} differ. Lines that not all of them have are marked.`;
   place.replaceChildren(
     el("p", { "class": "badge", "data-tone": isSame ? "good" : "warn", "role": "status" }, said),
     el("div", { class: "side-by-side" }, ...cards));

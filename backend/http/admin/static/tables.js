@@ -1,7 +1,7 @@
 // The items of an answer as a table, and as files.
 
-import { el } from "./dom.js";
-import { inline, isNode } from "./values.js";
+import { button, el } from "./dom.js";
+import { inForms, inline, isNode, isNumber, textForm, treeForm } from "./values.js";
 
 const TIMES = new Set(["start", "end", "valid_from", "valid_to"]);
 const MAX_COLUMNS = 14;
@@ -25,14 +25,35 @@ function columnsOf(items) {
   return [...all.filter((name) => !name.startsWith("value.")), "value"];
 }
 
+function valueIn(item, column) {
+  return column.startsWith("value.") ? item.value?.[column.slice(6)] : item[column];
+}
+
 function cellOf(item, column) {
-  const of = column.startsWith("value.") ? item.value?.[column.slice(6)] : item[column];
+  const of = valueIn(item, column);
   if (of === undefined) return "";
   if (TIMES.has(column) && typeof of === "number") return new Date(of).toISOString();
   return inline(of);
 }
 
-/** `measure`: the column whose numbers are bars, too; null for none. */
+/** The columns of values that are numbers in all items that have them. */
+export function numericColumns(items) {
+  return columnsOf(items).filter((column) => {
+    const values = items.map((item) => valueIn(item, column)).filter((value) => value !== undefined);
+    return column.startsWith("value") && values.length > 0 && values.every(isNumber);
+  });
+}
+
+/** The number of an item in a column; null without one. */
+export function numberIn(item, column) {
+  const value = valueIn(item, column);
+  return isNumber(value) ? Number(value) : null;
+}
+
+/**
+ * A table, and the place below it for the item whose button is pressed. `measure`: the column whose
+ * numbers are bars, too; null for none.
+ */
 export function itemTable(items, measure = null) {
   const columns = columnsOf(items);
   const numbers = columns.includes(measure) ? items.map((item) => Number(cellOf(item, measure))) : [];
@@ -43,18 +64,26 @@ export function itemTable(items, measure = null) {
       "max": "100", "value": String(share), "aria-label": `${share} % of the greatest ${measure}`,
     }));
   };
+  const place = el("div", { class: "item" });
+  const shower = (item, i) => {
+    const made = button("Show", () => {
+      const text = JSON.stringify(item, null, 2);
+      place.replaceChildren(
+        el("h3", {}, `Item ${i + 1}`), inForms({ Text: () => textForm(text), Tree: () => treeForm(item) }));
+    });
+    made.setAttribute("aria-label", `Show item ${i + 1}`);
+    return el("td", {}, made);
+  };
   const rows = items.map((item, i) => el("tr", {}, ...columns.map((column) => {
     const text = cellOf(item, column);
-    const cut = text.length > MAX_CELL;
-    const cell = el("td", {}, cut ? `${text.slice(0, MAX_CELL)} …` : text);
-    if (cut) cell.title = `${text.length} characters: look up the key`;
-    return cell;
-  }), ...(most > 0 ? [bar(i)] : [])));
-  const heads = most > 0 ? [...columns, `${measure} as bars`] : columns;
-  return el("div", { "class": "scroll", "tabindex": "0", "role": "region", "aria-label": "Items" },
-    el("table", {},
-      el("thead", {}, el("tr", {}, ...heads.map((name) => el("th", { scope: "col" }, name)))),
-      el("tbody", {}, ...rows)));
+    return el("td", {}, text.length > MAX_CELL ? `${text.slice(0, MAX_CELL)} …` : text);
+  }), ...(most > 0 ? [bar(i)] : []), shower(item, i)));
+  const heads = [...columns, ...(most > 0 ? [`${measure} as bars`] : []), "Item"];
+  const table = el("table", {},
+    el("thead", {}, el("tr", {}, ...heads.map((name) => el("th", { scope: "col" }, name)))),
+    el("tbody", {}, ...rows));
+  return [
+    el("div", { "class": "scroll", "tabindex": "0", "role": "region", "aria-label": "Items" }, table), place];
 }
 
 /** Comma-separated values (RFC 4180). A cell that a spreadsheet would take for a formula is text. */

@@ -1,7 +1,8 @@
 // A value as a tree, as text and in hexadecimal digits.
 
-import { el } from "./dom.js";
+import { button, el } from "./dom.js";
 
+const MAX_SHOWN = 200_000; // characters of a text
 const MAX_CHILDREN = 500; // of one node, that are shown
 const MAX_BYTES = 65_536; // that are shown in hexadecimal digits
 
@@ -32,14 +33,50 @@ export function isNode(value) {
   return typeof value === "object" && value !== null && !(value instanceof Exact);
 }
 
+export function isNumber(value) {
+  return typeof value === "number" || value instanceof Exact;
+}
+
 /** The value on one line. */
 export function inline(value) {
   if (typeof value === "string") return value;
   return value instanceof Exact ? value.text : JSON.stringify(value);
 }
 
+/**
+ * A value in one of several forms, and the buttons that choose it. `forms`: name -> a function that
+ * makes the element, or a promise of it. The first is shown at first, and is no promise.
+ */
+export function inForms(forms) {
+  const place = el("div", { class: "value" });
+  const tabs = Object.entries(forms).map(([name, make]) => {
+    const tab = button(name, async () => {
+      press(tab);
+      place.replaceChildren(await make());
+    });
+    return tab;
+  });
+  const press = (pressed) => {
+    for (const each of tabs) each.setAttribute("aria-pressed", String(each === pressed));
+  };
+  press(tabs[0]);
+  place.append(Object.values(forms)[0]());
+  return el("div", {}, el("p", { "class": "actions", "role": "group", "aria-label": "Form of the value" },
+    ...tabs), place);
+}
+
+export function textForm(text) {
+  const more = text.length - MAX_SHOWN;
+  const shown = more > 0 ? `${text.slice(0, MAX_SHOWN)}\n… and ${more} more characters` : text;
+  return el("pre", { "tabindex": "0", "aria-label": "Value" }, shown);
+}
+
+export function treeForm(value) {
+  return el("div", { "class": "tree", "aria-label": "Value" }, tree(value));
+}
+
 /** A tree: objects and arrays can be closed. */
-export function tree(value, name = null) {
+function tree(value, name = null) {
   const label = name === null ? [] : [el("span", { class: "name" }, `${name}: `)];
   if (!isNode(value)) {
     const kind = value === null ? "null" : value instanceof Exact ? "number" : typeof value;

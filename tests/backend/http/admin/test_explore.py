@@ -19,6 +19,7 @@ from selenium import webdriver
 from selenium.webdriver.support.ui import Select
 
 from local.kafka.broker import Broker
+from model.partitioner import partition_of
 from tests.backend.http.admin.browser import AdminPage
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.system
 BIG = 2**63 - 1
 HOUR = 3_600_000
 START = 1_356_998_400_000
+LONG = "x" * 1000
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +49,20 @@ def deployment(
         for n in range(130)
     }
     writer.table(topics["things"], things)
-    partition = 0
-    windows = [(b"anna" + struct.pack(">qi", START + n * HOUR, 0), b'{"n":1}') for n in range(3)]
-    writer.send(topics["hours"], windows, partition)
+    home = partition_of("murmur2")
+    windows = [
+        (b"anna" + struct.pack(">qi", START + n * HOUR, 0), b'{"n":%d,"of":{},"m":1.5}' % (n + 1))
+        for n in range(3)
+    ]
+    writer.send(topics["hours"], windows, home(b"anna", 2))
+    long = (b"berta" + struct.pack(">qi", START, 0), json.dumps({"text": LONG}).encode())
+    writer.send(topics["hours"], [long], home(b"berta", 2))
     sessions = [(b"anna" + struct.pack(">qq", START + 9, START), b'{"n":2}')]
-    writer.send(topics["visits"], sessions, partition)
+    writer.send(topics["visits"], sessions, 0)
     writer.send(topics["prices"], [(b"tea", b'{"n":3}')])
     views = views_toml(
         things={"topic": topics["things"]},
-        hours={"topic": topics["hours"], "store": "window", "window_size": "1h"}
-        | {"partitioner": "none"},
+        hours={"topic": topics["hours"], "store": "window", "window_size": "1h"},
         visits={"topic": topics["visits"], "store": "session", "partitioner": "none"},
         prices={"topic": topics["prices"], "store": "versioned", "retention": "365d"},
     )
@@ -142,13 +148,51 @@ def test_windows_sessions_and_versions_are_tables(page: AdminPage) -> None:
         "2013-01-01T00:00:00.000Z",
         "2013-01-01T01:00:00.000Z",
     ]
-    assert ask(page, "hours", "all-windows", limit="100") == "3 items"
+    assert ask(page, "hours", "all-windows", limit="100") == "4 items"
     assert ask(page, "visits", "sessions", key="anna") == "1 item"
     assert table(page)[0]["end"] == "2013-01-01T00:00:00.009Z"
     assert ask(page, "prices", "versions", key="tea") == "1 item"
     assert table(page)[0]["valid_to"] == "null"
     assert ask(page, "prices", "get", key="tea", as_of="2001-01-01T00:00:00Z") != "found"
     assert ask(page, "visits", "all-sessions") == "1 item"
+
+
+def test_the_numbers_of_a_key_are_a_chart(page: AdminPage) -> None:
+    def charts() -> list[str]:
+        labels: list[str] = page.run(
+            "return [...document.querySelectorAll('#found .chart canvas')].map("
+            "(canvas) => canvas.getAttribute('aria-label'))"
+        )
+        return labels
+
+    def shows(*labels: str) -> None:
+        page.wait(lambda: charts() == list(labels), f"{labels}")
+
+    assert ask(page, "hours", "windows", key="anna", limit="100") == "3 items"
+    shows("value.n, 3, at most 3")
+    Select(page.one("#found .chart-of select")).select_by_value("value.m")
+    shows("value.m, 1.5, at most 1.5")
+    assert ask(page, "visits", "sessions", key="anna") == "1 item"
+    shows("value.n, 2, at most 2")
+    assert ask(page, "prices", "versions", key="tea") == "1 item"
+    shows("value.n, 3, at most 3")
+    assert ask(page, "hours", "windows", key="berta") == "1 item"
+    shows()
+    assert ask(page, "hours", "all-windows", limit="100") == "4 items"
+    assert charts() == [], "of several keys"
+
+
+def test_an_item_is_shown_as_a_whole(page: AdminPage) -> None:
+    assert ask(page, "hours", "windows", key="berta") == "1 item"
+    assert LONG not in page.text("#found table"), "a cell is cut"
+    page.one("[aria-label='Show item 1']").click()
+    assert json.loads(page.text("#found .item pre"))["value"] == {"text": LONG}
+    assert ask(page, "things", "scan", **{"prefix": "k007", "from": "", "limit": "1"}) == "1 item"
+    page.one("[aria-label='Show item 1']").click()
+    assert f'"big": {BIG}' in page.text("#found .item pre"), "no digit is rounded"
+    press(page, "Tree")
+    page.wait(lambda: page.run("return !!document.querySelector('#found .tree')"), "the tree")
+    assert f"big: {BIG}" in page.text("#found .tree")
 
 
 def test_count_top_and_aggregate(page: AdminPage) -> None:
@@ -251,6 +295,9 @@ def test_the_answers_of_all_replicas_are_side_by_side(
     def compared(key: str) -> list[tuple[str, list[str]]]:
         """Of each replica: its name and role, and the lines that are marked."""
         assert ask(page, "things", "get", key=key)
+        return differences()
+
+    def differences() -> list[tuple[str, list[str]]]:
         press(page, "Compare replicas")
         read = (
             "return [...document.querySelectorAll('.replica')].map((r) => [r.children[0].innerText,"
@@ -266,6 +313,24 @@ def test_the_answers_of_all_replicas_are_side_by_side(
     assert "have the same" in page.text(".replicas .badge")
     assert page.text(".replica pre").count(str(BIG)) == 1, "no digit is rounded"
     assert [marked for _, marked in compared("nothing")] == [[], []]
+    assert ask(page, "hours", "windows", key="anna", limit="100") == "3 items"
+    assert [marked for _, marked in differences()] == [[], []]
+    for n in (0, 1):
+        text = page.run(f"return document.querySelectorAll('.replica pre')[{n}].textContent")
+        assert [window["value"]["n"] for window in json.loads(text)] == [1, 2, 3]
+    page.run(
+        """const send = window.fetch;
+        window.fetch = async (path, ...more) => {
+          const answer = await send(path, ...more);
+          if (!String(path).includes("/replicas")) return answer;
+          const parts = (await answer.text()).split(/"n": ?7,/);
+          return new Response(`${parts[0]}"n":7,${parts[1]}"n":8,"m":1,${parts[2]}`);
+        };"""
+    )
+    differ = [[line.strip() for line in marked] for _, marked in compared("k007")]
+    assert differ == [['"n": 7,'], ['"n": 8,', '"m": 1,']], "what not all of them have is marked"
+    page.driver.refresh()
+    page.wait(lambda: len(page.instances()) == 2, "both instances")
     # one of them hangs
     active = shown[0][0].split()[0]
     standby = other if active == backend.id else backend
