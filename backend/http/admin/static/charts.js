@@ -1,6 +1,6 @@
 // Charts over time, drawn by uPlot.
 
-import { el, setText } from "./dom.js";
+import { el, isoTime, setText } from "./dom.js";
 
 const HEIGHT = 120; // px
 const MIN_WIDTH = 200;
@@ -78,7 +78,7 @@ export function startCharts() {
 /** The time of day in UTC; at midnight, the month and the day. */
 function utc(times) {
   return times.map((at) => {
-    const text = new Date(at * 1000).toISOString();
+    const text = isoTime(at * 1000);
     return at % 86_400 === 0 ? text.slice(5, 10) : text.slice(11, at % 60 === 0 ? 16 : 19);
   });
 }

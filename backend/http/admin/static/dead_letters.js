@@ -1,6 +1,6 @@
 // The newest dead letters of a view, with their reasons.
 
-import { count, el, setText } from "./dom.js";
+import { count, el, isoTime, setText } from "./dom.js";
 import { request } from "./requests.js";
 
 const TIMEOUT = 15_000; // ms
@@ -42,7 +42,7 @@ function show({ topic, stored, reasons, items }) {
   const columns = ["Record", "Time", "Rejected by", "Reason", "Key", "Value"];
   const rows = items.map((item) => el("tr", {},
     el("th", { scope: "row" }, `${item.topic}:${item.partition}:${item.offset}`),
-    ...[item.timestamp === null ? "unknown" : new Date(item.timestamp).toISOString(), item.by ?? "",
+    ...[item.timestamp === null ? "unknown" : isoTime(item.timestamp), item.by ?? "",
       item.reason ?? "", contentOf(item.key), contentOf(item.value)].map((text) => el("td", {}, text))));
   byId("letters-list").replaceChildren(
     el("ul", {}, ...why),

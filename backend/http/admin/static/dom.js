@@ -96,6 +96,13 @@ export function atLeast(number, format) {
   return number ? `≥ ${format(number)}` : "unknown";
 }
 
+const MAX_TIME = 8.64e15; // ms, of a Date
+
+/** ISO 8601 in UTC; the number itself if it is no time that a Date can have. */
+export function isoTime(ms) {
+  return Math.abs(ms) <= MAX_TIME ? new Date(ms).toISOString() : String(ms);
+}
+
 export function clock(ms) {
   return new Date(ms).toLocaleTimeString("en-GB");
 }

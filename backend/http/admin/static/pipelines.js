@@ -1,7 +1,7 @@
 // What the pipeline of a view reports, and its commands.
 
 import { actionButton } from "./actions.js";
-import { bytes, count, duration } from "./dom.js";
+import { bytes, count, duration, isoTime } from "./dom.js";
 
 /** What a pipeline reports of its work; nothing if it reports none. */
 export function describeStats(stats) {
@@ -12,7 +12,7 @@ export function describeStats(stats) {
     ["batch_ms", "Micro-batch", duration],
     ["state_rows", "Rows of state", count],
     ["state_bytes", "State in memory", bytes],
-    ["watermark", "Watermark", (value) => new Date(value).toISOString()],
+    ["watermark", "Watermark", isoTime],
     ["late_rows", "Late records", count],
     ["dropped_rows", "Dropped rows", count],
     ["dead_letters", "Dead letters of the pipeline", count],

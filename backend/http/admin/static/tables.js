@@ -1,6 +1,6 @@
 // The items of an answer as a table, and as files.
 
-import { button, el } from "./dom.js";
+import { button, el, isoTime } from "./dom.js";
 import { inForms, inline, isNode, isNumber, textForm, treeForm } from "./values.js";
 
 const TIMES = new Set(["start", "end", "valid_from", "valid_to"]);
@@ -32,7 +32,7 @@ function valueIn(item, column) {
 function cellOf(item, column) {
   const of = valueIn(item, column);
   if (of === undefined) return "";
-  if (TIMES.has(column) && typeof of === "number") return new Date(of).toISOString();
+  if (TIMES.has(column) && typeof of === "number") return isoTime(of);
   return inline(of);
 }
 

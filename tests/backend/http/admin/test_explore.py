@@ -58,6 +58,7 @@ def deployment(
     long = (b"berta" + struct.pack(">qi", START, 0), json.dumps({"text": LONG}).encode())
     writer.send(topics["hours"], [long], home(b"berta", 2))
     sessions = [(b"anna" + struct.pack(">qq", START + 9, START), b'{"n":2}')]
+    sessions += [(b"carl" + struct.pack(">qq", 10**16, START), b'{"n":4}')]
     writer.send(topics["visits"], sessions, 0)
     writer.send(topics["prices"], [(b"tea", b'{"n":3}')])
     views = views_toml(
@@ -154,7 +155,9 @@ def test_windows_sessions_and_versions_are_tables(page: AdminPage) -> None:
     assert ask(page, "prices", "versions", key="tea") == "1 item"
     assert table(page)[0]["valid_to"] == "null"
     assert ask(page, "prices", "get", key="tea", as_of="2001-01-01T00:00:00Z") != "found"
-    assert ask(page, "visits", "all-sessions") == "1 item"
+    assert ask(page, "visits", "all-sessions") == "2 items"
+    assert ask(page, "visits", "sessions", key="carl") == "1 item"
+    assert table(page)[0]["end"] == str(10**16), "no date can be so late"
 
 
 def test_the_numbers_of_a_key_are_a_chart(page: AdminPage) -> None:
