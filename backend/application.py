@@ -18,7 +18,7 @@ from backend.http.flask_bridge import flask_bridge
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.router import Router
 from backend.kafka_clients import kafka_clients
-from backend.security.configuration import open_to_others, token_keys
+from backend.security.configuration import open_to_others, token_keys, unchecked_claims
 from backend.server.interpreter import tune_interpreter
 from backend.settings import Settings
 from model.problems import ConfigurationError
@@ -58,6 +58,8 @@ class Application:
         self._token_keys = token_keys(settings)
         if settings.is_open_to_others:
             log.warning("%s", open_to_others(settings))
+        if unchecked := unchecked_claims(settings):
+            log.warning("%s", unchecked)
         self._router = Router(
             context,
             flask_bridge(create_flask_app(context, self._raw_reads)),

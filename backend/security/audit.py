@@ -11,7 +11,8 @@ A line says who sent what from where, and never a key, a value or a token:
     route       the pattern of the route, such as `/topics/{topic}/records`
     name        the view or topic in the path; null if there is none
     client      the address of the socket: nginx's, for requests through nginx
-    claimed_client, claimed_id   X-Forwarded-For and X-Request-Id: what the sender says
+    claimed_client, claimed_id   X-Forwarded-For and X-Request-Id: what the sender says, the last
+                characters of each, because nginx appends the address of its client
     status, code                 of the answer; code is null if it is not a problem
     partition, offset            of an appended record
     action, target, group, …     of an admin action; `target` is the instance that it is for
@@ -121,8 +122,8 @@ def described(
 
 
 def _claim(headers: list[Header], name: bytes) -> str | None:
-    value = next((value for given, value in headers if given == name), None)
-    return None if value is None else value.decode("latin-1")[:_MAX_CLAIM]
+    value = next((value for given, value in reversed(headers) if given == name), None)
+    return None if value is None else value[-_MAX_CLAIM:].decode("latin-1")
 
 
 def open_audit_log(path: str) -> None:

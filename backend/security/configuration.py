@@ -96,6 +96,19 @@ def _keys(settings: Settings) -> TokenKeys:
     )
 
 
+def unchecked_claims(settings: Settings) -> str:
+    """The warning about claims of tokens that are not checked; "" if all are."""
+    names = {"QUERYABLE_JWT_ISSUER": settings.jwt_issuer}
+    names["QUERYABLE_JWT_AUDIENCE"] = settings.jwt_audience
+    missing = [name for name, value in names.items() if not value]
+    if settings.auth == "off" or not missing:
+        return ""
+    return (
+        f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set: tokens that the "
+        f"same keys sign for other services are accepted, if they have the scopes."
+    )
+
+
 def open_to_others(settings: Settings) -> str:
     """The warning about an instance that is open to others."""
     return (

@@ -46,11 +46,14 @@ def honest(running: RunningSite) -> Iterator[HonestReaders]:
 def test_attacks_are_refused_and_no_reader_notices(
     running: RunningSite, honest: HonestReaders, tmp_path: Path, name: str
 ) -> None:
-    result = run_attack(ATTACKS[name], running, honest, times=0.7)
-    # the times are for `make attacks`: here, other tests use the machine
-    assert (result.refused, result.honest_errors, result.why) == (True, 0, []), result
-    assert result.baseline_p99_ms > 0
-    assert result.honest_p99_ms > 0
+    for times in (0.7, 3.0, 12.0):  # longer if the machine is so busy that hardly any are sent
+        result = run_attack(ATTACKS[name], running, honest, times=times)
+        # the times are for `make attacks`: here, other tests use the machine
+        assert (result.refused, result.honest_errors, result.why) == (True, 0, []), result
+        assert result.baseline_p99_ms > 0
+        assert result.honest_p99_ms > 0
+        if sum(result.outcomes.values()) > 10:
+            break
     assert sum(result.outcomes.values()) > 10
     assert result.growth_mb < MAX_GROWTH_MB
     write([result], tmp_path / "attacks.json")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.security.configuration import token_keys
+from backend.security.configuration import token_keys, unchecked_claims
 from backend.settings import Settings
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
@@ -27,4 +27,10 @@ def check_authentication(settings: Settings) -> Finding:
         )
     if settings.auth == "off":
         return ok(_SUBJECT, f"off; only this machine reaches {settings.host}")
+    if unchecked := unchecked_claims(settings):
+        return warning(
+            _SUBJECT,
+            f"each request needs a token, but {unchecked}",
+            "set both to what your identity provider writes into tokens for this service",
+        )
     return ok(_SUBJECT, "each request needs a token")

@@ -91,6 +91,24 @@ def test_an_append_says_who_what_and_from_where() -> None:
     assert SECRET not in lines[0]
 
 
+@pytest.mark.parametrize("longer", [0, 150, 5_000])
+def test_a_client_cannot_push_its_address_out_of_the_line(longer: int) -> None:
+    """nginx appends the address to what the client has sent."""
+    lines = Lines()
+    of = scope(x_forwarded_for="9.9.9.9, " * (longer // 9) + "192.0.2.9")
+    audit(lines.log, match_of(Access.APPEND), of, 200, request_of(of))
+    (document,) = lines.documents
+    assert document["claimed_client"].endswith("192.0.2.9")
+    assert len(document["claimed_client"]) <= 200
+
+
+def test_the_address_is_that_of_the_last_header() -> None:
+    lines, of = Lines(), scope()
+    of["headers"] = [(b"x-forwarded-for", b"9.9.9.9"), (b"x-forwarded-for", b"192.0.2.9")]
+    audit(lines.log, match_of(Access.APPEND), of, 200, request_of(of))
+    assert lines.documents[0]["claimed_client"] == "192.0.2.9"
+
+
 def test_refusals_appends_and_admin_actions_have_a_line_and_reads_have_none() -> None:
     lines, of = Lines(), scope()
     for access in Access:

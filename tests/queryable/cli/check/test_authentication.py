@@ -32,13 +32,19 @@ def test_what_an_instance_refuses_at_its_start(tmp_path: Path) -> None:
     exposed = write_private(tmp_path / "exposed", SECRET)
     exposed.chmod(0o644)
     given = {"auth": "jwt", "jwt_key_file": str(key), "cluster_secret_file": "unused"}
+    given |= {"jwt_issuer": "https://id.example", "jwt_audience": "queryable"}
 
     def finding(**changed: str) -> tuple[str, str]:
         found = check_authentication(Settings(**{**given, **changed}))
-        assert bool(found.action) is (found.status == WRONG)
+        assert bool(found.action) is (found.status != OK)
         return found.status, found.message
 
     assert finding() == (OK, "each request needs a token")
+    status, message = finding(jwt_issuer="", jwt_audience="")
+    assert status == WARNING
+    assert "QUERYABLE_JWT_ISSUER and QUERYABLE_JWT_AUDIENCE are not set: tokens that" in message
+    status, message = finding(jwt_audience="")
+    assert (status, "but QUERYABLE_JWT_AUDIENCE is not set" in message) == (WARNING, True)
     for changed, part in (
         ({"cluster_secret_file": ""}, "needs QUERYABLE_CLUSTER_SECRET_FILE or"),
         ({"jwt_key_file": str(tmp_path / "other")}, "cannot be read"),
