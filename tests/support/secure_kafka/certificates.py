@@ -34,10 +34,14 @@ class Authority:
         self.path = folder / "ca.pem"
         self.path.write_bytes(self._certificate.public_bytes(Encoding.PEM))
 
-    def issue(self, name: str, password: str = "") -> tuple[Path, Path]:
-        """The files of a new certificate and its key, which is encrypted if there is a password."""
+    def issue(self, name: str, password: str = "", folder: Path | None = None) -> tuple[Path, Path]:
+        """The files of a new certificate and its key, which is encrypted if there is a password.
+
+        `folder`: that of the authority if it is None.
+        """
         key = _new_key()
-        certificate, key_file = self._folder / f"{name}.crt", self._folder / f"{name}.key"
+        folder = folder or self._folder
+        certificate, key_file = folder / f"{name}.crt", folder / f"{name}.key"
         signed = self._signed(_name(name), key, is_authority=False)
         certificate.write_bytes(signed.public_bytes(Encoding.PEM))
         encryption: KeySerializationEncryption = (

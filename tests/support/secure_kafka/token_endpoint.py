@@ -25,7 +25,8 @@ class TokenEndpoint:
 
     def __init__(self, folder: Path, files: tuple[Path, Path], client: tuple[str, str]) -> None:
         """`files`: certificate and key of the server; `client`: its id and secret."""
-        self._client = client
+        self._id, secret = client
+        self.secrets = {secret}
         self._key = generate_private_key(public_exponent=65537, key_size=2048)
         public = json.loads(RSAAlgorithm.to_jwk(self._key.public_key()))
         self.keys = folder / "jwks.json"
@@ -71,11 +72,14 @@ class TokenEndpoint:
 
     def _answer(self, authorization: str, form: dict[str, list[str]]) -> tuple[int, Any]:
         self.forms.append(form)
-        wanted = base64.b64encode(":".join(self._client).encode()).decode()
-        if authorization != f"Basic {wanted}" or form["grant_type"] != ["client_credentials"]:
+        accepted = {
+            f"Basic {base64.b64encode(f'{self._id}:{secret}'.encode()).decode()}"
+            for secret in self.secrets
+        }
+        if authorization not in accepted or form["grant_type"] != ["client_credentials"]:
             # a server that repeats what it was sent
             return 401, {"error": "invalid_client", "error_description": authorization}
         now = int(time.time())
-        claims = {"sub": self._client[0], "aud": AUDIENCE, "iat": now, "exp": now + self.life}
+        claims = {"sub": self._id, "aud": AUDIENCE, "iat": now, "exp": now + self.life}
         token = jwt.encode(claims, self._key, "RS256", {"kid": "k1"})
         return 200, {"access_token": token, "token_type": "Bearer", "expires_in": self.life}

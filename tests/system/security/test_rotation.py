@@ -93,25 +93,21 @@ def write_password(path: Path, password: str) -> None:
     path.write_text(f"password={password}\n")
 
 
-@pytest.fixture(scope="module")
-def world(secure_broker: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Two instances with a standby of each partition, and nginx."""
-    servers = secure_broker.bootstrap_servers
-    create_topics(quiet_admin(servers), [Topic("rotation", 4, {"cleanup.policy": "compact"})])
-    Writer(servers).table("rotation", TABLE)
-    secure_broker.set_password(ROTATED, MECHANISM, PASSWORDS[0])
-    folder = tmp_path_factory.mktemp("secrets")
+@contextmanager
+def running_world(
+    broker: SecureBroker, mechanism: str, folder: Path, kafka: dict[str, str]
+) -> Iterator[World]:
+    """Two instances with a standby of each partition, and nginx. `kafka`: what is other than in
+    the table of the mechanism; secrets are in the file kafka.properties of the folder."""
+    servers, topic = broker.bootstrap_servers, f"rotation-{mechanism}"
+    create_topics(quiet_admin(servers), [Topic(topic, 4, {"cleanup.policy": "compact"})])
+    Writer(servers).table(topic, TABLE)
     password_file = folder / "kafka.properties"
-    kafka = {
-        **secure_broker.table(MECHANISM),
-        "sasl.username": ROTATED,
-        "sasl.password": f"${{file:{password_file}:password}}",
-    }
     issuer = Issuer(folder / "keys.pem")
     deployment = Deployment(
         folder / "deployment",
-        secure_broker.address(MECHANISM),
-        views_toml(kafka, v={"topic": "rotation"}),
+        broker.address(mechanism),
+        views_toml({**broker.table(mechanism), **kafka}, v={"topic": topic}),
         auth="jwt",
         jwt_key_file=str(folder / "keys.pem"),
         standby_replicas="1",
@@ -122,6 +118,20 @@ def world(secure_broker: SecureBroker, tmp_path_factory: pytest.TempPathFactory)
     with deployment:
         deployment.start(2)
         yield World(deployment, issuer, deployment.proxy(workers=1), password_file)
+
+
+@pytest.fixture(scope="module")
+def world(secure_broker: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    secure_broker.set_password(ROTATED, MECHANISM, PASSWORDS[0])
+    folder = tmp_path_factory.mktemp("secrets")
+    kafka = {"sasl.username": ROTATED, "sasl.password": reference_in(folder)}
+    with running_world(secure_broker, MECHANISM, folder, kafka) as world:
+        yield world
+
+
+def reference_in(folder: Path) -> str:
+    """To what `write_password` writes."""
+    return f"${{file:{folder / 'kafka.properties'}:password}}"
 
 
 class Reader(Protocol):
@@ -313,15 +323,63 @@ def test_the_password_of_kafka(world: World, secure_broker: SecureBroker) -> Non
         wait_until(lambda: is_accepted(secure_broker, new), 10, "the new password")
         write_password(world.password_file, new)
         reads.all_again()
-        for backend in world.backends:
-            assert backend.stop() == 0
-            backend.launch()
-            settle(world.backends)
-            reads.all_again()
+        restart_all(world, reads)
     assert not is_accepted(secure_broker, old)
-    Writer(secure_broker.bootstrap_servers).table("rotation", {"new": 1})
+    read_new_records(world, secure_broker, MECHANISM)
+
+
+def restart_all(world: World, reads: Load) -> None:
+    """One after the other, while clients read."""
+    for backend in world.backends:
+        assert backend.stop() == 0
+        backend.launch()
+        settle(world.backends)
+        reads.all_again()
+
+
+def read_new_records(world: World, broker: SecureBroker, mechanism: str) -> None:
+    Writer(broker.bootstrap_servers).table(f"rotation-{mechanism}", {"new": 1})
     for backend in world.backends:
         backend.wait(lambda b=backend: b.get(key_path("v", "new")).status == 200, "new records")
+
+
+def test_the_client_certificate_of_kafka(secure_broker: SecureBroker, tmp_path: Path) -> None:
+    """The key of the new one has another password, so the old password is not enough for it."""
+    old, new = PASSWORDS
+    certificate, key = secure_broker.authority.issue("tls", old, tmp_path)
+    kafka = {
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(key),
+        "ssl.key.password": reference_in(tmp_path),
+    }
+    with running_world(secure_broker, "TLS", tmp_path, kafka) as world:
+        with load(world, at_instances=False) as reads:
+            secure_broker.authority.issue("tls", new, tmp_path)
+            write_password(world.password_file, new)
+            reads.all_again()
+            restart_all(world, reads)
+        read_new_records(world, secure_broker, "TLS")
+
+
+def test_the_oauth_secret_for_kafka(secure_broker: SecureBroker, tmp_path: Path) -> None:
+    old, new = PASSWORDS
+    accepted = secure_broker.tokens.secrets
+    before = set(accepted)
+    kafka = {"sasl.oauthbearer.client.secret": reference_in(tmp_path)}
+    accepted.add(old)
+    try:
+        with running_world(secure_broker, "OAUTHBEARER", tmp_path, kafka) as world:
+            with load(world, at_instances=False) as reads:
+                accepted.add(new)
+                write_password(world.password_file, new)
+                reads.all_again()
+                restart_all(world, reads)
+                accepted.discard(old)
+                reads.all_again()
+            read_new_records(world, secure_broker, "OAUTHBEARER")
+    finally:
+        accepted.clear()
+        accepted.update(before)
 
 
 def is_accepted(broker: SecureBroker, password: str) -> bool:
