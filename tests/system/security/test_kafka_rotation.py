@@ -1,0 +1,103 @@
+"""The secrets for Kafka are replaced while clients read, and no read fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from local.waiting import wait_until
+from tests.support.secure_kafka.broker import ROTATED, SecureBroker
+from tests.system.security.rotating_world import (
+    PASSWORDS,
+    load,
+    read_new_records,
+    reference_in,
+    restart_all,
+    running_world,
+    write_password,
+)
+
+pytestmark = [pytest.mark.system, pytest.mark.broker]
+
+MECHANISM = "SCRAM-SHA-256"
+
+
+def test_the_password_of_kafka(secure_broker: SecureBroker, tmp_path: Path) -> None:
+    old, new = PASSWORDS
+    secure_broker.set_password(ROTATED, MECHANISM, old)
+    assert is_accepted(secure_broker, old)
+    kafka = {"sasl.username": ROTATED, "sasl.password": reference_in(tmp_path)}
+    with running_world(secure_broker, MECHANISM, tmp_path, kafka) as world:
+        with load(world, at_instances=False) as reads:
+            secure_broker.set_password(ROTATED, MECHANISM, new)
+            wait_until(lambda: is_accepted(secure_broker, new), 10, "the new password")
+            write_password(world.password_file, new)
+            reads.all_again()
+            restart_all(world, reads)
+        assert not is_accepted(secure_broker, old)
+        read_new_records(world, secure_broker, MECHANISM)
+
+
+def test_the_client_certificate_of_kafka(secure_broker: SecureBroker, tmp_path: Path) -> None:
+    """The key of the new one has another password, so the old password is not enough for it."""
+    old, new = PASSWORDS
+    certificate, key = secure_broker.authority.issue("tls", old, tmp_path)
+    kafka = {
+        "ssl.certificate.location": str(certificate),
+        "ssl.key.location": str(key),
+        "ssl.key.password": reference_in(tmp_path),
+    }
+    with running_world(secure_broker, "TLS", tmp_path, kafka) as world:
+        with load(world, at_instances=False) as reads:
+            secure_broker.authority.issue("tls", new, tmp_path)
+            write_password(world.password_file, new)
+            reads.all_again()
+            restart_all(world, reads)
+        read_new_records(world, secure_broker, "TLS")
+
+
+def test_the_oauth_secret_for_kafka(secure_broker: SecureBroker, tmp_path: Path) -> None:
+    old, new = PASSWORDS
+    accepted = secure_broker.tokens.secrets
+    before = set(accepted)
+    kafka = {"sasl.oauthbearer.client.secret": reference_in(tmp_path)}
+    accepted.add(old)
+    try:
+        with running_world(secure_broker, "OAUTHBEARER", tmp_path, kafka) as world:
+            with load(world, at_instances=False) as reads:
+                accepted.add(new)
+                write_password(world.password_file, new)
+                reads.all_again()
+                restart_all(world, reads)
+                accepted.discard(old)
+                reads.all_again()
+            read_new_records(world, secure_broker, "OAUTHBEARER")
+    finally:
+        accepted.clear()
+        accepted.update(before)
+
+
+def is_accepted(broker: SecureBroker, password: str) -> bool:
+    """Whether the broker accepts this password of the user."""
+    refused: list[KafkaError] = []
+    settings: dict[str, Any] = {
+        **broker.table(MECHANISM),
+        "bootstrap.servers": broker.address(MECHANISM),
+        "sasl.username": ROTATED,
+        "sasl.password": password,
+        "error_cb": refused.append,
+        "log_level": 0,
+    }
+    client = AdminClient(settings)
+    future = client.describe_cluster(request_timeout=10)
+
+    def is_decided() -> bool:
+        client.poll(0)  # calls error_cb
+        return future.done() or bool(refused)
+
+    wait_until(is_decided, 10, "the broker to accept or refuse a password", 0.02)
+    return not refused
