@@ -176,9 +176,10 @@ def test_expensive_queries_take_short_steps(
     halves = {b"key-%05d" % n: b'{"n":%d,"half":%d.5}' % (n % 9_000, n) for n in range(12_000)}
     orders.put_all(halves)
     found = [_steps_of(orders, monkeypatch, target) for _ in range(3)]
-    # the shortest run, because a machine that does other work is slower; most of its steps,
-    # because the garbage collector may run in one of them
-    assert min(steps[len(steps) * 9 // 10] for steps in found) < 5 * turns.STEP_S
+    # the mean, because a machine that does other work is slower at times
+    assert min(sum(steps) / len(steps) for steps in found) < 5 * turns.STEP_S
+    # most of the steps, because the garbage collector may run in one of them
+    assert min(steps[len(steps) * 9 // 10] / sum(steps) for steps in found) < 0.25
     assert min(map(len, found)) > 5
 
 
