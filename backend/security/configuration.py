@@ -98,9 +98,11 @@ def _keys(settings: Settings) -> TokenKeys:
 
 def unchecked_claims(settings: Settings) -> str:
     """The warning about claims of tokens that are not checked; "" if all are."""
-    names = {"QUERYABLE_JWT_ISSUER": settings.jwt_issuer}
-    names["QUERYABLE_JWT_AUDIENCE"] = settings.jwt_audience
-    missing = [name for name, value in names.items() if not value]
+    claims = {
+        "QUERYABLE_JWT_ISSUER": settings.jwt_issuer,
+        "QUERYABLE_JWT_AUDIENCE": settings.jwt_audience,
+    }
+    missing = [name for name, value in claims.items() if not value]
     if settings.auth == "off" or not missing:
         return ""
     return (
