@@ -13,8 +13,10 @@ import json
 import random
 import time
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 
 import aiohttp
+from multidict import CIMultiDictProxy
 from yarl import URL
 
 from tests.faults.checking import Read
@@ -24,6 +26,53 @@ from tests.support.client import key_path
 TIMEOUT = 5.0  # s, of a client
 _STALL = 0.05  # s between two ticks after which this process or its machine has stalled
 _CROWD = 24  # simultaneous plain reads
+
+
+class _Sessions:
+    """GETs on kept connections, without a limit, because requests that hang must not delay others.
+
+    A GET whose kept connection is closed without an answer is sent again on a new one, as HTTP
+    clients do (RFC 9112, 9.3.1): nginx closes idle connections when it stops or is reloaded, also
+    while a request arrives on them. aiohttp sends it again as well, but may take another kept
+    connection that nginx has closed. A new connection that fails is an error.
+    """
+
+    async def __aenter__(self) -> _Sessions:
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_kept)
+        trace.on_connection_create_end.append(_note_new)
+        self._kept = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), timeout=timeout, trace_configs=[trace]
+        )
+        self._new = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True), timeout=timeout
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._kept.close()
+        await self._new.close()
+
+    async def get(self, url: URL) -> tuple[int, CIMultiDictProxy[str], bytes]:
+        """The status, the headers and the body."""
+        connection = {"is kept": False}
+        try:
+            async with self._kept.get(url, trace_request_ctx=connection) as answer:
+                return answer.status, answer.headers, await answer.read()
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            if not connection["is kept"]:
+                raise
+        async with self._new.get(url) as answer:
+            return answer.status, answer.headers, await answer.read()
+
+
+async def _note_kept(_: object, context: SimpleNamespace, __: object) -> None:
+    context.trace_request_ctx["is kept"] = True
+
+
+async def _note_new(_: object, context: SimpleNamespace, __: object) -> None:
+    context.trace_request_ctx["is kept"] = False
 
 
 class ReadLoad(Background):
@@ -69,10 +118,7 @@ class ReadLoad(Background):
         asyncio.run(self._read())
 
     async def _read(self) -> None:
-        # no limit, because requests that hang must not delay others
-        connector = aiohttp.TCPConnector(limit=0)
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT)
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+        async with _Sessions() as sessions:
             under_way: set[asyncio.Task[None]] = set()
             partitions = sorted(self._paths)
             self.began = due = last = time.monotonic()
@@ -88,7 +134,7 @@ class ReadLoad(Background):
                     numbers += [(number, False) for number in range(_CROWD)]
                 for number, follows in numbers:
                     partition = partitions[number % len(partitions)]
-                    task = asyncio.create_task(self._ask(session, partition, follows))
+                    task = asyncio.create_task(self._ask(sessions, partition, follows))
                     under_way.add(task)
                     task.add_done_callback(under_way.discard)
                 sent += 1
@@ -97,7 +143,7 @@ class ReadLoad(Background):
             if under_way:
                 await asyncio.wait(under_way)
 
-    async def _ask(self, session: aiohttp.ClientSession, partition: int, follows: bool) -> None:
+    async def _ask(self, sessions: _Sessions, partition: int, follows: bool) -> None:
         key, path = self._random.choice(self._paths[partition])
         floor, seen = -1, -1
         positions, records = self._positions, self._records
@@ -109,10 +155,8 @@ class ReadLoad(Background):
         url = URL(f"http://127.0.0.1:{self._port}{path}", encoded=True)
         sent = time.monotonic()
         try:
-            async with session.get(url) as answer:
-                body = await answer.read()
-                answered = time.monotonic()
-                headers, status = answer.headers, answer.status
+            status, headers, body = await sessions.get(url)
+            answered = time.monotonic()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             code = type(error).__name__
             self.reads.append(Read(sent, time.monotonic(), key, partition, 0, code))

@@ -14,6 +14,7 @@ import pytest
 from local.waiting import wait_until
 from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, always
 from tests.proxy.conftest import KEY, Roles
+from tests.support.background import Background
 from tests.support.client import Client, Response
 from tests.support.nginx import Nginx
 
@@ -63,44 +64,85 @@ def reader(nginx: Nginx, target: str, done: threading.Event) -> tuple[threading.
     return thread, answers
 
 
+class Ticks(Background):
+    """Knows for how long this process did not run a thread that was ready."""
+
+    _every = 0.005  # s
+
+    def __init__(self) -> None:
+        super().__init__("ticks")
+        self._times: list[float] = []
+
+    def _work(self, number: int) -> None:
+        while not self._stop.is_set():
+            self._times.append(time.monotonic())
+            time.sleep(self._every)
+
+    def stalls(self, since: float, until: float) -> list[float]:
+        """Seconds of each pause of this process between two times."""
+        return [
+            min(after, until) - max(before, since)
+            for before, after in pairwise(self._times)
+            if after - before > 4 * self._every and after > since and before < until
+        ]
+
+
 @pytest.mark.parametrize(("fault", "longest"), [("refuses", 0.3), ("hangs", 1.0)])
 def test_no_partition_is_unavailable_for_long_when_a_replica(
     roles: Roles, nginx: Nginx, hang: Behaviour, fault: str, longest: float
 ) -> None:
-    broken = roles[0]
+    for _ in range(5):
+        measured = gaps_when_a_replica(fault, roles[0], nginx, hang, longest)
+        # after a long stall, the proxy rightly asks others: such a round proves nothing
+        if max(stall for _, _, stalls in measured for stall in [0.0, *stalls]) < 0.1:
+            break
+        recover(roles[0], nginx)
+    slow = [entry for entry in nginx.access_log(1) if float(entry["request_time"]) > longest / 2]
+    target, gap, stalls = max(measured, key=lambda each: each[1] - sum(each[2]))
+    assert gap - sum(stalls) <= longest, (target, gap, stalls, slow)
+
+
+def gaps_when_a_replica(
+    fault: str, broken: Backend, nginx: Nginx, hang: Behaviour, longest: float
+) -> list[tuple[str, float, list[float]]]:
+    """Each pause of each reader between two answers, and the stalls in it, as the fault begins."""
     done = threading.Event()
-    ticks: list[float] = []
-
-    def tick() -> None:
-        while not done.is_set():
-            ticks.append(time.monotonic())
-            time.sleep(0.005)
-
-    clock = threading.Thread(target=tick)
-    clock.start()
-    readers = [reader(nginx, target, done) for target in KEYS]
-    try:
-        wait_until(lambda: all(len(answers) > 5 for _, answers in readers), 10, "reads")
-        if fault == "refuses":
-            broken.stop()
-        else:
-            broken.behave = hang
-        ends = time.monotonic() + longest + 0.5
-        wait_until(
-            lambda: all(answers[-1][0] > ends for _, answers in readers), 20, "reads after that"
-        )
-    finally:
-        done.set()
-        for thread in (clock, *(thread for thread, _ in readers)):
-            thread.join()
-    gaps = []
+    with Ticks() as ticks:
+        readers = [reader(nginx, target, done) for target in KEYS]
+        try:
+            wait_until(lambda: all(len(answers) > 5 for _, answers in readers), 10, "reads")
+            if fault == "refuses":
+                broken.stop()
+            else:
+                broken.behave = hang
+            ends = time.monotonic() + longest + 0.5
+            wait_until(
+                lambda: all(answers[-1][0] > ends for _, answers in readers), 20, "reads after that"
+            )
+        finally:
+            done.set()
+            for thread, _ in readers:
+                thread.join()
     for _, answers in readers:
         assert {status for _, status in answers} == {200}
-        times = [when for when, _ in answers]
-        gaps.append(max(b - a for a, b in pairwise(times)))
-    # for so long the machine did not run a thread that was ready
-    stall = max(b - a for a, b in pairwise(ticks))
-    assert max(gaps) <= longest + stall, (gaps, stall)
+    return [
+        (target, after - before, ticks.stalls(before, after))
+        for target, (_, answers) in zip(KEYS, readers, strict=True)
+        for (before, _), (after, _) in pairwise(answers)
+    ]
+
+
+def recover(broken: Backend, nginx: Nginx) -> None:
+    """Ends the fault, and waits until no worker of nginx avoids the backend."""
+    if broken.behave == broken.answer:
+        broken.start()
+    broken.behave = broken.answer
+
+    def is_used() -> bool:
+        with nginx.client() as client:
+            return client.get(KEY).json() == {"by": broken.name}
+
+    wait_until(lambda: all(is_used() for _ in range(20)), 20, "the replica to be used")
 
 
 def test_a_backend_that_hangs_is_probed_at_growing_intervals(
