@@ -171,6 +171,14 @@ class Settings(BaseSettings):
         "", description="file with the public keys (PEM) or the secret (HS256) that verify tokens"
     )
     jwt_jwks: str = Field("", description="file or URL of the JWK set that verifies tokens")
+    jwt_jwks_refresh: float = Field(
+        10.0, ge=1, description="seconds between two reads of the JWK set at a URL"
+    )
+    jwt_jwks_max_age: float = Field(
+        86400.0,
+        ge=60,
+        description="seconds for which the keys of a URL stay usable while it cannot be read",
+    )
     jwt_issuer: str = Field("", description="issuer that tokens must have; any if empty")
     jwt_audience: str = Field("", description="audience that tokens must be for; any if empty")
     jwt_algorithms: str = Field(

@@ -91,9 +91,10 @@ def _keys(settings: Settings) -> TokenKeys:
         )
     if url.scheme == "http" and not is_loopback(url.hostname):
         log.warning("QUERYABLE_JWT_JWKS is fetched without TLS: others can replace the keys")
-    return TokenKeys(
-        UrlSource("QUERYABLE_JWT_JWKS", location), partial(parse_jwk_set, with_secrets=False)
+    source_of_set = UrlSource(
+        "QUERYABLE_JWT_JWKS", location, settings.jwt_jwks_refresh, settings.jwt_jwks_max_age
     )
+    return TokenKeys(source_of_set, partial(parse_jwk_set, with_secrets=False))
 
 
 def unchecked_claims(settings: Settings) -> str:

@@ -1,8 +1,8 @@
 """The keys that verify tokens: from a file, or from a URL with a JWK set.
 
-One thread reads them again: a file twice a second, a URL each minute and when a token names a key
-that is not known. What vanishes from the file or the set is refused from then on. If a source
-cannot be read, the last keys stay usable.
+One thread reads them again: a file twice a second, a URL as often as configured and when a token
+names a key that is not known. What vanishes from the file or the set is refused from then on. If a
+source cannot be read, the last keys stay usable; those of a URL for a limited time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from backend.security.private_files import exposure
 from model.problems import ConfigurationError, RetryLater
 
 FILE_INTERVAL = 0.5  # s between two looks at a file
-URL_INTERVAL = 60.0  # s between two requests
 MIN_URL_INTERVAL = 5.0  # s, however often unknown keys are named
 _TIMEOUT = 5.0  # s in which the server must send something
 _DEADLINE = 10.0  # s for all of its answer
@@ -41,6 +40,7 @@ class Source(Protocol):
     name: str
     interval: float  # s between two reads
     min_interval: float | None  # s; None: reading again because of an unknown key is no use
+    max_age: float  # s for which its keys stay usable while it cannot be read
     exposure: str | None  # why a secret in it is not one, as of the last read; None: it is one
 
     def read(self) -> bytes:
@@ -52,6 +52,7 @@ class FileSource:
 
     interval = FILE_INTERVAL
     min_interval: float | None = None
+    max_age = float("inf")
 
     def __init__(self, setting: str, path: Path) -> None:
         """`setting`: where the file is configured, for errors."""
@@ -77,30 +78,41 @@ class UrlSource:
         self,
         setting: str,
         url: str,
-        interval: float = URL_INTERVAL,
+        interval: float,
+        max_age: float,
         min_interval: float = MIN_URL_INTERVAL,
     ) -> None:
         """`setting`: where the URL is configured, for errors."""
         self.name = f"{setting} ({url.partition('?')[0]})"  # the query may have a secret
         self.interval = interval
-        self.min_interval: float | None = min_interval
-        self._request = urllib.request.Request(url, headers={"Accept": "application/json"})
+        self.min_interval: float | None = min(min_interval, interval)
+        self.max_age = max_age
+        self._url = url
         self._opener = urllib.request.build_opener(NoRedirects)
+        self._content, self._etag = b"", ""
 
     def read(self) -> bytes:
+        headers = {"Accept": "application/json"}
+        if self._etag:
+            headers["If-None-Match"] = self._etag
+        request = urllib.request.Request(self._url, headers=headers)
         deadline = time.monotonic() + _DEADLINE
         content = b""
         try:
-            with self._opener.open(self._request, timeout=_TIMEOUT) as answer:
+            with self._opener.open(request, timeout=_TIMEOUT) as answer:
                 while len(content) <= MAX_BYTES and (chunk := answer.read1(MAX_BYTES)):
                     content += chunk
                     if time.monotonic() > deadline:
                         raise ValueError(f"its answer took more than {_DEADLINE:.0f} s")
+                self._etag = answer.headers.get("ETag", "")
         except urllib.error.HTTPError as e:
+            if e.code == 304 and self._etag:
+                return self._content
             raise ValueError(f"it answers with status {e.code}") from None
         except (OSError, HTTPException) as e:
             reason = getattr(e, "reason", None) or e
             raise ValueError(f"it cannot be fetched: {reason}") from None
+        self._content = content
         return content
 
 
@@ -114,7 +126,7 @@ class TokenKeys:
         self._generation = 0
         self._content: bytes | None = None  # None: nothing was read yet
         self._failure: str | None = None
-        self._read_at = -float("inf")
+        self._read_at = self._good_at = -float("inf")  # any read, and one without an error
         self._is_wanted = False  # an unknown key was named
         self._wake = threading.Event()
         self._stopping = False
@@ -178,12 +190,23 @@ class TokenKeys:
                     # the keys first: what is verified meanwhile counts for the old generation
                     self._keys = keys
                     self._generation += 1
+            self._good_at = time.monotonic()
             self._note(None)
         except ValueError as e:
             self._note(str(e))
+            self._expire()
         finally:
             self._read_at = time.monotonic()
             self._is_wanted = False
+
+    def _expire(self) -> None:
+        """Forgets keys that may have been revoked long ago. Tokens get 503 until the next read."""
+        age = time.monotonic() - self._good_at
+        if self._content is None or age <= self._source.max_age:
+            return
+        log.error("%s: its keys are too old, after %.0f s", self._source.name, age)
+        self._content, self._keys = None, ()
+        self._generation += 1
 
     def _note(self, failure: str | None) -> None:
         """Logs a failure once."""

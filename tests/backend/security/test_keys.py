@@ -1,10 +1,9 @@
-"""Keys from files and URLs: what is accepted, and how they change."""
+"""Keys from files: what is accepted, and how they change."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key a
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.security import keys as key_sources
 from backend.security.key_formats import MAX_BYTES, parse_jwk_set, parse_key_file
-from backend.security.keys import FileSource, TokenKeys, UrlSource
+from backend.security.keys import FileSource, TokenKeys
 from backend.security.private_files import exposure
 from backend.security.tokens import TokenVerifier
 from local.waiting import wait_until
-from model.problems import ConfigurationError, Unauthenticated, Unavailable
+from model.problems import ConfigurationError, Unauthenticated
 from tests.backend.security.keys_of_tests import (
     PRIVATE,
     SECRET,
@@ -31,11 +29,9 @@ from tests.backend.security.keys_of_tests import (
     secret_set,
     signed,
 )
-from tests.support.in_process.avro_examples import FakeRegistry, registry
 from tests.support.private_file import write_private
 
 OTHER = b"another secret of the tests, as long"
-PATH = "/keys"
 
 
 # formats
@@ -250,124 +246,3 @@ def test_a_secret_of_root_may_be_readable_by_a_group(tmp_path: Path) -> None:
     for uid, mode, is_private in ((0, 0o640, True), (1, 0o640, False), (0, 0o644, False)):
         found[0], found[4] = mode, uid
         assert (exposure(os.stat_result(found)) is None) == is_private
-
-
-# URLs
-
-
-@pytest.fixture
-def issuer() -> Iterator[FakeRegistry]:
-    with registry() as server:
-        yield server
-
-
-def publish(issuer: FakeRegistry, *keys: dict[str, Any]) -> None:
-    issuer.answers[PATH] = (200, jwk_set(*keys))
-
-
-def from_url(issuer: FakeRegistry, **intervals: float) -> TokenKeys:
-    source = UrlSource("SETTING", issuer.url + PATH, **intervals)
-    return TokenKeys(source, lambda content: parse_jwk_set(content, with_secrets=False))
-
-
-FIRST = jwk("ES256", PRIVATE["ES256"], kid="first")
-SECOND = jwk("EdDSA", PRIVATE["EdDSA"], kid="second")
-BY_FIRST = {"algorithm": "ES256", "headers": {"kid": "first"}}
-BY_SECOND = {"algorithm": "EdDSA", "headers": {"kid": "second"}}
-
-
-def test_keys_that_vanish_from_the_set_are_refused_after_the_refresh(issuer: FakeRegistry) -> None:
-    publish(issuer, FIRST, SECOND)
-    keys = from_url(issuer)
-    verifier = TokenVerifier(keys)
-    token = signed(**BY_FIRST)
-    with pytest.raises(Unavailable) as error:
-        verifier.identity(token)  # nothing was fetched yet: the token may be valid
-    assert error.value.code == "keys-unavailable"
-    keys.refresh()
-    assert verifier.identity(token).subject == "test"
-    publish(issuer, SECOND)
-    keys.refresh()
-    assert verifier.known(token) is None
-    with pytest.raises(Unauthenticated):
-        verifier.identity(token)
-    assert verifier.identity(signed(**BY_SECOND)).subject == "test"
-
-
-def test_a_key_is_for_its_id(issuer: FakeRegistry) -> None:
-    publish(issuer, FIRST, SECOND)
-    keys = from_url(issuer)
-    keys.refresh()
-    verifier = TokenVerifier(keys)
-    with pytest.raises(Unauthenticated):
-        verifier.identity(signed("ES256", headers={"kid": "second"}))
-    assert verifier.identity(signed("ES256")).subject == "test"  # without an id: all are tried
-
-
-def test_few_keys_are_tried_for_a_forged_token(issuer: FakeRegistry) -> None:
-    publish(issuer, *({**FIRST, "kid": str(n)} for n in range(20)))
-    keys = from_url(issuer)
-    keys.refresh()
-    assert len(keys.keys(None, "ES256")) == 8
-    assert len(keys.keys("19", "ES256")) == 1
-
-
-def test_keys_stay_usable_while_the_url_is_away(
-    issuer: FakeRegistry, caplog: pytest.LogCaptureFixture
-) -> None:
-    publish(issuer, FIRST)
-    keys = from_url(issuer)
-    keys.refresh()
-    token = signed(**BY_FIRST)
-    verifier = TokenVerifier(keys)
-    for answer in ((503, b"away"), (200, b"<html>"), (200, bytes(MAX_BYTES + 1)),
-                   (302, b"")):  # fmt: skip
-        issuer.answers[PATH] = answer
-        keys.refresh()
-        assert verifier.identity(token).subject == "test"
-    issuer.close()
-    keys.refresh()
-    assert verifier.identity(token).subject == "test"
-    # a key that is not known may be new
-    with pytest.raises(Unavailable):
-        verifier.identity(signed(**BY_SECOND))
-    assert "it answers with status 503" in caplog.text
-    assert "it has more than" in caplog.text
-
-
-def test_an_unknown_key_is_fetched_once(issuer: FakeRegistry) -> None:
-    publish(issuer, FIRST)
-    keys = from_url(issuer, interval=3600, min_interval=0)
-    verifier = TokenVerifier(keys)
-    keys.start()
-    try:
-        wait_until(lambda: keys.algorithms == {"ES256"}, 10, "the first key")
-        publish(issuer, FIRST, SECOND)
-        token = signed(**BY_SECOND)
-        with pytest.raises(Unavailable):
-            verifier.identity(token)
-        wait_until(lambda: "EdDSA" in keys.algorithms, 10, "the second key")
-        assert verifier.identity(token).subject == "test"
-    finally:
-        keys.stop()
-    assert not keys._thread.is_alive()
-    assert len(issuer.asked) == 2
-
-
-def test_unknown_keys_do_not_cause_many_requests(issuer: FakeRegistry) -> None:
-    publish(issuer, FIRST)
-    keys = from_url(issuer, min_interval=3600)
-    keys.refresh()
-    verifier = TokenVerifier(keys)
-    for n in range(20):
-        with pytest.raises(Unauthenticated):
-            verifier.identity(signed("ES256", headers={"kid": f"forged {n}"}))
-    assert not keys._wake.is_set()
-    assert len(issuer.asked) == 1
-
-
-def test_a_slow_answer_has_an_end(issuer: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
-    publish(issuer, FIRST)
-    monkeypatch.setattr(key_sources, "_DEADLINE", -1.0)
-    with pytest.raises(ValueError, match="took more than"):
-        UrlSource("SETTING", issuer.url + PATH).read()
