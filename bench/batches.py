@@ -25,9 +25,9 @@ def parse(metrics: str) -> Batches:
     return Batches(float(found["count"]), float(found["sum"]))
 
 
-def read_counts(port: int) -> Batches:
-    """The current counts of the nginx at this port."""
-    answer = http_client.get(port, "/proxy/metrics")
+def read_counts(port: int, token: str = "") -> Batches:
+    """The current counts of the nginx at this port. `token`: one with the scope `metrics`."""
+    answer = http_client.get(port, "/proxy/metrics", token)
     if answer is None or answer.status != 200:
         raise LocalError(f"nginx at port {port} does not return its metrics: {answer}")
     return parse(answer.body.decode())

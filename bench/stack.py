@@ -217,7 +217,7 @@ class Stack:
             **settings,
         }
         child = self._supervisor.start(name, command, env=env)
-        return self._answering(self._server(child, port), "/proxy/health")
+        return self._answering(self._server(child, port), "/health/proxy")
 
     def launch_nginx(self, location: str, upstream: str = "") -> Server:
         """nginx with one location, which has the directives `location`; no access log, no Lua. As

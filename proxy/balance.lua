@@ -10,6 +10,7 @@ local passive_health = require "proxy.passive_health"
 local retry_budget = require "proxy.retry_budget"
 local settings = require "proxy.settings"
 local signing = require "proxy.security.signing"
+local topology = require "proxy.topology"
 
 local _M = {}
 
@@ -31,6 +32,7 @@ local NO_FURTHER_ATTEMPT = -3
 local unhealthy = passive_health.new()
 local budget = retry_budget.new()
 _M.unhealthy, _M.budget = unhealthy, budget
+local round_robin = 0
 
 --- Call when the backend has answered; `epoch` is that of its topology.
 function _M.answered(backend, epoch)
@@ -202,6 +204,20 @@ function _M.record_last_failure(var)
         local took = tonumber(last(var.upstream_response_time)) or 0
         passive_health.failed(unhealthy, last(var.upstream_addr), now - took, now)
     end
+end
+
+--- Up to `limit` backends other than `replicas`, round robin; unhealthy ones come last.
+function _M.others(current, replicas, limit)
+    round_robin = round_robin + 1
+    if unhealthy.count == 0 then
+        return topology.others(current, replicas, round_robin, limit)
+    end
+    local others = topology.others(current, replicas, round_robin)
+    others = passive_health.order(unhealthy, others, false, ngx.now())
+    for i = #others, limit + 1, -1 do
+        others[i] = nil
+    end
+    return others
 end
 
 return _M

@@ -58,10 +58,16 @@ local BY_STATUS = {
     [504] = "no-backend",
 }
 
+-- refusals for the audit log (nginx.conf)
+local IS_REFUSAL = { [403] = true, [429] = true }
+
 --- Ends the request with a problem. retry_after (s): nil for RETRY_AFTER_S, if a retry may help.
 function _M.send(code, retry_after)
     local status, body = PROBLEMS[code][1], BODIES[code]
     ngx.status = status
+    if IS_REFUSAL[status] then
+        ngx.var.queryable_refusal = code
+    end
     ngx.header["Content-Type"] = "application/problem+json"
     ngx.header["Content-Length"] = #body
     if status == 503 or status == 429 then

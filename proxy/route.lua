@@ -10,17 +10,15 @@
 
 local admin_page = require "proxy.admin.page"
 local balance = require "proxy.balance"
-local browser_rules = require "proxy.security.browser_rules"
 local discovery = require "proxy.discovery"
-local health = require "proxy.health"
 local labels = require "proxy.telemetry.labels"
 local metrics = require "proxy.metrics"
+local pages = require "proxy.admin.pages"
 local passive_health = require "proxy.passive_health"
 local problem = require "proxy.problem"
 local query = require "proxy.query"
 local quota = require "proxy.security.quota"
 local retry_budget = require "proxy.retry_budget"
-local targets = require "proxy.telemetry.targets"
 local topology = require "proxy.topology"
 
 local _M = {}
@@ -31,22 +29,11 @@ local MAX_ANY, MAX_FALLBACK = 3, 2
 local IS_READ = { GET = true, HEAD = true }
 
 local NO_REPLICAS = {}
--- the rules until the topology is known
-local NO_HOSTS = browser_rules.new()
 
 local shared = ngx.shared.queryable_topics
 local clock = require "proxy.telemetry.clock"
 
 local unhealthy, budget = balance.unhealthy, balance.budget
-local round_robin = 0
-
--- the proxy's own pages
-local PAGES = {
-    ["/proxy/health"] = function() return health.answer(unhealthy, budget) end,
-    ["/proxy/metrics"] = metrics.answer,
-    ["/metrics"] = targets.refuse,
-    ["/metrics/targets"] = targets.answer,
-}
 
 --- Answers a request that no backend can answer.
 local function answer_without_backend(code)
@@ -64,25 +51,11 @@ local function resolve(current, uri)
     return view, partition, replicas, owner, is_point
 end
 
---- Up to `limit` backends other than `replicas`, round robin; unhealthy ones come last.
-local function other_backends(current, replicas, limit)
-    round_robin = round_robin + 1
-    if unhealthy.count == 0 then
-        return topology.others(current, replicas, round_robin, limit)
-    end
-    local others = topology.others(current, replicas, round_robin)
-    others = passive_health.order(unhealthy, others, false, ngx.now())
-    for i = #others, limit + 1, -1 do
-        others[i] = nil
-    end
-    return others
-end
-
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
 local function choose_candidates(current, replicas, is_point, began, label)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
-        candidates, healthy = other_backends(current, NO_REPLICAS, MAX_ANY), 0
+        candidates, healthy = balance.others(current, NO_REPLICAS, MAX_ANY), 0
         if #candidates == 0 then
             return answer_without_backend("no-backend")
         end
@@ -130,26 +103,15 @@ local function route(var, uri, began)
     return choose_candidates(current, replicas, is_point, began, label)
 end
 
-local function answer_page(var, page)
-    local current = discovery.topology()
-    local rules = current and current.browsers or NO_HOSTS
-    local code = browser_rules.refuses(rules, var.http_host, var.http_origin,
-                                       var.http_sec_fetch_site)
-    if code then
-        return problem.send(code)
-    end
-    return page()
-end
-
 --- Access phase of @forward.
 function _M.access()
     local var = ngx.var
     -- a read that has waited for its batch
     local began = tonumber(var.queryable_began) or clock.began(ngx.now())
     local uri = var.request_uri
-    local page = PAGES[uri]
+    local page = pages.find(uri)
     if page then
-        return answer_page(var, page)
+        return pages.answer(page, var)
     end
     retry_budget.earn(budget)
     return route(var, uri, began)
@@ -157,7 +119,7 @@ end
 
 --- Access phase of a page of the proxy, in whatever form the client has written its path.
 function _M.access_page(path)
-    return answer_page(ngx.var, PAGES[path])
+    return pages.answer(pages.find(path), ngx.var)
 end
 
 --- Access phase of @fallback: no replica of the key could be reached (nginx's own 502 or 504).
@@ -171,7 +133,7 @@ function _M.access_fallback()
     if #replicas == 0 or not may_repeat or balance.was_denied(var) then
         return answer_without_backend("no-backend")
     end
-    local others = other_backends(current, replicas, MAX_FALLBACK)
+    local others = balance.others(current, replicas, MAX_FALLBACK)
     local earlier = balance.count_attempts(var)
     if #others == 0 then
         balance.count_denied_after(earlier, replicas)

@@ -168,6 +168,15 @@ local function count_healthy(replicas)
     return healthy > 0 and healthy or #replicas
 end
 
+--- The headers that may have a token; none if the deployment has no authentication.
+local function token_headers(reported)
+    local names = {}
+    for _, name in ipairs(type(reported) == "table" and reported or {}) do
+        names[#names + 1] = type(name) == "string" and name:match("^[%w-]+$")
+    end
+    return names
+end
+
 local function build(processors, addresses, tls)
     if type(processors) ~= "table" or not parse_epoch(processors.epoch) then
         return nil, "it has no epoch"
@@ -208,6 +217,7 @@ local function build(processors, addresses, tls)
     return {
         epoch = processors.epoch,
         browsers = browser_rules.new(processors.allowed_hosts),
+        token_headers = token_headers(processors.token_headers),
         views = build_views(processors),
         replicas = replicas,
         owners = owners,

@@ -39,17 +39,19 @@ class Subject:
     name: str
     servers: tuple[Server, ...]
     ours: bool = False  # whether the first server is our nginx
+    token: str = ""  # for the metrics of our nginx
 
     def measure(self, workload: Workload, connections: int, seconds: int) -> Measurement:
         leaders, port = tuple(server.pid for server in self.servers), self.servers[0].port
-        before = batches.read_counts(port) if self.ours else None
+        before = batches.read_counts(port, self.token) if self.ours else None
         try:
             measured = load.measure(leaders, port, workload, connections, seconds)
         except LocalError as error:
             raise LocalError(f"{self.name}, {connections} connections: {error}") from error
         if before is None:
             return measured
-        batch = batches.reads_per_request(measured.load.requests, before, batches.read_counts(port))
+        after = batches.read_counts(port, self.token)
+        batch = batches.reads_per_request(measured.load.requests, before, after)
         return replace(measured, batch=batch)
 
 

@@ -77,7 +77,7 @@ def _token(key: rsa.RSAPrivateKey, number: int) -> str:
         "iat": now,
         "exp": now + _LIFETIME,
         "jti": f"bd1f3a70-31c6-4c1e-8f4e-{number:012d}",
-        "scope": f"read:{records.VIEW} read:orders append:orders",
+        "scope": f"read:{records.VIEW} metrics append:orders",
     }
     return jwt.encode(claims, key, "RS256", {"kid": "bench-2026-11"})
 
@@ -96,7 +96,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     workload, one, many = (
         Workload(records.PATH, stack.count, tokens=file) for file in (None, tokens.one, tokens.many)
     )
-    with_token = Subject("proxy-token", (proxy, checking), ours=True)
+    with_token = Subject("proxy-token", (proxy, checking), ours=True, token=tokens.first)
     measured = {
         "proxy-no-token": (Subject("proxy-no-token", (plain_proxy, plain), ours=True), workload),
         "proxy-token": (with_token, one),

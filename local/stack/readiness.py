@@ -25,7 +25,7 @@ class Readiness:
     def check(self) -> bool:
         """Asks all of them; true if all are ready."""
         answers = [http.get(f"{url}/health/ready", timeout=2.0) for url in self._backends]
-        proxy = http.get(f"{self._proxy}/proxy/health", timeout=2.0)
+        proxy = http.get(f"{self._proxy}/health/proxy", timeout=2.0)
         if proxy.status == 200 and all(answer.status == 200 for answer in answers):
             return True
         if time.monotonic() >= self._next:

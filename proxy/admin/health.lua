@@ -1,5 +1,5 @@
---- GET /proxy/health: the state of this worker, and which topology each worker has; 503 until this
--- one has one.
+--- GET /health/proxy: whether this worker has a topology (503 until it has one), for the platform
+-- that runs nginx. GET /proxy/health: the state of this worker, and which topology each worker has.
 
 local cjson = require "cjson.safe"
 local coalescer = require "proxy.reads.coalescer"
@@ -37,19 +37,29 @@ local function describe_backends(topology, unhealthy)
     return setmetatable(backends, cjson.array_mt)
 end
 
---- Ends the request with the report.
--- unhealthy: a table of passive_health; budget: of retry_budget.
-function _M.answer(unhealthy, budget)
-    local topology = discovery.topology()
-    local age, failures, application_id = discovery.status()
+local function send(topology, document)
     ngx.status = topology and 200 or 503
     ngx.header["Content-Type"] = "application/json"
     ngx.header["Cache-Control"] = "no-store"
     if not topology then
         ngx.header["Retry-After"] = 1
     end
-    ngx.print(cjson.encode {
-        status = topology and "ok" or "no-topology",
+    document.status = topology and "ok" or "no-topology"
+    ngx.print(cjson.encode(document))
+    return ngx.exit(ngx.HTTP_OK)
+end
+
+--- Ends the request with the status alone.
+function _M.answer_status()
+    return send(discovery.topology(), {})
+end
+
+--- Ends the request with the report.
+-- unhealthy: a table of passive_health; budget: of retry_budget.
+function _M.answer(unhealthy, budget)
+    local topology = discovery.topology()
+    local age, failures, application_id = discovery.status()
+    return send(topology, {
         epoch = topology and topology.epoch or cjson.null,
         age_s = age or cjson.null,
         application_id = application_id or cjson.null,
@@ -62,7 +72,6 @@ function _M.answer(unhealthy, budget)
         configured = deployments.configured(),
         retries = { tokens = retry_budget.tokens(budget), denied = budget.denied },
     })
-    return ngx.exit(ngx.HTTP_OK)
 end
 
 return _M

@@ -114,6 +114,7 @@ def running_site(
         nginx = stack.enter_context(
             Nginx(folder / "nginx", addresses, secrets.environment, changes=NGINX)
         )
+        nginx.token = secrets.token
         nginx.wait_for_map(backends[0].processors()["epoch"])
         attacked = backends[0]
         site = Site(

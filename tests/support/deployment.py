@@ -94,6 +94,7 @@ class Deployment:
             context=context,
             source=source,
         )
+        nginx.token = self.token
         self.proxies.append(nginx)
         if wait_for_topology:
             nginx.wait_for_map(behind[0].processors()["epoch"])

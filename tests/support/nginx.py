@@ -39,6 +39,9 @@ def lay_out(
     return command
 
 
+_HEALTH = ("/health/proxy", "/proxy/health")
+
+
 class Nginx:
     """nginx runs from construction until `stop` or the end of the `with` block."""
 
@@ -60,6 +63,7 @@ class Nginx:
         (self.port,) = free_ports(1)
         self.prefix = prefix
         self.context = context
+        self.token = ""  # for its own pages
         self._command = lay_out(prefix, self.port, workers, changes, source)
         for path, text in (files or {}).items():
             (prefix / path).parent.mkdir(exist_ok=True)
@@ -83,7 +87,7 @@ class Nginx:
         assert self.process.poll() is None, self._log.read_text()
         try:
             with self.client() as client:
-                client.get("/proxy/health")
+                client.get("/health/proxy")
         except ConnectionRefusedError:
             return False
         return True
@@ -94,7 +98,12 @@ class Nginx:
     def health(self) -> dict[str, Any]:
         """The report of the worker that accepts the connection."""
         with self.client() as client:
-            return json.loads(client.get("/proxy/health").body)
+            return json.loads(client.get("/proxy/health", **self.headers).body)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """With the token, if there is one."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def wait_for_map(self, epoch: str) -> None:
         """Waits until every worker has the topology of this epoch."""
@@ -131,7 +140,7 @@ class Nginx:
             text = (self.prefix / "logs" / "access.log").read_text(errors="replace")
             # nginx may be writing the last line
             found = [json.loads(line) for line in text.split("\n")[:-1]]
-            return [e for e in found if path in e["uri"] and e["uri"] != "/proxy/health"]
+            return [e for e in found if path in e["uri"] and e["uri"] not in _HEALTH]
 
         wait_until(lambda: len(entries()) >= count, 10, f"{count} lines in the access log")
         return entries()

@@ -23,6 +23,7 @@ from tests.support.client import Client, Response
 from tests.support.cluster_secret import SECRET as CLUSTER_SECRET
 from tests.support.deployment import Deployment, views_toml
 from tests.support.in_process.tokens import SECRET, token
+from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.private_file import write_private
 
@@ -41,9 +42,9 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def backends(
+def deployment(
     broker: Broker, make_topic: MakeTopic, tmp_path_factory: pytest.TempPathFactory, key_file: Path
-) -> Iterator[list[Backend]]:
+) -> Iterator[Deployment]:
     topic = make_topic(4)
     producer = Producer(
         {"bootstrap.servers": broker.bootstrap_servers, "partitioner": "murmur2_random"}
@@ -62,12 +63,23 @@ def backends(
     deployment.use_secrets(CLUSTER_SECRET)
     deployment.token = token("read:*", "append:*", "metrics", seconds=600)
     with deployment:
-        yield deployment.start(2)
+        deployment.start(2)
+        yield deployment
 
 
-def ask(backend: Backend, target: str, of: str = "", body: bytes | None = None) -> Response:
+@pytest.fixture(scope="module")
+def backends(deployment: Deployment) -> list[Backend]:
+    return deployment.all
+
+
+@pytest.fixture(scope="module")
+def nginx(deployment: Deployment) -> Nginx:
+    return deployment.proxy()
+
+
+def ask(server: Backend | Nginx, target: str, of: str = "", body: bytes | None = None) -> Response:
     headers = {"Authorization": f"Bearer {of}"} if of else {}
-    with Client(backend.port) as client:
+    with Client(server.port) as client:
         method = "GET" if body is None else "POST"
         return client.request(method, target, body, headers)
 
@@ -124,6 +136,25 @@ def test_what_an_instance_says_of_all_others_needs_a_token(backends: list[Backen
         assert ask(backend, command, token("admin"), b"{}").code == "no-service"
 
 
+def test_the_pages_of_nginx_need_a_token(backends: list[Backend], nginx: Nginx) -> None:
+    reader, monitoring = token("read:orders"), token("metrics")
+    assert ask(nginx, "/health/proxy").json() == {"status": "ok"}
+    for target in ("/proxy/health", "/proxy/metrics", "/metrics", "/metrics/targets"):
+        answer = ask(nginx, target)
+        assert (answer.status, answer.code) == (401, "unauthenticated"), target
+        assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
+        assert ask(nginx, target, token("read:*", key=NEXT)).code == "unauthenticated", target
+    assert len(ask(nginx, "/proxy/health", reader).json()["backends"]) == len(backends)
+    for target in ("/proxy/metrics", "/metrics", "/metrics/targets"):
+        assert ask(nginx, target, reader).code == "forbidden", target
+    assert len(ask(nginx, "/metrics/targets", monitoring).json()) == len(backends) + 1
+    assert ask(nginx, "/metrics", monitoring).json()["code"] == "metrics-of-instances"
+    assert b"queryable_proxy_build_info" in ask(nginx, "/proxy/metrics", monitoring).body
+    with Client(nginx.port) as client:
+        of_proxy = {"X-Forwarded-Access-Token": monitoring}
+        assert client.request("GET", "/proxy/metrics", headers=of_proxy).status == 200
+
+
 def test_streams_end_when_the_token_expires(backends: list[Backend]) -> None:
     """Also those of other instances."""
     seconds = 2.0
@@ -154,8 +185,10 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
         yield driver
 
 
-def test_the_admin_page_asks_for_a_token(backends: list[Backend], driver: webdriver.Chrome) -> None:
-    page = AdminPage(driver, backends[0].port)
+def test_the_admin_page_asks_for_a_token(
+    backends: list[Backend], nginx: Nginx, driver: webdriver.Chrome
+) -> None:
+    page = AdminPage(driver, nginx.port)
     form = page.one("#sign-in")
 
     def sign_in(text: str) -> None:
@@ -178,6 +211,7 @@ def test_the_admin_page_asks_for_a_token(backends: list[Backend], driver: webdri
     sign_in(of)
     page.wait(lambda: len(page.grid("orders")) == 4, "the grid")
     assert not form.is_displayed()
+    page.wait(page.one("#proxy").is_displayed, "what nginx knows")
     buttons = "return [...document.querySelectorAll('.instance .action')].map((b) => b.disabled"
     page.wait(lambda: page.run(f"{buttons} && b.title)"), "the buttons")
     assert set(page.run(f"{buttons} && b.title)")) == {"Your token does not have the scope admin."}

@@ -96,6 +96,8 @@ def proxy_document(context: InstanceContext) -> dict[str, Any]:
         "max_key_bytes": settings.max_key_bytes,
         **service_document(context),
     }
+    if settings.auth != "off":
+        document["token_headers"] = ["Authorization", *filter(None, [settings.jwt_header])]
     if hosts := parse_hosts(settings.allowed_hosts):
         document["allowed_hosts"] = sorted(hosts)
     if quotas := {view.name: str(view.quota) for view in views if view.quota is not None}:

@@ -97,14 +97,14 @@ async def _flood(attempt: Attempt) -> None:
 
 
 async def _nobody(attempt: Attempt) -> None:
-    """Everything but health, without a token. nginx answers 421 to `/metrics`, which is for one
-    instance, and its answer has no data."""
+    """Everything but health, without a token; also nginx's own pages."""
     paths = [
         _KEY, "/views", "/processors", "/openapi.json", "/metrics", "/instance",
+        "/proxy/health", "/proxy/metrics", "/metrics/targets",
         f"/views/{VIEW}/keys", f"/views/{VIEW}/count", f"/api/v1/stores/{VIEW}",
         f"{_KEY}/changes",
     ]  # fmt: skip
-    await each(*map(get, paths), only=frozenset(["401", "404", "421", "429", "503"]))(attempt)
+    await each(*map(get, paths), only=frozenset(["401", "429", "503"]))(attempt)
 
 
 ATTACKS: list[Attack] = [

@@ -120,7 +120,7 @@ def test_the_proxy_has_a_folder_for_each_path_that_nginx_writes_to() -> None:
     configuration = "\n".join(path.read_text() for path in files)
     directives = r"^\s*(?:pid|error_log|access_log|\w+_temp_path) ([^\s;]+)"
     written = re.findall(directives, configuration, re.MULTILINE)
-    assert len(written) == 9
+    assert len(written) == 10
     assert all(not path.startswith("/") for path in written), "below the prefix, /srv"
     assert [mount.partition(":")[0] for mount in SERVICES["proxy"]["tmpfs"]] == ["/tmp", "/srv"]
     assert "proxy-logs:/srv/logs" in SERVICES["proxy"]["volumes"]

@@ -106,7 +106,7 @@ def test_nginx_signs_its_batches(signed: Signed) -> None:
 def _batches(nginx: Nginx) -> int:
     """The number of batches that backends have answered."""
     with nginx.client() as client:
-        text = client.get("/proxy/metrics").body.decode()
+        text = client.get("/proxy/metrics", **nginx.headers).body.decode()
     [count] = re.findall(r"^queryable_proxy_batch_reads_count (\d+)$", text, re.M)
     return int(count)
 

@@ -117,6 +117,6 @@ def test_the_cluster_secret(world: World) -> None:
 def coalesced(nginx: Nginx) -> int:
     """The number of batches of reads that backends have answered to nginx."""
     with nginx.client() as client:
-        text = client.get("/proxy/metrics").body.decode()
+        text = client.get("/proxy/metrics", **nginx.headers).body.decode()
     [count] = re.findall(r"^queryable_proxy_batch_reads_count (\d+)$", text, re.M)
     return int(count)

@@ -18,7 +18,7 @@ export async function askProxy() {
     const isJson = answer.headers.get("Content-Type") === "application/json";
     const document = isJson ? await answer.json() : null;
     if (Array.isArray(document?.workers)) return document;
-    isThere = answer.status >= 500;
+    isThere = answer.status !== 404;
   } catch {
     // the next request may be answered
   }
