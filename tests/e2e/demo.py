@@ -34,7 +34,7 @@ class Demo:
         self.run_dir = folder / "run"
         self.log_path = folder / "demo.log"
         self.broker_port, self.proxy_port = free_ports(2)
-        self.backend_ports = _ports_in_a_row(INSTANCES)
+        self.backend_ports = ports_in_a_row(INSTANCES)
         self.settings = {
             "QUERYABLE_BROKER_PORT": str(self.broker_port),
             "QUERYABLE_PROXY_PORT": str(self.proxy_port),
@@ -125,7 +125,7 @@ class AccessLog:
                     yield json.loads(line)
 
 
-def _ports_in_a_row(count: int) -> list[int]:
+def ports_in_a_row(count: int) -> list[int]:
     """Free ports that follow one another, as the stack counts its backends' up."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
