@@ -117,6 +117,13 @@ def test_the_header_of_an_oidc_proxy(backends: list[Backend]) -> None:
             headers = {"X-Forwarded-Access-Token": token("read:orders")}
             answer = client.request("GET", f"/views/orders/keys/{key}", headers=headers)
         assert answer.status == 200
+    with Client(backends[0].port) as client:
+        for path in ("/admin", "/admin/topology.json", "/admin/identity"):
+            assert client.request("GET", path).status == 401, path
+            assert client.request("GET", path, headers=headers).status == 200, path
+        # a token in Authorization comes first
+        wrong = {**headers, "Authorization": f"Bearer {token('openid')}"}
+        assert client.request("GET", "/admin/topology.json", headers=wrong).status == 403
 
 
 def test_what_an_instance_says_of_all_others_needs_a_token(backends: list[Backend]) -> None:
