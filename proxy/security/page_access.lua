@@ -52,7 +52,8 @@ function _M.allows(current, like, var)
     local lines = token_lines(current.token_headers, ngx.req.get_headers())
     local known = PREFIX .. crypto.hash(table.concat({ like, unpack(lines) }, "\n"))
     local sender = var.http_x_forwarded_for
-    -- for the audit log
+    -- For the audit log. And with mutual TLS, it shows that the certificate is not the client's
+    -- (backend/security/mutual_tls.py)
     lines[#lines + 1] = "X-Forwarded-For: "
         .. (sender and sender .. ", " or "") .. var.remote_addr
     local answer = ask(current, like, lines)
