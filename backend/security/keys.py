@@ -1,8 +1,9 @@
 """The keys that verify tokens: from a file, or from a URL with a JWK set.
 
 One thread reads them again: a file twice a second, a URL as often as configured and when a token
-names a key that is not known. What vanishes from the file or the set is refused from then on. If a
-source cannot be read, the last keys stay usable; those of a URL for a limited time.
+names a key that is not known. Until the URL has been read for it, it is not known whether the key
+is in the set, and requests must be retried. What vanishes from the file or the set is refused from
+then on. If a source cannot be read, the last keys stay usable; those of a URL for a limited time.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from model.problems import ConfigurationError, RetryLater
 
 FILE_INTERVAL = 0.5  # s between two looks at a file
 MIN_URL_INTERVAL = 5.0  # s, however often unknown keys are named
+_MAX_WANTED = 64  # unknown keys that are remembered between two reads
 _TIMEOUT = 5.0  # s in which the server must send something
 _DEADLINE = 10.0  # s for all of its answer
 
@@ -127,9 +129,10 @@ class TokenKeys:
         self._content: bytes | None = None  # None: nothing was read yet
         self._failure: str | None = None
         self._read_at = self._good_at = -float("inf")  # any read, and one without an error
-        self._is_wanted = False  # an unknown key was named
+        self._wanted: set[str] = set()  # ids of unknown keys since the last read began
+        self._missing: frozenset[str] = frozenset()  # ids that the last read did not find
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="token-keys", daemon=True)
 
     @property
@@ -148,7 +151,7 @@ class TokenKeys:
         if self._content is None or (
             key_id is not None
             and all(key.key_id not in (key_id, None) for key in keys)
-            and self._may_appear()
+            and self._may_appear(key_id)
         ):
             raise RetryLater(
                 "keys-unavailable", "The keys that verify tokens are being fetched. Retry."
@@ -159,15 +162,17 @@ class TokenKeys:
             if key.algorithm == algorithm and (key_id is None or key.key_id in (key_id, None))
         ][:MAX_TRIED]
 
-    def _may_appear(self) -> bool:
+    def _may_appear(self, key_id: str) -> bool:
         """Whether a key that is not known may be in the source; asks for a new look at it."""
         least = self._source.min_interval
         if least is None:
             return False
-        if not self._is_wanted and time.monotonic() - self._read_at >= least:
-            self._is_wanted = True
-            self._wake.set()
-        return self._is_wanted or self._failure is not None
+        if key_id in self._missing and time.monotonic() - self._read_at < least:
+            return self._failure is not None
+        if len(self._wanted) < _MAX_WANTED:
+            self._wanted.add(key_id)
+        self._wake.set()
+        return True
 
     def load(self) -> None:
         """The first read of a source that must not fail; ConfigurationError."""
@@ -177,6 +182,8 @@ class TokenKeys:
 
     def refresh(self) -> None:
         """Reads the source again. Errors are logged, and the last keys stay."""
+        wanted, self._wanted = self._wanted, set()
+        before = self._keys
         try:
             content = self._source.read()
             if content != self._content:
@@ -196,8 +203,8 @@ class TokenKeys:
             self._note(str(e))
             self._expire()
         finally:
+            self._missing = frozenset(wanted | _ids(before)) - _ids(self._keys)
             self._read_at = time.monotonic()
-            self._is_wanted = False
 
     def _expire(self) -> None:
         """Forgets keys that may have been revoked long ago. Tokens get 503 until the next read."""
@@ -220,18 +227,23 @@ class TokenKeys:
 
     def stop(self) -> None:
         """Ends the thread; it may still wait for an answer, and ends after it."""
-        self._stopping = True
+        self._stopped.set()
         self._wake.set()
         if self._thread.ident is not None:
             self._thread.join(1.0)
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._stopped.is_set():
             try:
                 self.refresh()
             except Exception:
                 log.exception("cannot refresh %s", self._source.name)
-            least = self._source.min_interval
-            failed = self._failure is not None and least is not None
+            least = self._source.min_interval or 0.0
+            failed = self._failure is not None and least
             self._wake.wait(least if failed else self._source.interval)
+            self._stopped.wait(max(0.0, self._read_at + least - time.monotonic()))
             self._wake.clear()
+
+
+def _ids(keys: Sequence[VerificationKey]) -> set[str]:
+    return {key.key_id for key in keys if key.key_id is not None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -119,16 +120,75 @@ def test_an_unknown_key_is_fetched_once(issuer: FakeRegistry) -> None:
     assert len(issuer.asked) == 2
 
 
+def test_a_key_that_is_published_soon_after_a_read_is_not_refused(issuer: FakeRegistry) -> None:
+    """The set must not be read again yet, so it is not known whether the key is in it."""
+    publish(issuer, FIRST)
+    keys = from_url(issuer, interval=3600, min_interval=0.5)
+    verifier = TokenVerifier(keys)
+    keys.start()
+    try:
+        wait_until(lambda: keys.algorithms == {"ES256"}, 10, "the first key")
+        publish(issuer, FIRST, SECOND)
+        token = signed(**BY_SECOND)
+        for _ in range(2):
+            with pytest.raises(Unavailable) as error:
+                verifier.identity(token)
+            assert error.value.code == "keys-unavailable"
+        wait_until(lambda: "EdDSA" in keys.algorithms, 10, "the second key")
+        assert verifier.identity(token).subject == "test"
+    finally:
+        keys.stop()
+    assert len(issuer.asked) == 2
+
+
 def test_unknown_keys_do_not_cause_many_requests(issuer: FakeRegistry) -> None:
     publish(issuer, FIRST)
+    keys = from_url(issuer, interval=3600, min_interval=3600)
+    verifier = TokenVerifier(keys)
+    keys.start()
+    try:
+        wait_until(lambda: keys.algorithms == {"ES256"}, 10, "the first key")
+        for n in range(200):
+            with pytest.raises(Unavailable):
+                verifier.identity(signed("ES256", headers={"kid": f"forged {n}"}))
+        assert len(keys._wanted) < 100
+        time.sleep(0.1)
+        assert len(issuer.asked) == 1
+    finally:
+        keys.stop()
+    assert not keys._thread.is_alive()
+
+
+def test_a_key_that_was_not_found_is_refused(issuer: FakeRegistry) -> None:
+    """Also one that has been removed: its tokens are not told to come again."""
+    publish(issuer, FIRST, SECOND)
     keys = from_url(issuer, min_interval=3600)
     keys.refresh()
     verifier = TokenVerifier(keys)
-    for n in range(20):
+    forged = signed("ES256", headers={"kid": "forged"})
+    with pytest.raises(Unavailable):
+        verifier.identity(forged)
+    publish(issuer, SECOND)
+    keys.refresh()
+    for token in (forged, signed(**BY_FIRST)):
         with pytest.raises(Unauthenticated):
-            verifier.identity(signed("ES256", headers={"kid": f"forged {n}"}))
-    assert not keys._wake.is_set()
-    assert len(issuer.asked) == 1
+            verifier.identity(token)
+    publish(issuer, FIRST)
+    keys.refresh()
+    assert verifier.identity(signed(**BY_FIRST)).subject == "test"
+
+
+def test_a_url_is_read_again_each_interval(issuer: FakeRegistry) -> None:
+    """So a key that is removed is refused within the interval."""
+    publish(issuer, FIRST, SECOND)
+    keys = from_url(issuer, interval=0.05, min_interval=0.01)
+    keys.start()
+    try:
+        wait_until(lambda: len(keys.algorithms) == 2, 10, "both keys")
+        publish(issuer, SECOND)
+        wait_until(lambda: keys.algorithms == {"EdDSA"}, 10, "the first key to vanish")
+    finally:
+        keys.stop()
 
 
 def test_a_slow_answer_has_an_end(issuer: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
