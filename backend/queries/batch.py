@@ -306,7 +306,14 @@ def _read(
             continue
         roles.add(found.state.store_partition.role)
         for number, entry in zip(found.numbers, found.entries, strict=True):
-            items[number] = _resolved(reads, to_json(keys[number]), entry)
+            key_json = to_json(keys[number])
+            try:
+                items[number] = _resolved(reads, key_json, entry)
+            except Unavailable as problem:  # the schema of the value is missing
+                why = reads.elsewhere(found.state.store_partition.partition, problem, options)
+                items[number], mark = _unresolved(reads, key_json, why)
+                if mark is not None:
+                    open_[number] = mark
     budget.charge(items)
     return items, open_
 
@@ -315,12 +322,9 @@ def _resolved(reads: ViewReads, key_json: bytes, entry: Entry | None) -> bytes:
     if entry is None:
         reads.counts.missed += 1
         return _item(key_json, None)
-    try:
-        value = reads.value_json(entry[ENTRY_HEAD_SIZE:])
-    except Problem as problem:  # the schema of the value is missing
-        return _refused(reads, key_json, problem)
+    item = _item(key_json, reads.value_json(entry[ENTRY_HEAD_SIZE:]))
     reads.counts.found += 1
-    return _item(key_json, value)
+    return item
 
 
 def _unresolved(
@@ -332,12 +336,8 @@ def _unresolved(
     if isinstance(why, PartitionUnknown):
         return _problem_item(key_json, why), _ALL
     may_change = why.status == 503 and not isinstance(why, NonRetryable)
-    return _refused(reads, key_json, why), _AGAIN if may_change else None
-
-
-def _refused(reads: ViewReads, key_json: bytes, problem: Problem) -> bytes:
-    count_refusal(reads.counts, problem)
-    return _problem_item(key_json, problem)
+    count_refusal(reads.counts, why)
+    return _problem_item(key_json, why), _AGAIN if may_change else None
 
 
 def _item(key_json: bytes, value: bytes | None) -> bytes:

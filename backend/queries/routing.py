@@ -176,6 +176,12 @@ class KeyRouting:
             f"as of epoch {self._context.topology.epoch}.",
         )
 
+    def elsewhere(
+        self, partition: int, why: Unavailable, options: ReadOptions
+    ) -> NotOwner | Unavailable:
+        """Where to ask if this instance cannot answer because of `why`; else `why` itself."""
+        return self._others(partition, lambda: why, options)
+
     def _others(
         self, partition: int, refusal: Callable[[], Unavailable], options: ReadOptions
     ) -> NotOwner | Unavailable:

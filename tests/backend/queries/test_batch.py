@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 from backend.queries import batch as batches
 from backend.queries.key_bodies import parse_batch
+from model.formats.avro.schema import AvroSchema
+from model.formats.schemas import SchemaNotYet
 from model.limits import MAX_BATCH_BYTES
 from model.problems import StoreError
+from tests.support.in_process.avro_examples import FakeSchemas, framed
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import World, world
 
@@ -44,6 +47,35 @@ def test_in_the_order_asked(orders: World) -> None:
         ]
     assert orders.peers.asked[-2:] == [("b2", b"/internal/batch"), ("b1", b"/internal/batch")]
     assert orders.batch([]).json == {"items": []}
+
+
+class LateSchemas(FakeSchemas):
+    """Has its schemas from the third time on that they are asked for."""
+
+    asked = 0
+
+    def schema(self, schema_id: int) -> AvroSchema:
+        self.asked += 1
+        if self.asked < 3:
+            raise SchemaNotYet(schema_id, self)
+        return super().schema(schema_id)
+
+
+@pytest.mark.parametrize("owner", ["b1", "b2"])
+def test_a_batch_waits_for_a_schema(tmp_path: Path, owner: str) -> None:
+    """As after a restart: the entries are there, and their schema is being fetched."""
+    of = replace(view(value="avro", value_schema="confluent"), schemas=LateSchemas(id7="int"))
+    with world(tmp_path, of, wait_timeout=10) as made:
+        theirs = made.instances[owner]
+        keys = [f"{n}" for n in range(20) if made.owner(made.partition(b"%d" % n)) is theirs]
+        made.put_all({key.encode(): framed(7, "int", int(key)) for key in keys})
+        assert made.batch(keys).json["items"] == [
+            {"key": key, "status": 200, "value": int(key)} for key in keys
+        ]
+    with world(tmp_path / "no-wait", replace(of, schemas=FakeSchemas())) as made:
+        made.put(b"1", framed(7, "int", 1))
+        [item] = made.batch(["1"]).json["items"]
+        assert (item["status"], item["code"]) == (503, "schema-unavailable")
 
 
 def test_values_are_passed_on_as_they_are(orders: World) -> None:
