@@ -19,6 +19,7 @@ from model.config_providers import resolve_value
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotYet
+from model.problems import ConfigurationError
 from model.views import Deployment
 
 log = logging.getLogger(__name__)
@@ -119,12 +120,27 @@ class SchemaCache:
         cache[schema_id] = value
 
 
-class SchemaRegistry(RegistryClient):
+class SchemaRegistry:
     """A schema registry over HTTP."""
 
     def __init__(self, url: str, auth: str = "") -> None:
-        """`auth`: user:password, or empty."""
-        super().__init__(url, auth, urllib.request.urlopen)
+        """`auth`: user:password, or empty. References in it are resolved for each schema, so a
+        password in a file can be replaced. Raises ConfigurationError if one cannot be resolved
+        now."""
+        self.name = url
+        self._auth = auth
+        self._client()
+
+    def fetch(self, schema_id: int) -> Schema:
+        try:
+            client = self._client()
+        except ConfigurationError as e:
+            raise SchemaSourceUnavailable(str(e)) from None
+        return client.fetch(schema_id)
+
+    def _client(self) -> RegistryClient:
+        auth = resolve_value("QUERYABLE_SCHEMA_REGISTRY_AUTH", self._auth, open, os.environ)
+        return RegistryClient(self.name, auth, urllib.request.urlopen)
 
 
 class SchemaFolder:
@@ -152,10 +168,8 @@ class SchemaFolder:
 def schema_cache(settings: Settings, deployment: Deployment) -> SchemaCache | None:
     """The cache of schemas by id; None if the deployment has no source of them."""
     if deployment.registry is not None:
-        auth = resolve_value(
-            "QUERYABLE_SCHEMA_REGISTRY_AUTH", settings.schema_registry_auth, open, os.environ
-        )
-        return SchemaCache(SchemaRegistry(deployment.registry, auth))
+        registry = SchemaRegistry(deployment.registry, settings.schema_registry_auth)
+        return SchemaCache(registry)
     if deployment.schema_folder is not None:
         return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
     return None

@@ -22,7 +22,8 @@ from local.ports import free_ports
 from local.waiting import wait_until
 from model.formats.avro.schema import AvroSchema
 from model.formats.schemas import SchemaNotYet
-from tests.support.in_process.avro_examples import ORDER, FakeRegistry, binary, registry
+from model.problems import ConfigurationError
+from tests.support.in_process.avro_examples import ORDER, FakeRegistry, basic, binary, registry
 from tests.support.in_process.protobuf_examples import DESCRIPTORS, serialized
 
 
@@ -82,6 +83,32 @@ def test_a_schema_is_fetched_once(running: FakeRegistry, started: Started) -> No
     assert schema.definition == ORDER
     assert schemas.schema(7) is schema
     assert running.asked == [("/schemas/ids/7", "Basic bWU6c2VjcmV0")]
+
+
+def test_a_password_in_a_file_can_be_replaced(
+    running: FakeRegistry, started: Started, tmp_path: Path
+) -> None:
+    """While the registry refuses the password, or there is no file, the records wait."""
+    running.add(7, ORDER)
+    running.accepted = {"me:second"}
+    password = tmp_path / "password"
+    password.write_text("first")
+    schemas = started(SchemaRegistry(running.url, f"me:${{file:{password}}}"))
+    with pytest.raises(SchemaNotYet):
+        schemas.schema(7)
+    wait_until(lambda: "answers 401" in schemas.state, 10, "the password to be refused", 0.01)
+    password.unlink()
+    wait_until(lambda: "cannot read" in schemas.state, 10, "the missing file", 0.01)
+    with pytest.raises(SchemaNotYet):
+        schemas.schema(7)
+    password.write_text("second")
+    assert isinstance(fetched(schemas, 7), AvroSchema)
+    assert {header for _, header in running.asked} == {basic("me:first"), basic("me:second")}
+
+
+def test_a_missing_password_ends_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"REGISTRY_AUTH: cannot read .*/password"):
+        SchemaRegistry("http://127.0.0.1", f"me:${{file:{tmp_path / 'password'}}}")
 
 
 def test_a_redirect_does_not_get_the_password(running: FakeRegistry) -> None:

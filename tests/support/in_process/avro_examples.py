@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import threading
@@ -39,6 +40,11 @@ def framed(schema_id: int, schema: Any, value: Any) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + binary(schema, value)
 
 
+def basic(credentials: str) -> str:
+    """The header `Authorization` with user:password."""
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
+
+
 class FakeSchemas:
     """Contains what a test puts into it. An id with None is not in the registry."""
 
@@ -57,10 +63,12 @@ class FakeSchemas:
 
 
 class FakeRegistry:
-    """Answers each path with what a test puts into `answers`: (status, document or bytes)."""
+    """Answers each path with what a test puts into `answers`: (status, document or bytes). If
+    there are `accepted` credentials (user:password), others are refused."""
 
     def __init__(self, port: int = 0) -> None:
         self.answers: dict[str, tuple[int, Any]] = {}
+        self.accepted: set[str] = set()
         self.asked: list[tuple[str, str | None]] = []
         registry = self
 
@@ -69,6 +77,8 @@ class FakeRegistry:
                 registry.asked.append((self.path, self.headers["Authorization"]))
                 not_found = {"error_code": 40403, "message": "Schema not found"}
                 status, document = registry.answers.get(self.path, (404, not_found))
+                if not registry.accepts(self.headers["Authorization"]):
+                    status, document = 401, {"error_code": 401, "message": "Unauthorized"}
                 body = document if isinstance(document, bytes) else json.dumps(document).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
@@ -89,6 +99,9 @@ class FakeRegistry:
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         self._thread.start()
+
+    def accepts(self, authorization: str | None) -> bool:
+        return not self.accepted or authorization in map(basic, self.accepted)
 
     def add(self, schema_id: int, schema: Any, **more: Any) -> None:
         self.answers[f"/schemas/ids/{schema_id}"] = (200, {"schema": json.dumps(schema), **more})
