@@ -1,7 +1,7 @@
-"""Every secret is replaced while clients read, and no read fails.
+"""The cluster secret, and the keys that sign tokens, are replaced while clients read.
 
-test_kafka_rotation.py does the same with those for Kafka, and tests/system/server/test_tls.py with
-certificates.
+No read fails. Other modules do the same with certificates (tests/system/server/test_tls.py), and
+with the secrets for Kafka and for the schema registry.
 """
 
 from __future__ import annotations
@@ -9,74 +9,65 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from local.kafka.broker import Broker
 from local.waiting import stretch, wait_until
-from tests.support.background import Background
-from tests.support.client import Client, key_path
 from tests.support.cluster_secret import OTHER_SECRET, SECRET
+from tests.support.deployment import views_toml
+from tests.support.in_process.avro_examples import registry as web_server
 from tests.support.nginx import Nginx
-from tests.support.secure_kafka.broker import SecureBroker
+from tests.support.topics import Writer
 from tests.system.security.rotating_world import (
     KEYS,
+    TABLE,
     World,
+    compacted_topic,
     load,
     running_world,
+    world_with_pem_keys,
+)
+from tests.system.security.token_keys import (
+    Holder,
+    Issuer,
+    into_file,
+    jwk_set_of,
+    on_web_server,
 )
 
 pytestmark = [pytest.mark.system, pytest.mark.broker]
 
-REVOKED_WITHIN = 1.0  # s, as docs/security/authentication.md says
+# s, as docs/security/authentication.md says
+REVOKED_WITHIN = 1.0
+KNOWN_WITHIN = 5.0  # of a URL
 SECRETS_CHANGED = "it has changed"  # in the log of a backend
 
 
 @pytest.fixture(scope="module")
-def world(secure_broker: SecureBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def views(broker: Broker) -> str:
+    topic = compacted_topic(broker, "rotation")
+    Writer(broker.bootstrap_servers).table(topic, TABLE)
+    return views_toml(v={"topic": topic})
+
+
+@pytest.fixture(scope="module")
+def world(broker: Broker, views: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("secrets")
-    with running_world(secure_broker, "PLAIN", folder, {}) as world:
+    with world_with_pem_keys(folder, broker.bootstrap_servers, views) as world:
         yield world
 
 
-class Holder(Background):
-    """Reads with one token at each port until it is refused everywhere. It notes when a read that
-    was accepted began, and when one that was refused ended."""
-
-    def __init__(self, ports: list[int], token: str) -> None:
-        super().__init__("holder", len(ports))
-        self._ports = ports
-        self._token = token
-        self.reads = [0] * len(ports)
-        self.accepted: list[float] = []
-        self.refused: list[float] = []
-
-    def _work(self, number: int) -> None:
-        with Client(self._ports[number]) as client:
-            while not self._stop.is_set():
-                began = time.monotonic()
-                path = key_path("v", KEYS[self.reads[number] % len(KEYS)])
-                answer = client.get(path, Authorization=f"Bearer {self._token}")
-                self.reads[number] += 1
-                if answer.status == 200:
-                    self.accepted.append(began)
-                else:
-                    assert answer.code == "unauthenticated", answer
-                    self.refused.append(time.monotonic())
-
-    def wait_for_more(self) -> None:
-        before = list(self.reads)
-        wait_until(
-            lambda: self.failures
-            or all(now > then + 20 for now, then in zip(self.reads, before, strict=True)),
-            20, "reads with the old token", 0.02,
-        )  # fmt: skip
-        self.check()
-
-
-def test_the_key_that_signs_tokens(world: World) -> None:
-    issuer = world.issuer
+def holder_of(world: World) -> Holder:
+    """Of the token that is in use, at nginx and at each instance."""
     ports = [world.nginx.port, *(backend.port for backend in world.backends)]
-    with load(world, at_instances=True) as reads, Holder(ports, issuer.token) as holder:
+    return Holder(ports, KEYS, world.issuer.token)
+
+
+def replace_key_in_file(world: World) -> None:
+    issuer = world.issuer
+    with load(world, at_instances=True) as reads, holder_of(world) as holder:
         issuer.add_key()
         for backend in world.backends:
             backend.token = issuer.token_of_new_key()
@@ -93,7 +84,65 @@ def test_the_key_that_signs_tokens(world: World) -> None:
         holder.wait_for_more()
         assert min(holder.refused) > removed
         assert max(holder.accepted) - removed < REVOKED_WITHIN * stretch()
-    world.deployment.token = issuer.token
+
+
+def test_a_key_in_a_pem_file(world: World) -> None:
+    replace_key_in_file(world)
+    world.deployment.token = world.issuer.token
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "with_ids"), [("ES256", True), ("HS256", False)], ids=["public", "secrets"]
+)
+def test_a_key_in_a_file_with_a_jwk_set(
+    broker: Broker, views: str, tmp_path: Path, algorithm: str, with_ids: bool
+) -> None:
+    path = tmp_path / "keys.json"
+    issuer = Issuer(algorithm, into_file(path, jwk_set_of), with_ids=with_ids)
+    with running_world(
+        tmp_path, broker.bootstrap_servers, views, issuer, jwt_jwks=str(path)
+    ) as world:
+        replace_key_in_file(world)
+
+
+def test_a_key_at_a_url(broker: Broker, views: str, tmp_path: Path) -> None:
+    """Tokens of the new key are used at once: instances fetch it. When the old key has been
+    removed, a token of an unknown key makes them read the URL before the minute is over."""
+    with web_server() as server:
+        issuer = Issuer("ES256", on_web_server(server, "/keys"), with_ids=True)
+        with running_world(
+            tmp_path, broker.bootstrap_servers, views, issuer, jwt_jwks=f"{server.url}/keys"
+        ) as world:
+            replace_key_at_url(world)
+
+
+def replace_key_at_url(world: World) -> None:
+    issuer = world.issuer
+    with (
+        load(world, at_instances=True, waits_for_keys=True) as reads,
+        holder_of(world) as holder,
+    ):
+        issuer.add_key()
+        issuer.use_new_key()
+        used = time.monotonic()
+        for backend in world.backends:
+            backend.token = issuer.token
+            backend.wait(lambda b=backend: b.get("/views").status == 200, "the new key", 20)
+        assert time.monotonic() - used < (KNOWN_WITHIN + 1) * stretch()
+        reads.all_again()
+        holder.wait_for_more()
+        assert not holder.refused
+        removed = time.monotonic()
+        issuer.remove_old_key()
+        for backend in world.backends:
+            backend.token = issuer.token_of_unknown_key()
+            backend.wait(lambda b=backend: b.get("/views").status == 401, "a new look", 20)
+        refused = time.monotonic()
+        reads.all_again()
+        holder.wait_for_more()
+        assert min(holder.refused) > removed
+        assert max(holder.accepted) < refused
+        assert refused - removed < (KNOWN_WITHIN + 1) * stretch()
 
 
 def test_the_cluster_secret(world: World) -> None:

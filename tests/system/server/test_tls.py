@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,16 @@ from typing import Any
 import pytest
 
 from local.settings import REPOSITORY
-from local.waiting import wait_until
 from queryable import AsyncClient, Client, NoAnswer
 from tests.support.backends import Backend
-from tests.support.background import Background
 from tests.support.client import Client as Http
-from tests.support.client import Response, key_path
+from tests.support.client import key_path
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.tls import Authority, public_folder
 from tests.support.topics import Writer
+from tests.system.security.readers import ClientReader, HttpReader, Load, reading
 
 pytestmark = pytest.mark.system
 
@@ -172,50 +171,17 @@ def test_instances_forward_stream_and_copy_by_https(world: World) -> None:
         assert "ssl" not in backend.log().lower().replace("sslv", "")
 
 
-class Reads(Background):
-    """Reads on kept connections. Those of the last `behind_nginx` clients may be closed once, while
-    nginx reloads: as any HTTP client, they repeat the request (RFC 9112, 9.3.1)."""
-
-    def __init__(self, clients: list[Http], behind_nginx: int) -> None:
-        super().__init__("tls-reads", len(clients))
-        self._clients = clients
-        self._behind_nginx = behind_nginx
-        self._may_repeat = [n >= len(clients) - behind_nginx for n in range(len(clients))]
-        self.counts = [0] * len(clients)
-
-    def _work(self, number: int) -> None:
-        with self._clients[number] as client:
-            while not self._stop.is_set():
-                for key in ("k1", "k2", "k3", "k4"):
-                    answer = self._get(client, number, key_path("v", key))
-                    assert answer.json()["value"] == TABLE[key], answer
-                    self.counts[number] += 1
-
-    def _get(self, client: Http, number: int, path: str) -> Response:
-        try:
-            return client.get(path)
-        except ConnectionError:
-            if not self._may_repeat[number]:
-                raise
-            self._may_repeat[number] = False
-            return client.get(path)
-
-    def expect_a_reload(self) -> None:
-        """nginx may close the connections once more."""
-        behind = range(len(self._clients) - self._behind_nginx, len(self._clients))
-        for number in behind:
-            self._may_repeat[number] = True
-
-    def wait_for_more(self) -> None:
-        before = list(self.counts)
-        wait_until(
-            lambda: (
-                self.failures
-                or all(now > then + 20 for now, then in zip(self.counts, before, strict=True))
-            ),
-            20,
-            "more reads from all",
-        )
+def load(world: World, ca_file: Path) -> AbstractContextManager[Load]:
+    """Through nginx, at each instance, and with a client that asks the instances itself.
+    `ca_file`: the authorities that it trusts."""
+    client = Client(world.url, direct=True, ca_file=ca_file)
+    return reading(
+        [
+            *(HttpReader(world.nginx.client(), TABLE, is_proxy=True) for _ in range(3)),
+            *(HttpReader(each.client(), TABLE, is_proxy=False) for each in world.backends),
+            ClientReader(client, TABLE),
+        ]
+    )
 
 
 def certificates_at(ports: list[int]) -> list[str]:
@@ -225,17 +191,14 @@ def certificates_at(ports: list[int]) -> list[str]:
 
 def test_renewed_certificates_are_used_without_a_failed_read(world: World) -> None:
     ports = [world.nginx.port, *(backend.port for backend in world.backends)]
-    clients = [backend.client() for backend in world.backends]
-    clients += [world.nginx.client() for _ in range(3)]
-    with Reads(clients, behind_nginx=3) as reads:
-        reads.wait_for_more()
+    with load(world, world.authority.ca) as reads:
         before = certificates_at(ports)
         world.issue()
         for backend in world.backends:
             backend.wait_log("new connections use them")
         world.nginx.reload()
         assert not set(before) & set(certificates_at(ports))
-        reads.wait_for_more()
+        reads.all_again()
     for backend in world.backends:
         states = {each["state"] for each in backend.processors()["processors"]}
         assert states == {"running"}
@@ -256,15 +219,13 @@ def test_a_replaced_authority_without_a_failed_read(world: World) -> None:
     def take_effect(change: Callable[[], None]) -> None:
         with all_read_files(world.backends):
             change()
-        reads.expect_a_reload()
         world.nginx.reload()
-        reads.wait_for_more()
+        reads.all_again()
 
-    clients = [backend.client() for backend in world.backends]
-    clients += [world.nginx.client() for _ in range(3)]
-    with Reads(clients, behind_nginx=3) as reads:
-        reads.wait_for_more()
-        certificates = old.ca.read_bytes(), new.ca.read_bytes()
+    certificates = old.ca.read_bytes(), new.ca.read_bytes()
+    of_client = file.with_name("client-ca.pem")
+    of_client.write_bytes(b"".join(certificates))
+    with load(world, of_client) as reads:
         take_effect(lambda: trust(*certificates))
         context.load_verify_locations(new.ca)  # of the clients of nginx
         world.authority = new
