@@ -25,7 +25,7 @@ from tests.fuzz.targets import TARGETS
 from tests.fuzz.uris import compare
 
 URIS = 1_000_000
-REQUESTS = 100_000
+REQUESTS = 30_000  # of each of four targets
 _SHORTEST = 10  # s of each decoder
 _EXECUTED = re.compile(r"stat::number_of_executed_units: *(\d+)")
 
@@ -56,7 +56,7 @@ def fuzz_pipelines(report: Report) -> None:
     print(f"pipelined requests: {REQUESTS} each, with and without tokens", file=sys.stderr)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [*command, "tests/fuzz/test_pipelining.py"],
+        [*command, "tests/fuzz/pipelining/test_pipelining.py"],
         env={**os.environ, "FUZZ_REQUESTS": str(REQUESTS)},
         capture_output=True,
         text=True,

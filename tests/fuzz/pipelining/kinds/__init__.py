@@ -1,0 +1,1 @@
+"""The kinds of requests: each module has those of a group of routes, with their weights."""
