@@ -1,7 +1,7 @@
 """`make fuzz`: fuzz tests for a time. Writes .run/fuzz.json; ends with 1 if something failed.
 
 1. URIs: a million are read by the proxy's Lua and by the backends' Python.
-2. Pipelined mixes of requests at a real nginx and a backend.
+2. Pipelined mixes of requests for every route, at a real nginx and a backend.
 3. Decoders (`targets.py`), for the rest of the time, as many at once as there are processors.
 """
 

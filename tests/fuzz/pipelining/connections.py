@@ -26,7 +26,7 @@ class Closed(WrongAnswer):
 
 
 def run(
-    port: int, make: MakeRequest, requests: int, random_: random.Random, connections: int = 2
+    port: int, make: MakeRequest, requests: int, random_: random.Random, connections: int
 ) -> int:
     """Sends `requests` in bursts over alternating connections. Returns how many were answered;
     WrongAnswer."""

@@ -32,6 +32,8 @@ pytestmark = [pytest.mark.broker, pytest.mark.system]
 
 REQUESTS = int(os.environ.get("FUZZ_REQUESTS", "1500"))
 """Of each target; `make fuzz` sends more."""
+CONNECTIONS = {"proxy": 8, "backend": 2}
+"""nginx sends the reads of several connections to a backend together."""
 HOUR = 3600
 ALIKE = {
     "appends._not_allowed", "documents._admin", "documents._admin_data", "documents._health",
@@ -64,7 +66,8 @@ class Targets:
         return Mix(self.topics.of, frozenset([internal.instance]), internal, self.tokens)
 
     def run(self, target: str, seed: int, make: MakeRequest, requests: int = REQUESTS) -> int:
-        return run(self.ports[target], make, requests, random.Random(seed))
+        random_, connections = random.Random(seed), CONNECTIONS[target]
+        return run(self.ports[target], make, requests, random_, connections)
 
 
 def _token(subject: str, *scopes: str) -> Token:
