@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
+from confluent_kafka import KafkaError
 from confluent_kafka.admin import (
+    AdminClient,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -163,6 +165,27 @@ class SecureBroker(Broker):
         change = UserScramCredentialUpsertion(user, info, password.encode())
         [future] = admin.alter_user_scram_credentials([change]).values()
         future.result(20)
+
+    def accepts(self, user: str, mechanism: str, password: str) -> bool:
+        """Whether this is the password of a SCRAM user."""
+        refused: list[KafkaError] = []
+        settings: dict[str, Any] = {
+            **self.table(mechanism),
+            "bootstrap.servers": self.address(mechanism),
+            "sasl.username": user,
+            "sasl.password": password,
+            "error_cb": refused.append,
+            "log_level": 0,
+        }
+        client = AdminClient(settings)
+        future = client.describe_cluster(request_timeout=10)
+
+        def is_decided() -> bool:
+            client.poll(0)  # calls error_cb
+            return future.done() or bool(refused)
+
+        wait_until(is_decided, 10, "the broker to accept or refuse a password", 0.02)
+        return not refused
 
     def _add_scram_users(self) -> None:
         for mechanism in _SCRAM:

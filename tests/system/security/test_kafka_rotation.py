@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
-from confluent_kafka.admin import AdminClient
 
 from local.waiting import wait_until
 from tests.support.client import key_path
@@ -55,16 +52,18 @@ def read_new_records(world: World, broker: SecureBroker, mechanism: str) -> None
 def test_the_password_of_kafka(secure_broker: SecureBroker, tmp_path: Path) -> None:
     old, new = PASSWORDS
     secure_broker.set_password(ROTATED, MECHANISM, old)
-    assert is_accepted(secure_broker, old)
+    assert secure_broker.accepts(ROTATED, MECHANISM, old)
     kafka = {"sasl.username": ROTATED, "sasl.password": reference_in(tmp_path)}
     with authenticating_world(secure_broker, MECHANISM, tmp_path, kafka) as world:
         with load(world, at_instances=False) as reads:
             secure_broker.set_password(ROTATED, MECHANISM, new)
-            wait_until(lambda: is_accepted(secure_broker, new), 10, "the new password")
+            wait_until(
+                lambda: secure_broker.accepts(ROTATED, MECHANISM, new), 10, "the new password"
+            )
             write_password(tmp_path, new)
             reads.all_again()
             restart_all(world, reads)
-        assert not is_accepted(secure_broker, old)
+        assert not secure_broker.accepts(ROTATED, MECHANISM, old)
         read_new_records(world, secure_broker, MECHANISM)
 
 
@@ -105,25 +104,3 @@ def test_the_oauth_secret_for_kafka(secure_broker: SecureBroker, tmp_path: Path)
     finally:
         accepted.clear()
         accepted.update(before)
-
-
-def is_accepted(broker: SecureBroker, password: str) -> bool:
-    """Whether the broker accepts this password of the user."""
-    refused: list[KafkaError] = []
-    settings: dict[str, Any] = {
-        **broker.table(MECHANISM),
-        "bootstrap.servers": broker.address(MECHANISM),
-        "sasl.username": ROTATED,
-        "sasl.password": password,
-        "error_cb": refused.append,
-        "log_level": 0,
-    }
-    client = AdminClient(settings)
-    future = client.describe_cluster(request_timeout=10)
-
-    def is_decided() -> bool:
-        client.poll(0)  # calls error_cb
-        return future.done() or bool(refused)
-
-    wait_until(is_decided, 10, "the broker to accept or refuse a password", 0.02)
-    return not refused

@@ -18,7 +18,6 @@ from local.waiting import stretch, wait_until
 from tests.support.cluster_secret import OTHER_SECRET, SECRET
 from tests.support.deployment import views_toml
 from tests.support.in_process.avro_examples import registry as web_server
-from tests.support.nginx import Nginx
 from tests.support.topics import Writer
 from tests.system.security.rotating_world import (
     KEYS,
@@ -107,7 +106,7 @@ def test_a_key_in_a_file_with_a_jwk_set(
 
 def test_a_key_at_a_url(broker: Broker, views: str, tmp_path: Path) -> None:
     """Tokens of the new key are used at once: instances fetch it. When the old key has been
-    removed, a token of an unknown key makes them read the URL before the minute is over."""
+    removed, a token of an unknown key makes them read the URL before the next interval."""
     with web_server() as server:
         issuer = Issuer("ES256", on_web_server(server, "/keys"), with_ids=True)
         with running_world(
@@ -146,7 +145,7 @@ def replace_key_at_url(world: World) -> None:
 
 
 def test_the_cluster_secret(world: World) -> None:
-    batches = coalesced(world.nginx)
+    batches = coalesced(world)
     with load(world, at_instances=True) as reads:
         steps = [(SECRET, OTHER_SECRET), (OTHER_SECRET, SECRET), (OTHER_SECRET,)]
         for number, secrets in enumerate(steps, 1):
@@ -159,13 +158,14 @@ def test_the_cluster_secret(world: World) -> None:
             reads.all_again()
     for backend in world.backends:
         assert "internal request from" not in backend.log().partition(SECRETS_CHANGED)[2]
-    assert coalesced(world.nginx) > batches
+    assert coalesced(world) > batches
     assert "refuses batches" not in world.nginx.error_log()
 
 
-def coalesced(nginx: Nginx) -> int:
+def coalesced(world: World) -> int:
     """The number of batches of reads that backends have answered to nginx."""
-    with nginx.client() as client:
-        text = client.get("/proxy/metrics", **nginx.headers).body.decode()
+    world.nginx.token = world.issuer.token
+    with world.nginx.client() as client:
+        text = client.get("/proxy/metrics", **world.nginx.headers).body.decode()
     [count] = re.findall(r"^queryable_proxy_batch_reads_count (\d+)$", text, re.M)
     return int(count)

@@ -78,7 +78,7 @@ class Issuer:
 
 
 def _signed(key: Key) -> str:
-    claims = {"sub": "reader", "scope": "read:*", "exp": time.time() + 3600}
+    claims = {"sub": "reader", "scope": "read:* metrics", "exp": time.time() + 3600}
     headers = None if key.id is None else {"kid": key.id}
     return jwt.encode(claims, key.signing, algorithm=key.algorithm, headers=headers)
 
