@@ -1,4 +1,5 @@
---- nginx's own pages: its health and metrics. Each is answered to whom an instance would answer it.
+--- nginx's own pages: its health and metrics. A client gets a page if its token has the scope.
+-- Everyone gets /health/proxy.
 
 local balance = require "proxy.balance"
 local browser_rules = require "proxy.security.browser_rules"

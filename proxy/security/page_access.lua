@@ -13,6 +13,8 @@ local MAX_ASKED = 3
 local KEPT_S = 300
 local PREFIX = "page_access:"
 local NO_REPLICAS = {}
+-- to a client with the scope: that page, or 404 for one that instances do not have
+local IS_ALLOWED = { [200] = true, [404] = true }
 -- of a refusal
 local PASSED_ON = { "Content-Type", "WWW-Authenticate", "Retry-After" }
 
@@ -60,12 +62,12 @@ function _M.allows(current, like, var)
     if not answer then
         return shared:get(known) ~= nil
     end
-    if answer.status == 401 or answer.status == 403 then
-        shared:delete(known)
-        return false, answer
+    if IS_ALLOWED[answer.status] then
+        shared:set(known, true, KEPT_S)
+        return true
     end
-    shared:set(known, true, KEPT_S)
-    return true
+    shared:delete(known)
+    return false, answer
 end
 
 --- Ends the request with the refusal of an instance.

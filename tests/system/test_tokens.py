@@ -151,6 +151,8 @@ def test_the_pages_of_nginx_need_a_token(backends: list[Backend], nginx: Nginx) 
         assert (answer.status, answer.code) == (401, "unauthenticated"), target
         assert answer.headers["WWW-Authenticate"].startswith("Bearer ")
         assert ask(nginx, target, token("read:*", key=NEXT)).code == "unauthenticated", target
+        for size in (9_000, 31_000):  # more than a token may have; more than an instance reads
+            assert ask(nginx, target, "t" * size).status in (400, 401, 431), (target, size)
     assert len(ask(nginx, "/proxy/health", reader).json()["backends"]) == len(backends)
     for target in ("/proxy/metrics", "/metrics", "/metrics/targets"):
         assert ask(nginx, target, reader).code == "forbidden", target

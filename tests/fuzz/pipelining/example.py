@@ -1,6 +1,6 @@
 """Views of every kind of store, their records, and the values that answers must have.
 
-Keys are `k0`, `k1`, … Each value says of which view, key and place in its history it is.
+Keys are `k0`, `k1`, … Each value names its view, its key, and its place in the history.
 """
 
 from __future__ import annotations

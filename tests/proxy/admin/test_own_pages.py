@@ -1,4 +1,4 @@
-"""nginx's own pages are for whom an instance would answer them, if there is authentication."""
+"""With authentication, nginx's own pages need a token, which an instance checks."""
 
 from __future__ import annotations
 
@@ -102,6 +102,19 @@ def test_whether_nginx_has_a_topology_is_open(cluster: Cluster, nginx: Nginx) ->
     answer = get(nginx, "/health/proxy")
     assert (answer.status, answer.json()) == (200, {"status": "ok"})
     assert asked(cluster) == []
+
+
+@pytest.mark.parametrize("status", [204, 302, 400, 421, 429, 431])
+def test_only_the_page_itself_or_404_is_a_permission(
+    cluster: Cluster, nginx: Nginx, status: int
+) -> None:
+    """Regression: a token that was too large for an instance opened the pages."""
+    for backend in cluster.backends:
+        backend.behave = always(Answer(status, b"" if status == 204 else b"{}"))
+    for path in PAGES:
+        answer = get(nginx, path, Authorization="Bearer a")
+        assert answer.status == status
+        assert b"b1" not in answer.body
 
 
 def test_another_instance_decides_if_one_cannot(cluster: Cluster, nginx: Nginx) -> None:
