@@ -16,8 +16,8 @@ local RECEIVE_BYTES = 65536
 local KEEPALIVE_MS, POOL_SIZE = 15000, 2
 
 --- A buffered reader of a socket: bytes of `buffer` from index `at` are not consumed yet.
-local function new_reader(socket)
-    return { socket = socket, buffer = "", at = 1, deadline = ngx.now() + MAX_RESPONSE_S }
+local function new_reader(socket, seconds)
+    return { socket = socket, buffer = "", at = 1, deadline = ngx.now() + seconds }
 end
 
 --- Receives more bytes; nil and the error.
@@ -147,12 +147,12 @@ local function read_body(reader, status, headers)
     return pieces and table.concat(pieces), err
 end
 
-local function exchange(socket, request)
+local function exchange(socket, request, seconds)
     local sent, err = socket:send(request)
     if not sent then
         return nil, "send: " .. err
     end
-    local reader = new_reader(socket)
+    local reader = new_reader(socket, seconds)
     local line
     line, err = read_line(reader)
     local status = line and tonumber(line:match("^HTTP/1%.[01] (%d%d%d)"))
@@ -208,20 +208,23 @@ local function give_back(socket, response, left)
 end
 
 --- Sends the request on a new or a kept connection. The third value is whether it was a kept one.
-local function ask(address, port, request, tls_name)
+local function ask(address, port, request, tls_name, options)
     local socket = ngx.socket.tcp()
-    socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
-    -- a pool of its own: others must not take a connection that the server may have closed
-    local pool = { pool = "get:" .. address .. ":" .. port }
+    local seconds = options.seconds or MAX_RESPONSE_S
+    local ms = seconds * 1000
+    socket:settimeouts(math.min(CONNECT_MS, ms), math.min(SEND_MS, ms), math.min(READ_MS, ms))
+    -- a pool of its own: others must not take a connection that the server may have closed. A
+    -- connection with TLS is for the name in the certificate
+    local purpose = options.purpose or "get"
+    local pool = { pool = ("%s:%s:%s:%s"):format(purpose, address, port, tls_name or "") }
     local ok, err = _M.connect(socket, address, port, tls_name, pool)
     if not ok then
         return nil, err, false
     end
-    local is_reused = not tls_name and socket:getreusedtimes() > 0
+    local is_reused = socket:getreusedtimes() > 0
     local response, left
-    response, err, left = exchange(socket, request)
-    -- the pool knows addresses, not names in certificates
-    if response and not tls_name then
+    response, err, left = exchange(socket, request, seconds)
+    if response then
         give_back(socket, response, left)
     else
         socket:close()
@@ -230,14 +233,17 @@ local function ask(address, port, request, tls_name)
 end
 
 --- GET `path` from the server at `address`:`port`. lines: the further lines of the request;
--- tls_name: see `connect`. Returns {status, headers (names in lower case), body}; or nil and an
--- error.
-function _M.get(address, port, path, lines, tls_name)
+-- tls_name: see `connect`. options: nil, or a table with `seconds` for the whole response (default:
+-- MAX_RESPONSE_S), and `purpose`: requests of different purposes share no connection. With mutual
+-- TLS, one on which a client's request was passed on is not nginx's own any more
+-- (backend/security/mutual_tls.py). Returns {status, headers (names in lower case), body}; or nil
+-- and an error.
+function _M.get(address, port, path, lines, tls_name, options)
     local request = ("GET %s HTTP/1.1\r\nHost: %s:%s\r\n%s\r\n\r\n"):format(
         path, address, port, table.concat(lines, "\r\n"))
     -- a server may close a kept connection at any time: this is no failure
     for _ = 0, POOL_SIZE do
-        local response, err, is_reused = ask(address, port, request, tls_name)
+        local response, err, is_reused = ask(address, port, request, tls_name, options or {})
         if response or not is_reused or err:find("timeout", 1, true) then
             return response, err
         end

@@ -48,6 +48,9 @@ class Source(Protocol):
     def read(self) -> bytes:
         """The content; ValueError."""
 
+    def discard(self) -> None:
+        """What was read last is of no use, so the next `read` must not refer to it."""
+
 
 class FileSource:
     """A file."""
@@ -69,6 +72,9 @@ class FileSource:
                 return file.read(MAX_BYTES + 1)
         except OSError as e:
             raise ValueError(f"it cannot be read: {e.strerror}") from None
+
+    def discard(self) -> None:
+        """Each `read` reads the whole file."""
 
 
 class UrlSource:
@@ -106,6 +112,8 @@ class UrlSource:
                     content += chunk
                     if time.monotonic() > deadline:
                         raise ValueError(f"its answer took more than {_DEADLINE:.0f} s")
+                if answer.length and len(content) <= MAX_BYTES:
+                    raise ValueError("its answer is incomplete")
                 self._etag = answer.headers.get("ETag", "")
         except urllib.error.HTTPError as e:
             if e.code == 304 and self._etag:
@@ -116,6 +124,9 @@ class UrlSource:
             raise ValueError(f"it cannot be fetched: {reason}") from None
         self._content = content
         return content
+
+    def discard(self) -> None:
+        self._content, self._etag = b"", ""
 
 
 class TokenKeys:
@@ -200,6 +211,7 @@ class TokenKeys:
             self._good_at = time.monotonic()
             self._note(None)
         except ValueError as e:
+            self._source.discard()
             self._note(str(e))
             self._expire()
         finally:
@@ -238,6 +250,7 @@ class TokenKeys:
                 self.refresh()
             except Exception:
                 log.exception("cannot refresh %s", self._source.name)
+                self._expire()
             least = self._source.min_interval or 0.0
             failed = self._failure is not None and least
             self._wake.wait(least if failed else self._source.interval)

@@ -8,17 +8,21 @@ local http_client = require "proxy.http_client"
 local _M = {}
 
 local MAX_ASKED = 3
+local OPTIONS = { seconds = 0.4, purpose = "page-access" }
+-- requests of this worker to instances at once; a client above it gets 503
+local MAX_IN_FLIGHT = 32
 -- A token that was accepted is accepted for so long if no instance answers: then people need the
 -- pages most
 local KEPT_S = 300
-local PREFIX = "page_access:"
 local NO_REPLICAS = {}
--- to a client with the scope: that page, or 404 for one that instances do not have
-local IS_ALLOWED = { [200] = true, [404] = true }
+-- the status for a client with the scope, if it is not 200: instances do not have this page
+local ALLOWED_STATUS = { ["/proxy/health"] = 404 }
 -- of a refusal
 local PASSED_ON = { "Content-Type", "WWW-Authenticate", "Retry-After" }
 
-local shared = ngx.shared.queryable_topics
+-- the accepted tokens of all workers
+local accepted = ngx.shared.queryable_page_access
+local in_flight = 0
 
 --- The headers of the client that may have its token, as lines.
 local function token_lines(names, headers)
@@ -32,16 +36,22 @@ local function token_lines(names, headers)
     return lines
 end
 
---- The answer of the first instance that decides; nil if none does.
+--- The answer of the first instance that decides, or the last answer of one that cannot; nil if
+-- none answers.
 local function ask(current, path, lines)
+    local undecided
     for _, backend in ipairs(balance.others(current, NO_REPLICAS, MAX_ASKED)) do
         local answer = http_client.get(
-            backend.address, backend.port, path, lines, backend.tls_name)
-        if answer and answer.status < 500 then
-            return answer
+            backend.address, backend.port, path, lines, backend.tls_name, OPTIONS)
+        -- an instance always sends its epoch: another program may have its address now
+        if answer and answer.headers["topology-epoch"] then
+            if answer.status < 500 then
+                return answer
+            end
+            undecided = answer
         end
     end
-    return nil
+    return undecided
 end
 
 --- Whether the client may see a page. current: the topology; like: the path of a page of instances
@@ -52,21 +62,29 @@ function _M.allows(current, like, var)
         return true
     end
     local lines = token_lines(current.token_headers, ngx.req.get_headers())
-    local known = PREFIX .. crypto.hash(table.concat({ like, unpack(lines) }, "\n"))
+    local known = crypto.hash(table.concat({ like, unpack(lines) }, "\n"))
     local sender = var.http_x_forwarded_for
     -- For the audit log. And with mutual TLS, it shows that the certificate is not the client's
     -- (backend/security/mutual_tls.py)
     lines[#lines + 1] = "X-Forwarded-For: "
         .. (sender and sender .. ", " or "") .. var.remote_addr
-    local answer = ask(current, like, lines)
-    if not answer then
-        return shared:get(known) ~= nil
+    local ok, answer = true, nil
+    if in_flight < MAX_IN_FLIGHT then
+        in_flight = in_flight + 1
+        ok, answer = pcall(ask, current, like, lines)
+        in_flight = in_flight - 1
     end
-    if IS_ALLOWED[answer.status] then
-        shared:set(known, true, KEPT_S)
+    if not ok then
+        error(answer, 0)
+    end
+    if not answer or answer.status >= 500 then
+        return accepted:get(known) ~= nil, answer
+    end
+    if answer.status == (ALLOWED_STATUS[like] or 200) then
+        accepted:set(known, true, KEPT_S)
         return true
     end
-    shared:delete(known)
+    accepted:delete(known)
     return false, answer
 end
 

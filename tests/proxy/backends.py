@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -63,7 +63,8 @@ class Answer:
 
     status: int = 200
     body: bytes = b"{}"
-    headers: dict[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    """Those that are None are not sent."""
 
 
 Behaviour = Callable[[Request], Answer | None]
@@ -203,7 +204,8 @@ class Backend:
         handler.send_response(answer.status)
         headers = {"Topology-Epoch": self.cluster.epoch, "Content-Length": str(len(answer.body))}
         for name, value in {**headers, **answer.headers}.items():
-            handler.send_header(name, value)
+            if value is not None:
+                handler.send_header(name, value)
         handler.end_headers()
         if request.method != "HEAD":
             handler.wfile.write(answer.body)

@@ -30,7 +30,7 @@ def test_refusals(cluster: Cluster, start_nginx: StartNginx) -> None:
     limits.unlink()  # a link to the repository's
     limits.write_text(
         text.replace('127.0.0.0/8 "";', "127.0.0.0/8 yes;").replace("rate=200r/s", "rate=1r/m")
-        .replace("burst=100", "burst=1")
+        .replace("burst=100", "burst=4")
     )  # fmt: skip
     nginx.reload()
     wait_until(lambda: nginx.epochs() != [None, None], 10, "the topology")
@@ -43,7 +43,7 @@ def test_refusals(cluster: Cluster, start_nginx: StartNginx) -> None:
         assert site.code == "cross-site"
         host = client.request("GET", "/proxy/health", headers={"Host": "evil.example"})
         assert host.code == "host-not-allowed"
-        answers = [client.get("/views/words/count?secret").status for _ in range(5)]
+        answers = [client.get("/views/words/count?secret").status for _ in range(8)]
         assert answers[-1] == 429
     found = audit_log(nginx, 3 + answers.count(429))
     assert {each["event"] for each in found} == {"refused"}
@@ -56,6 +56,19 @@ def test_refusals(cluster: Cluster, start_nginx: StartNginx) -> None:
     assert by_code["cross-site"]["claimed_client"] == '192.0.2.9"'
     assert by_code["cross-site"]["claimed_id"] == "of the client"
     assert "secret" not in json.dumps(found)
+
+
+def test_what_a_client_claims_is_limited(nginx: Nginx) -> None:
+    claims = ("x" * 8000 + "y" * 100, "a\xff", "\xff" + "b" * 20, "", "c" * 200)
+    with nginx.client() as client:
+        for claim in claims:
+            headers = {"Sec-Fetch-Site": "cross-site", "X-Forwarded-For": claim}
+            headers["X-Request-Id"] = claim
+            assert client.request("GET", "/proxy/health", headers=headers).code == "cross-site"
+    found = audit_log(nginx, len(claims))
+    expected = sorted(["x" * 100 + "y" * 100, "", "b" * 20, "", "c" * 200])
+    assert sorted(each["claimed_client"] for each in found) == expected
+    assert sorted(each["claimed_id"] for each in found) == expected
 
 
 def test_what_instances_refuse_and_what_is_answered_is_not_in_it(

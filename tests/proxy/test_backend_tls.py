@@ -12,7 +12,7 @@ import pytest
 
 from local.settings import REPOSITORY
 from local.waiting import wait_until
-from tests.proxy.backends import EPOCH, Backend, Cluster
+from tests.proxy.backends import EPOCH, Answer, Backend, Cluster, always
 from tests.proxy.conftest import KEY, PARTITION
 from tests.support.nginx import Nginx
 from tests.support.tls import Authority, public_folder
@@ -76,9 +76,9 @@ def cluster(mutual: ssl.SSLContext) -> Iterator[Cluster]:
     cluster.stop()
 
 
-def read(nginx: Nginx, path: str = KEY) -> tuple[int, bytes]:
+def read(nginx: Nginx, path: str = KEY, **headers: str) -> tuple[int, bytes]:
     with nginx.client() as client:
-        answer = client.get(path)
+        answer = client.get(path, **headers)
         return answer.status, answer.body
 
 
@@ -101,6 +101,28 @@ def read_together(nginx: Nginx, owner: Backend) -> None:
         thread.join()
     assert failed == []
     assert max(owner.batches[before:], default=0) > 1
+
+
+def test_a_backend_is_asked_about_a_token_on_kept_connections_of_their_own(
+    cluster: Cluster, start: Start
+) -> None:
+    """A connection on which a request of a client was passed on is not nginx's own any more."""
+    cluster.more = {"token_headers": ["Authorization"]}
+    for backend in cluster.backends:
+        backend.behave = always(Answer(404))
+    nginx = start(cluster.addresses())
+    nginx.token = "t"
+    nginx.wait_for_map(EPOCH)
+    for _ in range(30):
+        assert read(nginx, "/proxy/health", Authorization="Bearer t")[0] == 200
+    asked = [request for backend in cluster.backends for request in backend.requests]
+    assert len(asked) >= 30
+    for backend in cluster.backends:
+        about_tokens = {request.connection for request in backend.requests}
+        own = {request.connection for request in backend.topology_requests}
+        assert about_tokens.isdisjoint(own)
+        assert len(about_tokens) <= 2
+        assert len(own) <= 3
 
 
 def test_all_requests_use_mutual_tls(cluster: Cluster, start: Start) -> None:

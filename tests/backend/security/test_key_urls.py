@@ -223,6 +223,37 @@ def test_a_set_that_has_not_changed_is_not_sent_again() -> None:
     assert asked == [None, "1", "1", "2"]
 
 
+def test_a_set_that_cannot_be_read_is_asked_for_again() -> None:
+    """Regression: the ETag of an incomplete set was sent from then on, and 304 came back."""
+    whole, asked = jwk_set(FIRST), []
+
+    def respond(request: RequestHandler) -> None:
+        asked.append(request.headers["If-None-Match"])
+        if asked[-1] is not None:
+            request.respond(304, b"", ETag="1")
+        elif len(asked) == 1:
+            request.send_response(200)
+            request.send_header("ETag", "1")
+            request.send_header("Content-Length", str(len(whole)))
+            request.end_headers()
+            request.wfile.write(whole[:-9])
+            request.close_connection = True
+        elif len(asked) == 2:
+            request.respond(200, whole[:-9], ETag="1")  # complete for HTTP, but no JSON
+        else:
+            request.respond(200, whole, ETag="1")
+
+    with serving(respond) as server:
+        source = UrlSource("SETTING", server.url, 60, 3600)
+        keys = TokenKeys(source, lambda content: parse_jwk_set(content, with_secrets=False))
+        found = []
+        for _ in range(4):
+            keys.refresh()
+            found.append(keys.algorithms)
+    assert found == [set(), set(), {"ES256"}, {"ES256"}]
+    assert asked == [None, None, None, "1"]
+
+
 def test_keys_that_are_too_old_are_forgotten(
     issuer: FakeRegistry, caplog: pytest.LogCaptureFixture
 ) -> None:
