@@ -1,5 +1,6 @@
 --- The proxy's own errors, as RFC 9457 problem documents. Clients never see a bare 502 or 504.
 
+local audit = require "proxy.telemetry.audit"
 local cjson = require "cjson.safe"
 local metrics = require "proxy.metrics"
 
@@ -58,15 +59,12 @@ local BY_STATUS = {
     [504] = "no-backend",
 }
 
--- refusals for the audit log (nginx.conf)
-local IS_REFUSAL = { [403] = true, [429] = true }
-
 --- Ends the request with a problem. retry_after (s): nil for RETRY_AFTER_S, if a retry may help.
 function _M.send(code, retry_after)
     local status, body = PROBLEMS[code][1], BODIES[code]
     ngx.status = status
-    if IS_REFUSAL[status] then
-        ngx.var.queryable_refusal = code
+    if status == 403 or status == 429 then
+        audit.refused(ngx.var, code)
     end
     ngx.header["Content-Type"] = "application/problem+json"
     ngx.header["Content-Length"] = #body
