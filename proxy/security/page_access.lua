@@ -8,7 +8,7 @@ local http_client = require "proxy.http_client"
 local _M = {}
 
 local MAX_ASKED = 3
-local OPTIONS = { seconds = 0.4, purpose = "page-access" }
+local OPTIONS = { seconds = 0.8, purpose = "page-access" }
 -- requests of this worker to instances at once; a client above it gets 503
 local MAX_IN_FLIGHT = 32
 -- A token that was accepted is accepted for so long if no instance answers: then people need the
@@ -36,6 +36,12 @@ local function token_lines(names, headers)
     return lines
 end
 
+--- Whether the answer is the page, or 404 for one that instances do not have. An instance always
+-- sends its epoch: another program may have its address now.
+local function is_permission(answer, path)
+    return answer.status == (ALLOWED_STATUS[path] or 200) and answer.headers["topology-epoch"]
+end
+
 --- The answer of the first instance that decides, or the last answer of one that cannot; nil if
 -- none answers.
 local function ask(current, path, lines)
@@ -43,12 +49,10 @@ local function ask(current, path, lines)
     for _, backend in ipairs(balance.others(current, NO_REPLICAS, MAX_ASKED)) do
         local answer = http_client.get(
             backend.address, backend.port, path, lines, backend.tls_name, OPTIONS)
-        -- an instance always sends its epoch: another program may have its address now
-        if answer and answer.headers["topology-epoch"] then
-            if answer.status < 500 then
-                return answer
-            end
+        if answer and answer.status >= 500 then
             undecided = answer
+        elseif answer and (answer.status >= 400 or is_permission(answer, path)) then
+            return answer
         end
     end
     return undecided
@@ -80,7 +84,7 @@ function _M.allows(current, like, var)
     if not answer or answer.status >= 500 then
         return accepted:get(known) ~= nil, answer
     end
-    if answer.status == (ALLOWED_STATUS[like] or 200) then
+    if is_permission(answer, like) then
         accepted:set(known, true, KEPT_S)
         return true
     end

@@ -107,28 +107,36 @@ def test_whether_nginx_has_a_topology_is_open(cluster: Cluster, nginx: Nginx) ->
     assert asked(cluster) == []
 
 
-@pytest.mark.parametrize("status", [200, 204, 302, 400, 404, 421, 429, 431])
+@pytest.mark.parametrize("status", [400, 404, 421, 429, 431])
 def test_only_the_page_itself_is_a_permission(cluster: Cluster, nginx: Nginx, status: int) -> None:
     """Regression: a token that was too large for an instance opened the pages. Instances do not
     have /proxy/health, so 404 is what they answer for it."""
     for backend in cluster.backends:
-        backend.behave = always(Answer(status, b"" if status == 204 else b"{}"))
-    for path in PAGES:
-        if status == (404 if path in ANY_SCOPE else 200):
-            continue
+        backend.behave = always(Answer(status))
+    for path in METRICS if status == 404 else PAGES:
         answer = get(nginx, path, Authorization="Bearer a")
         assert answer.status == status
         assert b"b1" not in answer.body
 
 
-def test_the_answer_of_another_program_is_no_permission(cluster: Cluster, nginx: Nginx) -> None:
+@pytest.mark.parametrize("status", [200, 204, 302])
+def test_an_answer_of_another_program_is_no_permission(
+    cluster: Cluster, nginx: Nginx, status: int
+) -> None:
+    """Without the epoch, which an instance always sends."""
+    answer_ = Answer(status, b"" if status == 204 else b"{}", {"Topology-Epoch": None})
     for backend in cluster.backends:
-        backend.behave = lambda request: Answer(
-            404 if request.path in ANY_SCOPE else 200, headers={"Topology-Epoch": None}
-        )
+        backend.behave = always(answer_)
     for path in PAGES:
         answer = get(nginx, path, Authorization="Bearer a")
         assert (answer.status, answer.code) == (503, "no-backend")
+
+
+def test_a_404_of_another_program_opens_no_page(cluster: Cluster, nginx: Nginx) -> None:
+    for backend in cluster.backends:
+        backend.behave = always(Answer(404, headers={"Topology-Epoch": None}))
+    for path in PAGES:
+        assert get(nginx, path, Authorization="Bearer a").status == 404
 
 
 def test_why_instances_cannot_decide(cluster: Cluster, nginx: Nginx) -> None:
@@ -149,8 +157,8 @@ def test_instances_that_hang_are_not_waited_for_long(cluster: Cluster, nginx: Ng
     try:
         began = time.monotonic()
         assert get(nginx, "/proxy/health", **token).status == 200
-        # three attempts of 0.4 s; the admin page waits for 3 s
-        assert time.monotonic() - began < 2.5
+        # three attempts of 0.8 s; the admin page waits for 3 s
+        assert time.monotonic() - began < 3
     finally:
         released.set()
 

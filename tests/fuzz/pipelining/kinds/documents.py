@@ -87,12 +87,19 @@ class Documents:
         return Request("GET", "/instance", check, ANY_SCOPE)
 
     def _metrics(self, draw: Draw) -> Request:
-        if draw.random.random() < 0.5:
-            needs = "" if self.is_proxy else "metrics"
-            return Request("GET", "/metrics/targets", _is_list, needs)
+        is_metrics = _is_text(b"# HELP", "text/plain")
+        found = [Request("GET", "/metrics/targets", _is_list, "metrics")]
         if self.is_proxy:
-            return Request("GET", "/metrics", is_problem(421, "metrics-of-instances"))
-        return Request("GET", "/metrics", _is_text(b"# HELP", "text/plain"), "metrics")
+            refused = is_problem(421, "metrics-of-instances")
+            found += [
+                Request("GET", "/metrics", refused, "metrics"),
+                Request("GET", "/proxy/metrics", is_metrics, "metrics"),
+                Request("GET", "/proxy/health", _has(status="ok"), ANY_SCOPE),
+                Request("GET", "/health/proxy", _has(status="ok")),
+            ]
+        else:
+            found.append(Request("GET", "/metrics", is_metrics, "metrics"))
+        return draw.random.choice(found)
 
 
 def _health(draw: Draw) -> Request:
