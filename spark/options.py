@@ -271,11 +271,12 @@ def _java_client(deployment: Deployment) -> dict[str, str]:
 
 
 def _schema_registry(deployment: Deployment) -> dict[str, str]:
-    """The registry of [schemas] as settings of the session. Raises ConfigurationError."""
+    """The registry of [schemas] as settings of the session, with unresolved references. Raises
+    ConfigurationError if one is missing."""
     if deployment.registry is None:
         return {}
-    name = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
-    auth = resolve_value(name, os.environ.get(name, ""), open, os.environ)
+    auth = os.environ.get(registry.AUTH_VARIABLE, "")
+    resolve_value(registry.AUTH_VARIABLE, auth, open, os.environ)
     return {registry.URL: deployment.registry, registry.AUTH: auth}
 
 

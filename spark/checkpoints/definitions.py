@@ -5,7 +5,8 @@ classes that it uses, and so on. It does not have comments, docstrings, annotati
 the names of files, and does not depend on Python's version. So it stays the same if a function is
 reformatted, documented or moved to another module, and differs if a constant is edited.
 
-Code of libraries is described by its name.
+Code of libraries is described by its name. A field of a dataclass with the metadata ``of_rule:
+False`` is left out: where something is fetched from, or a password.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import lru_cache, partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -155,10 +156,17 @@ class _Describer:
 
     def _attributes(self, value: object) -> Iterator[str]:
         slots = (name for of in type(value).__mro__ for name in getattr(of, "__slots__", ()))
+        left_out = _left_out(value)
         for name in sorted({*getattr(value, "__dict__", {}), *slots}):
-            if hasattr(value, name):
+            if hasattr(value, name) and name not in left_out:
                 yield f"attribute {name}"
                 yield from self.lines(getattr(value, name))
+
+
+def _left_out(value: object) -> set[str]:
+    if not is_dataclass(value):
+        return set()
+    return {each.name for each in fields(value) if not each.metadata.get("of_rule", True)}
 
 
 def _module_of(value: Any) -> str:

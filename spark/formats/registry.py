@@ -7,6 +7,7 @@ record whose schema does not exist is malformed.
 
 from __future__ import annotations
 
+import os
 import time
 import urllib.request
 from collections.abc import Callable, Hashable
@@ -15,15 +16,21 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from model.config_providers import resolve_value
 from model.formats.format import SchemaFormat
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
+from model.problems import ConfigurationError
 from spark.errors import JobError, Unavailable
 
 URL = "spark.queryable.schemas.registry"
 """A setting of the session: the registry of the deployment."""
 
 AUTH = "spark.queryable.schemas.password"
-"""A setting of the session: user:password. Spark hides settings with this word."""
+"""A setting of the session: user:password, or a reference to it. Spark hides settings with this
+word."""
+
+AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
+"""The environment variable that has it."""
 
 FRAME = 5
 """Bytes before what the format writes: a zero byte and the id of the schema (4 B, big-endian)."""
@@ -39,24 +46,34 @@ Decode = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A schema registry. ``auth``: user:password, or empty."""
+    """A schema registry. ``auth``: user:password, or empty. Both may change without a new rule of
+    the views that use it."""
 
-    url: str
-    auth: str = field(default="", repr=False)
+    url: str = field(metadata={"of_rule": False})
+    auth: str = field(default="", repr=False, metadata={"of_rule": False})
 
     def client(self) -> RegistryClient:
         return RegistryClient(self.url, self.auth, urllib.request.urlopen)
 
 
 def registry_of(session: SparkSession) -> Registry:
-    """The registry of the deployment; ``JobError`` if it has none."""
+    """The registry of the deployment; ``JobError`` if it has none.
+
+    References to the password are resolved here, on the driver, each time that a query starts. So
+    a query that failed because the password was replaced starts again with the new one. Raises
+    ``Unavailable`` if it cannot be read.
+    """
     url = session.conf.get(URL, "")
     if not url:
         raise JobError(
             "the records name their schemas, but there is no schema registry. Set registry in "
             "[schemas] of --views-toml"
         )
-    return Registry(url, session.conf.get(AUTH, "") or "")
+    try:
+        auth = resolve_value(AUTH_VARIABLE, session.conf.get(AUTH, "") or "", open, os.environ)
+    except ConfigurationError as error:
+        raise Unavailable(f"the password of the schema registry cannot be read: {error}") from None
+    return Registry(url, auth)
 
 
 def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> bytes:

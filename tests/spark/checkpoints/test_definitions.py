@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from spark.checkpoints.definitions import description
+from spark.formats.registry import Registry
 from spark.raw_topics.flights import FLIGHTS
 from spark.views import VIEWS
 
@@ -165,6 +166,22 @@ def test_code_of_libraries_is_described_by_name() -> None:
 @dataclass
 class _Point:
     x: int
+
+
+@pytest.mark.parametrize("library", ["", __name__])
+def test_where_a_schema_comes_from_is_no_part_of_a_rule(library: str) -> None:
+    def text(value: object) -> str:
+        return description(value, lambda module: module in (library, Registry.__module__))
+
+    first = _Framed("order", Registry("http://a", "me:old"))
+    assert text(first) == text(_Framed("order", Registry("https://b", "me:new")))
+    assert text(first) != text(_Framed("total", Registry("http://a", "me:old")))
+
+
+@dataclass(frozen=True, slots=True)
+class _Framed:
+    schema: str
+    registry: Registry
 
 
 def test_a_text_has_no_addresses() -> None:

@@ -249,4 +249,4 @@ def test_a_views_toml_with_schemas_is_read(tmp_path: Path, monkeypatch: pytest.M
     given = parse(["word-count", "--checkpoint-dir", "x", "--views-toml", str(file)])
     assert given.kafka.client()["security.protocol"] == "SSL"
     assert given.conf[registry.URL] == "http://127.0.0.1:8081"
-    assert given.conf[registry.AUTH] == "me:secret"
+    assert given.conf[registry.AUTH] == "${env:REGISTRY_USER}:secret"
