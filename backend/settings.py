@@ -112,7 +112,9 @@ class Settings(BaseSettings):
     )
     forward_timeout: float = Field(2.0, gt=0, description="seconds for a forwarded read")
     heartbeat_interval: float = Field(
-        0.25, gt=0, description="seconds between heartbeats; an instance is dead after four missed"
+        0.25,
+        gt=0,
+        description="seconds between heartbeats to an instance that misses them; dead after four",
     )
     drain_time: float = Field(
         1.5,

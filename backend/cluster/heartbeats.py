@@ -1,4 +1,8 @@
-"""Heartbeats between instances that share partitions, four times a second by default."""
+"""Heartbeats between instances that share partitions.
+
+While an instance answers, it gets a heartbeat in every second interval. After one that it misses,
+it gets one in each interval, until it answers again.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from model.topology import Member, Topology
 
 PATH = b"/internal/heartbeat"
 _LEAVING_TIMEOUT = 2.0  # s; nobody asks an instance again that has left
+_TIMEOUT = 0.9
+"""For an answer, in intervals. It ends before the next interval, in which the instance is asked
+again."""
 
 
 class Instance(Protocol):
@@ -39,7 +46,7 @@ class Heartbeats:
     """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
     def __init__(self, instance: Instance, peer_client: PeerClient, interval: float) -> None:
-        """`interval`: s between two heartbeats."""
+        """`interval`: s between the heartbeats that an instance misses."""
         self._instance = instance
         self._peer_client = peer_client
         self._interval = interval
@@ -62,12 +69,20 @@ class Heartbeats:
     def beat(self) -> None:
         """Send a heartbeat to all neighbours without one in flight; also called when this
         instance's state changes."""
+        self._send(self._current_neighbours())
+
+    def beat_again(self) -> None:
+        """Send a heartbeat to the neighbours that have missed the last one."""
+        peers = self._instance.peers
+        self._send([each for each in self._current_neighbours() if peers.has_missed(each.id)])
+
+    def _current_neighbours(self) -> list[Member]:
         topology = self._instance.topology
         if topology is not self._topology:
             self._topology = topology
             self._neighbours = topology.neighbours(self._instance.me.id)
             self._instance.peers.keep(member.id for member in self._neighbours)
-        self._send(self._neighbours)
+        return self._neighbours
 
     def beat_all(self) -> None:
         """Send a heartbeat to every instance in the topology, so that all know that this one is
@@ -87,6 +102,8 @@ class Heartbeats:
         while True:
             self.beat()
             await asyncio.sleep(self._interval)
+            self.beat_again()
+            await asyncio.sleep(self._interval)
 
     async def _send_one(self, member: Member) -> None:
         instance, started = self._instance, time.monotonic()
@@ -95,7 +112,8 @@ class Heartbeats:
         sent = Heartbeat(instance.group, instance.me.id, member.id, instance.state, self._last_at)
         reply: Heartbeat | None = None
         try:
-            timeout = _LEAVING_TIMEOUT if sent.state == DRAINING else self._interval
+            is_leaving = sent.state == DRAINING
+            timeout = _LEAVING_TIMEOUT if is_leaving else _TIMEOUT * self._interval
             answer = await self._peer_client.forward(
                 member, "POST", PATH, [], sent.encode(), timeout=timeout
             )

@@ -70,6 +70,18 @@ class FakePeerClient:
         return cast(Answer, answer(body))
 
 
+class SilentPeerClient:
+    """A PeerClient for an instance that does not answer."""
+
+    def __init__(self) -> None:
+        self.timeouts: list[float] = []
+
+    async def forward(self, *_: Any, timeout: float) -> Answer:
+        self.timeouts.append(timeout)
+        await asyncio.sleep(timeout)
+        raise Unavailable("owner-unreachable", "silent")
+
+
 def placed(*holders: tuple[int, ...]) -> Topology:
     """A topology in which each partition has these members; the first is the active."""
     members = (ME, OTHER, Member("b3", "127.0.0.1", 8083))
@@ -88,10 +100,14 @@ async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
     try:
         for _ in range(rounds):
             heartbeats.beat()
-            while heartbeats._in_flight:
-                await asyncio.sleep(0)
+            await drained(heartbeats)
     finally:
         await heartbeats.stop()
+
+
+async def drained(heartbeats: Heartbeats) -> None:
+    while heartbeats._in_flight:
+        await asyncio.sleep(0)
 
 
 def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
@@ -102,6 +118,50 @@ def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
     instance.apply_topology(placed((0, 1), (2, 0)))
     asyncio.run(send_rounds(peer_client, instance, 1))
     assert set(peer_client.asked[1:]) == {"b2", "b3"}
+
+
+def test_in_every_second_interval_only_those_that_missed_the_last_heartbeat_get_one() -> None:
+    peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
+    instance.apply_topology(placed((0, 1), (2, 0)))
+    peer_client.answers["b3"] = other_answer(GROUP, "b3")
+
+    async def send_rounds() -> None:
+        heartbeats = Heartbeats(instance, cast(Any, peer_client), 60.0)
+        try:
+            for send in (heartbeats.beat, heartbeats.beat_again) * 2:
+                send()
+                await drained(heartbeats)
+            assert peer_client.asked == ["b2", "b3", "b2"] * 2
+            assert instance.peers.states() == {"b2": "dead", "b3": "running"}
+            peer_client.answers["b2"] = other_answer(GROUP, "b2")
+            for send in (heartbeats.beat, heartbeats.beat_again) * 2:
+                send()
+                await drained(heartbeats)
+            assert peer_client.asked[6:] == ["b2", "b3"] * 2
+        finally:
+            await heartbeats.stop()
+
+    asyncio.run(send_rounds())
+
+
+def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() -> None:
+    """A heartbeat ends before the next interval, so each interval has one."""
+    peer_client, instance = SilentPeerClient(), context()
+    instance.apply_topology(placed((0, 1)))
+
+    async def run() -> None:
+        heartbeats = Heartbeats(instance, cast(Any, peer_client), 0.2)
+        heartbeats.start()
+        try:
+            async with asyncio.timeout(10):
+                while instance.peers.states() != {"b2": "dead"}:
+                    await asyncio.sleep(0.005)
+        finally:
+            await heartbeats.stop()
+
+    asyncio.run(run())
+    assert len(peer_client.timeouts) == MISSED_BEFORE_DEAD
+    assert all(each < 0.2 for each in peer_client.timeouts)
 
 
 def test_only_the_members_own_answer_counts(
