@@ -128,6 +128,8 @@ def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
             _check_stored_keys(texts)
         groups.append(Reads(partition or None, texts, _numbers(numbers, size, len(digests))))
         at += size
+    if not groups:
+        raise ValueError("There are no reads.")
     return digests, groups
 
 
