@@ -31,9 +31,11 @@ from bench.report import Report
 from bench.rows import (
     batch,
     client,
+    copy,
     factors,
     forwarded,
     group,
+    idle,
     ingest,
     latency,
     launch,
@@ -58,12 +60,14 @@ class RowName(StrEnum):
 
     ingest = "ingest"
     launch = "launch"
+    copy = "copy"
     reads = "reads"
     metrics = "metrics"
     tokens = "tokens"
     factors = "factors"
     forwarded = "forwarded"
     streams = "streams"
+    idle = "idle"
     batch = "batch"
     ndjson = "ndjson"
     top = "top"
@@ -78,12 +82,14 @@ class RowName(StrEnum):
 _ROWS: dict[RowName, ModuleType] = {
     RowName.ingest: ingest,
     RowName.launch: launch,
+    RowName.copy: copy,
     RowName.reads: reads,
     RowName.metrics: metrics,
     RowName.tokens: tokens,
     RowName.factors: factors,
     RowName.forwarded: forwarded,
     RowName.streams: streams,
+    RowName.idle: idle,
     RowName.batch: batch,
     RowName.ndjson: ndjson,
     RowName.top: top,

@@ -48,6 +48,7 @@ class Stack:
         """`count`: records of the topic. Deletes the data of the last run."""
         self.table = customers(count)
         self.count = count
+        self._logs = folder / "logs"
         self._data = folder / "data"
         shutil.rmtree(self._data, ignore_errors=True)
         self._data.mkdir(parents=True)
@@ -94,6 +95,10 @@ class Stack:
     def folder_of(self, name: str) -> Path:
         """The data folder of the server with this name."""
         return self._data / name
+
+    def log_of(self, server: Server) -> str:
+        """What a server has logged."""
+        return (self._logs / f"{server.name}.log").read_text()
 
     def launch_backend(
         self,

@@ -40,7 +40,7 @@ def steps(plan: Plan) -> int:
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     ours_s = launch(stack, plan.sample)
     step()
-    streams_s, applications = _launch_applications(stack, plan.sample)
+    streams_s, applications = launch_applications(stack, plan.sample)
     step()
     backends = launch_backends(stack, 2, stack.table, {"QUERYABLE_STANDBY_REPLICAS": "0"})
     proxy = stack.launch_proxy(backends[0])
@@ -104,7 +104,7 @@ def _launch_rows(ours_s: float, streams_s: float) -> list[Row]:
     ]
 
 
-def _launch_applications(stack: Stack, sample: int) -> tuple[float, list[Server]]:
+def launch_applications(stack: Stack, sample: int) -> tuple[float, list[Server]]:
     """Starts two instances; the seconds until both answer for all keys."""
     application = stack.new_name("streams")
     began = time.monotonic()

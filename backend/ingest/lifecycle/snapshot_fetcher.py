@@ -176,7 +176,7 @@ class SnapshotFetcher:
                 self._directory.discard(snapshot)
             return False
         log.info(
-            "view %s, partition %d: received a snapshot of %d bytes from %s in %.1f s",
+            "view %s, partition %d: received a snapshot of %d bytes from %s in %.2f s",
             *partition_id, size, member.id, time.monotonic() - started_at,
         )  # fmt: skip
         return True

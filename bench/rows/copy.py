@@ -1,0 +1,67 @@
+"""How long a new instance takes to copy all store partitions from another one.
+
+Beside it, a bare consumer of the same records, which is the least that a replay of the topic takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from statistics import median
+
+from bench import records
+from bench.plan import Plan
+from bench.report import Comparison, Row, Target
+from bench.stack import Server, Stack, run_reference
+from local.errors import LocalError
+
+SECONDS_TARGET = Target(2.0)
+_SETTINGS = {"QUERYABLE_STANDBY_REPLICAS": "1", "QUERYABLE_COPY_THRESHOLD": "1"}
+_RECEIVED = re.compile(r"received a snapshot of (\d+) bytes from \S+ in ([0-9.]+) s")
+
+
+def steps(plan: Plan) -> int:
+    return 2 * plan.rounds
+
+
+def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+    group = stack.new_name("group")
+    source = stack.launch_backend(stack.new_name("source"), group, settings=_SETTINGS)
+    stack.wait_ready(source)
+    stack.wait_idle(source)
+    copies: list[tuple[int, float]] = []
+    reference: list[float] = []
+    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+    for _ in range(plan.rounds):
+        copies.append(_copy(stack, group, source))
+        step()
+        found = run_reference("consume", stack.servers, records.TOPIC, *partitions)
+        reference.append(found["seconds"])
+        step()
+    stack.stop(source)
+    beside = Comparison.of(
+        "copies of all partitions", "s", [seconds for _, seconds in copies],
+        "a bare confluent-kafka consumer", reference, SECONDS_TARGET,
+    )  # fmt: skip
+    of_row = {
+        "seconds": median(seconds for _, seconds in copies),
+        "mb": median(size for size, _ in copies) / 1e6,
+    }
+    return [Row("copy", more=of_row, beside=[beside])]
+
+
+def _copy(stack: Stack, group: str, source: Server) -> tuple[int, float]:
+    """The bytes and the seconds of all copies that a new instance fetches."""
+    copier = stack.launch_backend(stack.new_name("copy"), group, settings=_SETTINGS)
+
+    def has_all() -> bool:
+        return len(_RECEIVED.findall(stack.log_of(copier))) == records.PARTITIONS
+
+    stack.wait(has_all, "all store partitions to be copied")
+    stack.wait_ready(source, copier)
+    found = _RECEIVED.findall(stack.log_of(copier))
+    if len(found) != records.PARTITIONS:
+        raise LocalError(f"{copier.name} has copied {len(found)} times")
+    stack.stop(copier)
+    stack.wait_ready(source)
+    return sum(int(size) for size, _ in found), sum(float(seconds) for _, seconds in found)
