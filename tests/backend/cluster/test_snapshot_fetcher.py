@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.wire.snapshot import PATH, file_header
+from bench.rows.copy import received
 from local.ports import free_ports
 from local.waiting import wait_until
 from model.records import ENTRY
@@ -188,12 +190,18 @@ def add_source(setup: Setup, stream: bytes) -> Iterator[AddSource]:
         source.stop()
 
 
-def test_no_source_is_asked_after_a_complete_copy(setup: Setup, add_source: AddSource) -> None:
+def test_no_source_is_asked_after_a_complete_copy(
+    setup: Setup, add_source: AddSource, stream: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     first, second = add_source(whole), add_source(whole)
     assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
     setup.wait()
     assert (first.asked, second.asked) == ([0], [])
     check_installed(setup)
+    [(size, seconds)] = received(caplog.text)  # as `make bench` reads the log
+    assert 0 < size < len(stream)
+    assert 0 <= seconds < 20
 
 
 def check_installed(setup: Setup) -> None:
