@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     heartbeat_interval: float = Field(
         0.25,
         gt=0,
-        description="seconds between heartbeats to an instance that misses them; dead after four",
+        description="seconds between heartbeats that are missed; an instance is dead after four",
     )
     drain_time: float = Field(
         1.5,
