@@ -15,6 +15,7 @@ from bench.rows.streams import launch_applications
 from bench.stack import Server, Stack
 
 _SECONDS, _SHORT = 20, 2  # of a round
+_SETTLE = 60  # s before the first round, in which the JVM still compiles
 CPU_TARGET = Target(1.0)  # % of a core, of both instances and nginx
 MEMORY_TARGET = Target(80.0)  # MB of an instance
 
@@ -29,7 +30,8 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     _, applications = launch_applications(stack, plan.sample)
     for server in (proxy, *applications):
         stack.wait_idle(server)
-    seconds = _SECONDS if plan.records >= FULL.records else _SHORT
+    seconds, settle = (_SECONDS, _SETTLE) if plan.records >= FULL.records else (_SHORT, _SHORT)
+    time.sleep(settle)
     servers = {"idle": [proxy, *backends], "idle-streams": applications}
     used: dict[str, list[float]] = {name: [] for name in servers}
     for _ in range(plan.rounds):
