@@ -74,9 +74,9 @@ lint: setup ## check formatting, style and the direction of imports
 types: setup ## check types
 	@$(BIN)/mypy
 
-unit: setup ## run lint, types, and the tests that need no Kafka broker, Spark or other processes
+unit: setup ## run lint, types, and the fast tests: without a Kafka broker, Spark or other processes
 unit: lint types
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not broker and not spark and not system'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not broker and not spark and not system and not slow'
 
 up: setup-run ## start everything in the background; ready when the command returns
 	@$(BIN)/python -m local up

@@ -15,6 +15,7 @@ pytest_plugins = [
     "tests.support.plugins.fixtures",
     "tests.support.plugins.ports",
     "tests.support.plugins.scheduling",
+    "tests.support.plugins.slow_tests",
     "tests.support.plugins.watchdog",
 ]
 

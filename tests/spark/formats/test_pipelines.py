@@ -18,7 +18,7 @@ from backend.ingest.schema_registry import SchemaRegistry
 from local.kafka.broker import Broker
 from model.formats.registry import FORMATS
 from model.formats.schemas import CONFLUENT
-from spark.errors import JobError
+from spark.errors import JobError, Unavailable
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import registry as settings_of_registry
 from spark.formats.avro import AvroFormat
@@ -226,3 +226,19 @@ def test_the_time_of_an_event_needs_a_column(session: SparkSession) -> None:
     with pytest.raises(JobError, match="no column at of the type timestamp"):
         decoder.well_formed(rows)
     assert "at" in replace(decoder, value=AvroFormat(of.schema)).well_formed(rows).columns
+
+
+def test_the_password_of_the_registry_is_read_each_time(
+    session: SparkSession, running: FakeRegistry, tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    session.conf.set(settings_of_registry.AUTH, f"queryable:${{file:{file}}}")
+    try:
+        for password in ("old", "new"):
+            file.write_text(password)
+            assert settings_of_registry.registry_of(session).auth == f"queryable:{password}"
+        file.unlink()
+        with pytest.raises(Unavailable, match=r"QUERYABLE_SCHEMA_REGISTRY_AUTH: cannot read"):
+            settings_of_registry.registry_of(session)
+    finally:
+        session.conf.unset(settings_of_registry.AUTH)

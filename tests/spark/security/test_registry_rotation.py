@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
-from spark.errors import Unavailable
-from spark.formats import registry as schemas
 from tests.spark.security.counted_orders import (
     Orders,
     counts_readers,
@@ -27,7 +24,7 @@ from tests.support.plugins.fixtures import MakeTopic
 from tests.system.security.readers import reading
 from tests.system.security.rotating_world import PASSWORDS, reference_in, write_password
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 
 ITEM = {"name": "item", "type": "string"}
 FIRST = {"type": "record", "name": "Order", "fields": [ITEM]}
@@ -65,8 +62,6 @@ def second(item: str) -> bytes:
     return framed(2, SECOND, {"item": item, "note": ""})
 
 
-@pytest.mark.broker
-@pytest.mark.system
 def test_the_registry_password_of_a_streaming_job(
     broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
@@ -115,18 +110,3 @@ def test_the_registry_password_of_a_streaming_job(
             refused = [path for path, header in running.asked if header == basic(old)]
             assert "/schemas/ids/2" in refused
             assert ("/schemas/ids/2", basic(new)) in running.asked
-
-
-def test_the_password_is_read_each_time(session: SparkSession, tmp_path: Path) -> None:
-    session.conf.set(schemas.URL, "http://127.0.0.1:8081")
-    session.conf.set(schemas.AUTH, f"queryable:{reference_in(tmp_path)}")
-    try:
-        for password in PASSWORDS:
-            write_password(tmp_path, password)
-            assert schemas.registry_of(session).auth == f"queryable:{password}"
-        (tmp_path / "secrets.properties").unlink()
-        with pytest.raises(Unavailable, match=r"QUERYABLE_SCHEMA_REGISTRY_AUTH: cannot read"):
-            schemas.registry_of(session)
-    finally:
-        session.conf.unset(schemas.URL)
-        session.conf.unset(schemas.AUTH)

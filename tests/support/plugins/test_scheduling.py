@@ -6,6 +6,7 @@ import pytest
 
 from local.settings import REPOSITORY
 from tests.support.plugins import scheduling
+from tests.support.plugins.slow_tests import SLOW
 
 
 def test_first_files_exist() -> None:
@@ -21,3 +22,9 @@ def test_all_files_that_need_the_spark_session_share_one(request: pytest.Fixture
         if "session" in getattr(item, "fixturenames", ())
     }
     assert needing <= {*chain(*scheduling.SESSIONS)}
+
+
+def test_slow_tests_exist() -> None:
+    for file, tests in SLOW.items():
+        text = (REPOSITORY / file).read_text()
+        assert [test for test in tests if f"def {test}(" not in text] == [], file
