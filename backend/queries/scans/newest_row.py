@@ -20,8 +20,10 @@ class NewestRow:
 
     compares_all = False
 
-    def __init__(self, context: InstanceContext, view: View) -> None:
+    def __init__(self, context: InstanceContext, view: View, with_times: bool) -> None:
+        """`with_times`: the rows of a versioned view are all versions."""
         self._view = view
+        self._with_times = with_times
         self._counts = partition_counts(context, view)
 
     def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
@@ -32,7 +34,7 @@ class NewestRow:
         latest = max(decode_entry(row.head).timestamp for row in rows)
         rows = [row for row in rows if decode_entry(row.head).timestamp == latest]
         if len(rows) > 1:
-            key = self._view.kind.row_key(self._view, rows[0].key, with_times=False).key
+            key = self._view.kind.row_key(self._view, rows[0].key, self._with_times).key
             homes = homes_of(self._view, key, self._counts)
             rows.sort(key=lambda row: max(_positions(homes, row.partition), default=-1))
         return rows[-1][:3]

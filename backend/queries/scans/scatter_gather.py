@@ -286,9 +286,12 @@ class ScatterGather:
 
     def _rule(self, view: View, what: str, freshness: Freshness) -> SameKey | None:
         """The rule for a key in several partitions; None: the newest row, wherever it is."""
+        with_times = what == ENTRIES
         if view.is_partial:
-            return AmbiguityCheck(view, what == ENTRIES) if freshness.mispartitioned else None
-        return NewestRow(self._context, view) if has_moved_keys(self._context, view) else None
+            return AmbiguityCheck(view, with_times) if freshness.mispartitioned else None
+        if has_moved_keys(self._context, view):
+            return NewestRow(self._context, view, with_times)
+        return None
 
     async def partials(
         self, view: View, query: Query, freshness: Freshness, what: str = RAW

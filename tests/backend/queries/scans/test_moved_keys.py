@@ -2,81 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.ingest import topic_metadata
-from model.partitioner import partition_of
 from tests.backend.queries.scans.any_partition import cluster, everywhere
+from tests.backend.queries.scans.grown_topic import (
+    KEYS,
+    Producer,
+    ask,
+    check_all,
+    grown,
+    moves,
+    partition,
+    place_all,
+)
 from tests.support.in_process.cluster import Cluster
-from tests.support.reference.questions import Answer
 from tests.support.reference.tables import Record
-
-KEYS = [b"key %d" % n for n in range(24)]
-partition = partition_of("murmur2")
-
-
-def moves(key: bytes, *counts: int) -> bool:
-    return len({partition(key, count) for count in counts}) > 1
-
-
-class Producer:
-    """Writes with the number of partitions that it knows. `at`: one clock for all, in ms."""
-
-    def __init__(self, to: Cluster) -> None:
-        self._to = to
-        self.knows = len(to.logs)
-
-    def send(self, key: bytes, value: bytes | None, at: int) -> int:
-        home = partition(key, self.knows)
-        self._to.write(Record(len(self._to.logs[home]), key, (), value, at), home)
-        return home
-
-
-def place_all(of: Cluster) -> None:
-    of.place([number % 3 for number in range(len(of.logs))])
-
-
-@contextmanager
-def grown(folder: Path, **fields: Any) -> Iterator[tuple[Cluster, Producer, Producer]]:
-    """Three partitions became five; one producer knows it, and one does not. All keys were written
-    at the times 0 to 23."""
-    with cluster(folder, **fields) as made:
-        late, current = Producer(made), Producer(made)
-        for at, key in enumerate(KEYS):
-            late.send(key, b'{"n":1}', at)
-        made.settle()
-        made.add_partitions(2)
-        place_all(made)
-        made.settle()
-        current.knows = 5
-        yield made, late, current
-
-
-def check_all(of: Cluster, expected: dict[bytes, int | None]) -> None:
-    """Each instance gives these numbers for the keys, on each way."""
-    live = {key.decode(): n for key, n in sorted(expected.items()) if n is not None}
-    for key, n in expected.items():
-        for status, found in everywhere(of, f"keys/{key.decode().replace(' ', '%20')}"):
-            assert (status, found.get("value")) == ((404, None) if n is None else (200, {"n": n}))
-    for status, page in everywhere(of, "keys?limit=1000"):
-        assert (status, {each["key"]: each["value"]["n"] for each in page["items"]}) == (200, live)
-    assert everywhere(of, "count?exact=true") == [(200, {"count": len(live), "exact": True})] * 3
-    for status, ranked in everywhere(of, "top?by=n&limit=100"):
-        assert (status, {each["key"] for each in ranked["items"]}) == (200, set(live))
-    for id_ in of.nodes:
-        names = b",".join(b'"%b"' % key for key in expected)
-        answer = of.ask(id_, "POST", "/views/orders/batch", b'{"keys":[%b]}' % names)
-        found = {each["key"]: each.get("value") for each in answer.json()["items"]}
-        wanted = {key.decode(): None if n is None else {"n": n} for key, n in expected.items()}
-        assert found == wanted
 
 
 def test_keys_are_answered_from_both_partitions(tmp_path: Path) -> None:
@@ -169,10 +115,6 @@ def test_whatever_producers_do(
                 producer.send(key, None if step == "delete" else b'{"n":%d}' % at, at)
         made.settle()
         check_all(made, expected)
-
-
-def ask(of: Cluster, id_: str, key: bytes, query: str = "") -> Answer:
-    return of.ask(id_, "GET", f"/views/orders/keys/{key.decode().replace(' ', '%20')}{query}")
 
 
 REFUSED = {"too-far-behind", "too-stale", "not-up-to-offset"}
