@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from backend.ingest.protocols import Store
 from backend.instance_context import InstanceContext
-from backend.queries.moved_keys import has_moved_keys, homes_of, is_growing, partition_counts
+from backend.queries.moved_keys import has_moved_keys, homes_of, partition_counts
 from backend.queries.page import first_rows
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.merged_entries import MergedEntries
@@ -47,9 +47,15 @@ class MovedKeyReads:
         """What `read` gives for the partitions that may have the key; None means all of them."""
         counts = partition_counts(self._context, view)
         if len(counts) < 2 or not has_moved_keys(self._context, view):
+            for partition in self._unplaced(view):
+                freshness.note_unread(partition)
             return await read(None)
         *earlier, newest = homes_of(view, key, counts)
-        self._note_unplaced(view, key, freshness)
+        if unplaced := self._unplaced(view):
+            # the key may also have a partition that follows from the new number of partitions
+            [home] = homes_of(view, key, [unplaced.stop])
+            if home not in (newest, *earlier):
+                freshness.note_unread(home)
         try:
             found = await read(sorted({newest, *earlier}))
         except Unavailable as unavailable:
@@ -62,13 +68,11 @@ class MovedKeyReads:
             self._was_read.add((view.name, newest))
         return found
 
-    def _note_unplaced(self, view: View, key: bytes, freshness: Freshness) -> None:
-        """The key may also have a partition that the topology does not have yet."""
+    def _unplaced(self, view: View) -> range:
+        """Partitions of the topic that the topology does not have yet."""
         metadata = self._context.metadata_poller.latest.get(view.topic)
-        if metadata is not None and is_growing(self._context, view):
-            [home] = homes_of(view, key, [metadata.partitions])
-            if home >= len(self._context.placed(view).active):
-                freshness.note_unread(home)
+        count = len(self._context.placed(view).active)
+        return range(count, count if metadata is None else metadata.partitions)
 
     def _were_just_added(self, view: View) -> bool:
         metadata = self._context.metadata_poller.latest.get(view.topic)
