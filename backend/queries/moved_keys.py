@@ -13,7 +13,10 @@ Why this is the newest record of the key (docs/consistency.md has more):
    that none of the known numbers gives, and the view is mispartitioned.
 2. In each partition, the store has the newest record: the last one in the log. That includes
    tombstones: ingest keeps those of keys that may also be in another partition. A store that was
-   created without knowing an earlier number has not done so, and is not read for a moved key.
+   created without knowing an earlier number has not done so, and is not read for a moved key. In a
+   view with a retention, the newest record may have expired in its partition, and be deleted. So a
+   key's entries expire by the greatest stream time of its partitions: the older ones have expired,
+   too.
 3. A producer never goes back to a smaller number of partitions, so its own records of a key are in
    the partitions in the order in which the key has got them. They have that order by timestamp,
    too, if its clock does not go back between them; the rule for equal timestamps decides within a

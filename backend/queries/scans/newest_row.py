@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -16,7 +16,11 @@ from model.views import View
 
 class NewestRow:
     """Of the rows with the same stored key, the one with the greatest timestamp; then the one in
-    the partition that the key has got latest. `moved_keys` says why."""
+    the partition that the key has got latest. `moved_keys` says why.
+
+    It has expired if it is too old in one of the partitions that the key has belonged to. Otherwise
+    an older row would count as soon as a newer one, or a tombstone, has expired in its partition.
+    """
 
     compares_all = False
 
@@ -25,17 +29,38 @@ class NewestRow:
         self._view = view
         self._with_times = with_times
         self._counts = partition_counts(context, view)
+        # the latest version of a key never expires
+        self._expires = view.retention is not None and not view.kind.has_versions
+        self.asks_separately = self._expires
 
-    def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
-        """One row per stored key."""
-        return [self._newest(list(same)) for _, same in groupby(rows, itemgetter(0))]
+    def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
+        """One row per stored key, or none if it has expired."""
+        found = [self._newest(list(same)) for _, same in groupby(rows, itemgetter(0))]
+        if self._expires and stream_times:
+            kind, latest = self._view.kind, max(stream_times.values())
+            horizon = kind.horizon(self._view, latest)
+            found = [
+                row
+                for row in found
+                if (time := kind.time_of(row[0], decode_entry(row[1]).timestamp)) >= horizon
+                or not self._is_expired(row, time, stream_times)
+            ]
+        return found
+
+    def _is_expired(self, row: Row, time: int, stream_times: Mapping[int, int]) -> bool:
+        homes = self._homes(row[0])
+        latest = max((stream_times[each] for each in homes if each in stream_times), default=None)
+        return time < self._view.kind.horizon(self._view, latest)
+
+    def _homes(self, stored_key: bytes) -> list[int]:
+        key = self._view.kind.row_key(self._view, stored_key, self._with_times).key
+        return homes_of(self._view, key, self._counts)
 
     def _newest(self, rows: list[PlacedRow]) -> Row:
         latest = max(decode_entry(row.head).timestamp for row in rows)
         rows = [row for row in rows if decode_entry(row.head).timestamp == latest]
         if len(rows) > 1:
-            key = self._view.kind.row_key(self._view, rows[0].key, self._with_times).key
-            homes = homes_of(self._view, key, self._counts)
+            homes = self._homes(rows[0].key)
             rows.sort(key=lambda row: max(_positions(homes, row.partition), default=-1))
         return rows[-1][:3]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -52,12 +52,12 @@ class AmbiguityCheck:
         """`with_times`: as of `is_compared_by_partition`."""
         self._view = view
         self._with_times = with_times
-        self.compares_all = is_compared_by_partition(view, with_times)
+        self.compares_all = self.asks_separately = is_compared_by_partition(view, with_times)
         self._tail = view.kind.tail if self.compares_all else 0
         self._key: bytes | None = None  # the last key with a value, without its times
         self._partition = -1
 
-    def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
+    def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
         """One row per stored key. NonRetryable if several partitions have a value."""
         found: list[Row] = []
         for stored_key, same in groupby(rows, itemgetter(0)):
@@ -119,14 +119,19 @@ Asking = Callable[
 
 
 class SameKey(Protocol):
-    """The rule for rows of the same key in several partitions. `compares_all`: it also depends on
-    the keys that are in one partition only."""
+    """The rule for rows of the same key in several partitions. `compares_all`: all entries of a key
+    are compared with each other. `asks_separately`: each partition must be asked separately, even
+    if no stored key is in several."""
 
     @property
     def compares_all(self) -> bool: ...
 
-    def whole(self, rows: Sequence[PlacedRow]) -> list[Row]:
-        """One row per stored key of the sorted rows. NonRetryable."""
+    @property
+    def asks_separately(self) -> bool: ...
+
+    def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
+        """One row per stored key of the sorted rows. `stream_times`: of partitions, in ms.
+        NonRetryable."""
 
 
 async def rows_by_partition(
@@ -149,6 +154,7 @@ async def rows_by_partition(
     reached: dict[int, bytes | None] = dict.fromkeys(partitions, begin)
     pending: list[PlacedRow] = []
     frontier = begin
+    stream_times: dict[int, int] = {}
     while True:
         behind = [partition for partition, key in reached.items() if key == frontier]
         answered = await asyncio.gather(
@@ -157,6 +163,8 @@ async def rows_by_partition(
         for partition, [(_, response)] in zip(behind, answered, strict=True):
             note(response)
             pending += [PlacedRow(*row, partition) for row in response.rows]
+            if (time := response.stream_time) is not None:
+                stream_times[partition] = max(time, stream_times.get(partition, time))
             reached[partition] = response.reached
             if response.reached is None:
                 del reached[partition]  # all of it has been read
@@ -164,7 +172,7 @@ async def rows_by_partition(
         frontier = first_of(known, backwards) if known else None
         pending.sort(key=itemgetter(0), reverse=backwards)
         certain = cut(pending, frontier, backwards)
-        rows = rule.whole(pending[:certain])
+        rows = rule.whole(pending[:certain], stream_times)
         pending = pending[certain:]
         if request.what != ENTRIES:
             rows = [row for row in rows if not is_tombstone(row[1])]

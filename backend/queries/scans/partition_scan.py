@@ -71,6 +71,10 @@ class PartitionScans:
                     self._check(each)
                     if code := refusal(each, request.query.stale):  # its role may have changed
                         raise PartitionLost(each, code)
+                # after the scan: by an earlier one, entries that it left out might not have expired
+                clocks = [each.store.stream_time for each in store_partitions]
+                known = [clock for clock in clocks if clock is not None]
+                response.stream_time = max(known, default=None)
                 break
             except PartitionLost as lost:
                 missing[lost.store_partition.partition] = lost.code
@@ -105,12 +109,10 @@ class PartitionScans:
         ages = [each.progress.staleness(now) for each in store_partitions]
         if is_growing(self._context, view):  # nobody reads the new partitions yet
             lags, ages = [None], [None]
-        clocks = [each.store.stream_time for each in store_partitions]
         return ScanResponse(
             lag=worst(lags),
             staleness=worst(ages),
             mispartitioned=self._context.store_partitions.may_be_in_several(view),
-            stream_time=max((time for time in clocks if time is not None), default=None),
             positions={each.partition: each.progress.position for each in store_partitions},
             roles=tuple(sorted({each.role for each in store_partitions})),
         )

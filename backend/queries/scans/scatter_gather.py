@@ -245,8 +245,9 @@ class ScatterGather:
         asked = list(range(total) if partitions is None else partitions)
         groups = [_Group(asked, after)]
         pending: list[Row] = []
-        frontier = after
-        while True:
+        before = frontier = after
+        rule = self._rule(view, what, freshness)
+        while rule is None or not rule.asks_separately:
             behind = [g for g in groups if not g.ended and g.reached == frontier]
             answered = await asyncio.gather(
                 *(self.ask(request, group.partitions, group.reached) for group in behind)
@@ -268,21 +269,19 @@ class ScatterGather:
                 several = len(rows) < len(ready) or not all(
                     response.complete for _, response in responses
                 )
-                if several or rule.compares_all:
-                    # the rows given so far are right
-                    steps = rows_by_partition(
-                        self.ask, view, request, asked, before, freshness.note, rule
-                    )
-                    async with aclosing(steps):
-                        async for step in steps:
-                            yield step
-                    return
+                if several or rule.asks_separately:
+                    break
             if what != ENTRIES:
                 # a tombstone that is the newest of its key is no row
                 rows = [row for row in rows if not is_tombstone(row[1])]
             yield rows, frontier
             if frontier is None:
                 return
+        # the rows given so far are right
+        steps = rows_by_partition(self.ask, view, request, asked, before, freshness.note, rule)
+        async with aclosing(steps):
+            async for step in steps:
+                yield step
 
     def _rule(self, view: View, what: str, freshness: Freshness) -> SameKey | None:
         """The rule for a key in several partitions; None: the newest row, wherever it is."""

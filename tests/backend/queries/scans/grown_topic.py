@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,12 @@ from tests.backend.queries.scans.any_partition import cluster, everywhere
 from tests.support.in_process.cluster import Cluster
 from tests.support.reference.questions import Answer
 from tests.support.reference.tables import Record
+
+_TIMES: dict[str, Callable[[int], tuple[int, ...]]] = {
+    "window": lambda start: (start, 0),
+    "session": lambda start: (start, start),
+}
+"""Those in a record key, as of `Record.at`."""
 
 KEYS = [b"key %d" % n for n in range(24)]
 partition = partition_of("murmur2")
@@ -28,8 +34,9 @@ class Producer:
         self._to = to
         self.knows = len(to.logs)
 
-    def send(self, key: bytes, value: bytes | None, at: int, *times: int) -> int:
-        """`times`: those in the record key, as of `Record.at`."""
+    def send(self, key: bytes, value: bytes | None, at: int, since: int | None = None) -> int:
+        """`since`: the start of the window or session; it has the time `at` if not given."""
+        times = _TIMES.get(self._to.view.store, lambda start: ())(at if since is None else since)
         home = partition(key, self.knows)
         self._to.write(Record(len(self._to.logs[home]), key, times, value, at), home)
         return home
