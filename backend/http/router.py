@@ -225,7 +225,7 @@ class Router:
         scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
         any_partition = AnyPartitionReads(self._context, scatter_gather)
         batches = Batches(self._context, self._reads, self._peer_client, any_partition)
-        self._keys.start(Asker(self._context, self._peer_client), any_partition)
+        self._keys.start(Asker(self._context, self._peer_client), any_partition, scatter_gather)
         self._fast_path.forwards = self._keys.coalesced_forwards
         self._views.start(scatter_gather, batches)
         self._internal.start(batches, self._heartbeats)

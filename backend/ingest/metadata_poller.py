@@ -116,6 +116,7 @@ class MetadataPoller:
         """Poll the broker in the caller's thread. `watched`: topic -> the partitions whose offsets
         are needed, None for all. Whether the broker has answered. Raises KafkaException,
         TimeoutError."""
+        fetched_at = time.monotonic()  # the answer may be newer, but not older
         described = self._admin.describe_topics(
             TopicCollection(sorted(watched)), request_timeout=self._timeout
         )
@@ -132,7 +133,6 @@ class MetadataPoller:
             has_answered = True
             ids[topic] = str(description.topic_id)
             counts[topic] = len(description.partitions)
-        fetched_at = time.monotonic()
         needed = {topic: _needed(watched[topic], count) for topic, count in counts.items()}
         starts = self._offsets(needed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self._offsets(needed, OffsetSpec.latest())  # type: ignore[no-untyped-call]

@@ -50,6 +50,13 @@ def partition_counts(context: InstanceContext, view: View) -> list[int]:
     return sorted(context.store_partitions.partition_counts(view))
 
 
+def known_counts(context: InstanceContext, view: View) -> set[int]:
+    """`partition_counts`, and the number that the topic had when it was last fetched."""
+    metadata = context.metadata_poller.latest.get(view.topic)
+    counts = context.store_partitions.partition_counts(view)
+    return counts if metadata is None else {*counts, metadata.partitions}
+
+
 def homes_of(view: View, key: bytes, counts: Iterable[int]) -> list[int]:
     """The partition of a key for each number of partitions."""
     home = partition_of(view.partitioner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from backend.ingest.store_partitions import StorePartition
@@ -16,6 +16,7 @@ from backend.queries.moved_keys import (
     refuse_pushed,
     refuse_unplaced,
 )
+from backend.queries.other_offsets import OtherOffsets
 from backend.wire.scan import ALLOW, NEVER
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
@@ -78,7 +79,7 @@ class KeyMoved(PartitionUnknown):
 class ReadOptions:
     """The parameters of a read by key. `min_offsets`: partition -> the offset that the answer must
     include. `max_lag` in records, `max_staleness` in s, `as_of` in ms. `stale` is ALLOW, NEVER or
-    None."""
+    None. `asked_at`: when the request arrived (s, monotonic)."""
 
     stale: str | None = None
     min_offsets: Mapping[int, int] | None = None
@@ -89,6 +90,7 @@ class ReadOptions:
     local: bool = False  # no other instance is asked
     partials: bool = False  # what each partition has of the key
     representation: str = "json"  # or "octet-stream", or that of the codec
+    asked_at: float = field(default_factory=time.monotonic, compare=False)
 
     @property
     def bounded(self) -> bool:
@@ -123,6 +125,7 @@ class KeyRouting:
         self._partition_of = None if anywhere else partition_of(view.partitioner)
         self._trusted_for = context.settings.ends_trusted_for
         self._is_partial = view.is_partial
+        self.other_offsets = OtherOffsets(view, context)
 
     def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
         """The open store partition of the key, if it may answer."""
@@ -230,6 +233,10 @@ class KeyRouting:
             self._refuse_unknown(max(options.min_offsets), count)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             raise PartitionUnknown(self.view)
+        if options.min_offsets:
+            self.other_offsets.check(key, options.min_offsets, options.asked_at)
+            if self._context.store_partitions.is_mispartitioned(self.view):
+                raise PartitionUnknown(self.view)  # the topology does not say so yet
         partition = self._partition_of(key, count)
         metadata = self._metadata.get(self.view.topic)
         if placed.has_moved_keys:

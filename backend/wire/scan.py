@@ -69,4 +69,6 @@ class ScanResponse:
     stream_time: int | None = None  # ms; the latest
     roles: tuple[str, ...] = ()  # of the instance for these partitions
     positions: dict[int, int] = field(default_factory=dict)  # of the partitions, before the scan
+    # with which the records up to these positions were written; empty: not known
+    partition_counts: tuple[int, ...] = ()
     instance: str = ""  # that has responded; set by the sender of the request

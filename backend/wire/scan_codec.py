@@ -121,6 +121,9 @@ class _PartFields(BaseModel):
     # an older instance does not say them
     roles: Annotated[list[_Role], Field(max_length=4)] = Field(default_factory=lambda: [""])
     positions: list[tuple[_Partition, _Natural]] = Field(default_factory=list)
+    partition_counts: Annotated[list[_Natural], Field(max_length=MAX_PARTITIONS)] = Field(
+        default_factory=list
+    )
 
 
 _PLAIN_FIELDS = tuple(each.name for each in fields(ScanRequest) if each.name != "query")
@@ -195,6 +198,7 @@ def encode_response(part: ScanResponse) -> bytes:
             "stream_time": part.stream_time,
             "roles": part.roles,
             "positions": list(part.positions.items()),
+            "partition_counts": part.partition_counts,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -220,6 +224,7 @@ def decode_response(body: bytes) -> ScanResponse:
         stream_time=header.stream_time,
         roles=tuple(header.roles),
         positions=dict(header.positions),
+        partition_counts=tuple(header.partition_counts),
     )
     if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
         raise ValueError("an answer of fewer rows than it says")

@@ -15,9 +15,12 @@ from typing import TypeVar
 from backend.cluster.peer_client import MARK
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
 from backend.instance_context import InstanceContext
+from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.scans.offset_checks import OffsetChecks
+from backend.queries.scans.scatter_gather import ScatterGather
 from backend.security.authorization import AUTHORIZATION
 from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known
 from backend.wire.plain_requests import is_token
@@ -65,11 +68,13 @@ class KeyForwarding:
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
         self._asker: Asker | None = None
+        self._offset_checks: OffsetChecks | None = None
         self.coalesced: CoalescedForwards | None = None
 
-    def start(self, asker: Asker) -> None:
+    def start(self, asker: Asker, scatter_gather: ScatterGather) -> None:
         """In the event loop."""
         self._asker = asker
+        self._offset_checks = OffsetChecks(self._context, scatter_gather)
         self.coalesced = CoalescedForwards(asker)
 
     async def stop(self) -> None:
@@ -86,7 +91,7 @@ class KeyForwarding:
             # each time the topology and the store partitions are looked up again
             nonlocal answer
             try:
-                answer = await _repeat_read(query.read, rounds, request)
+                answer = await _repeat_read(partial(self._read_here, query), rounds, request)
             except PartitionUnknown:
                 if options.local or reads.view.is_custom:
                     raise
@@ -112,10 +117,24 @@ class KeyForwarding:
         assert answer is not None
         return unless_known(answer, request.headers)
 
+    async def _read_here(self, query: KeyQuery) -> Answer:
+        try:
+            return query.read()
+        except OffsetsInDoubt as doubt:
+            assert self._offset_checks is not None
+            if query.options.local:
+                raise
+            await self._offset_checks.resolve(query.reads, doubt)
+            return query.read()
+
     async def read(self, read: Callable[[], _T], request: ForwardableRequest) -> _T:
         """The result of `read` on this instance, retried until the wait is over; NotOwner as soon
         as another instance can be asked, Problem."""
-        return await _repeat_read(read, self._rounds(request), request)
+
+        async def read_here() -> _T:
+            return read()
+
+        return await _repeat_read(read_here, self._rounds(request), request)
 
     async def begin_stream(
         self,
@@ -181,7 +200,7 @@ class KeyForwarding:
 
 
 async def _repeat_read(
-    read: Callable[[], _T], rounds: Rounds[Holder], request: ForwardableRequest
+    read: Callable[[], Awaitable[_T]], rounds: Rounds[Holder], request: ForwardableRequest
 ) -> _T:
     result: _T
     refused: Unavailable | None = None
@@ -190,7 +209,7 @@ async def _repeat_read(
     async def attempt() -> bool:
         nonlocal result, refused
         try:
-            result, refused = read(), None
+            result, refused = await read(), None
             return False
         except NotOwner as others:
             if not is_forwarded:

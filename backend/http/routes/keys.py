@@ -35,6 +35,7 @@ from backend.queries.retry import Asker
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.freshness import Freshness
+from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, refuse_store
 from backend.queries.turns import next_turn
 from backend.queries.versions import VersionedReads
@@ -78,8 +79,10 @@ class KeyRoutes:
         self._forwarding = KeyForwarding(context)
         self._any_partition: AnyPartitionReads | None = None
 
-    def start(self, asker: Asker, any_partition: AnyPartitionReads) -> None:
-        self._forwarding.start(asker)
+    def start(
+        self, asker: Asker, any_partition: AnyPartitionReads, scatter_gather: ScatterGather
+    ) -> None:
+        self._forwarding.start(asker, scatter_gather)
         self._any_partition = any_partition
 
     @property

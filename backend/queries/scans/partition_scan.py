@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
-from backend.queries.moved_keys import is_growing, lacks_tombstones
+from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
 from backend.queries.scans.merging import cut, distinct, first_of
@@ -109,13 +109,17 @@ class PartitionScans:
         ages = [each.progress.staleness(now) for each in store_partitions]
         if is_growing(self._context, view):  # nobody reads the new partitions yet
             lags, ages = [None], [None]
-        return ScanResponse(
+        response = ScanResponse(
             lag=worst(lags),
             staleness=worst(ages),
             mispartitioned=self._context.store_partitions.may_be_in_several(view),
             positions={each.partition: each.progress.position for each in store_partitions},
             roles=tuple(sorted({each.role for each in store_partitions})),
         )
+        # after the positions: ingest learns of a number before it applies records written with it
+        if not self._context.store_partitions.is_mispartitioned(view):
+            response.partition_counts = tuple(sorted(known_counts(self._context, view)))
+        return response
 
     def _check(self, store_partition: StorePartition) -> None:
         """PartitionLost if it was closed or found damaged meanwhile."""

@@ -41,7 +41,7 @@ class SessionOffsets:
     def min_offset(self, topic: str) -> str | None:
         """The parameter `min_offset` for a topic. Raises BadUse if it has too many partitions.
 
-        It contains the offsets of all partitions. The API ignores all but that of the key's
+        It contains the offsets of all partitions. The API waits only for that of the key's
         partition.
         """
         seen = self._seen.get(topic)

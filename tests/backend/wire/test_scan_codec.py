@@ -71,6 +71,7 @@ responses = st.builds(
     st.none() | st.integers(-(2**63), 2**63 - 1),
     st.lists(st.text(max_size=9), max_size=4).map(tuple),
     st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=3),
+    partition_counts=st.lists(st.integers(1, 99), max_size=3).map(tuple),
 )
 
 

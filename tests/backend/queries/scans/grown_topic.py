@@ -36,10 +36,15 @@ class Producer:
 
     def send(self, key: bytes, value: bytes | None, at: int, since: int | None = None) -> int:
         """`since`: the start of the window or session; it has the time `at` if not given."""
-        times = _TIMES.get(self._to.view.store, lambda start: ())(at if since is None else since)
         home = partition(key, self.knows)
-        self._to.write(Record(len(self._to.logs[home]), key, times, value, at), home)
+        self.send_to(home, key, value, at, since)
         return home
+
+    def send_to(
+        self, home: int, key: bytes, value: bytes | None, at: int, since: int | None = None
+    ) -> None:
+        times = _TIMES.get(self._to.view.store, lambda start: ())(at if since is None else since)
+        self._to.write(Record(len(self._to.logs[home]), key, times, value, at), home)
 
 
 def place_all(of: Cluster) -> None:

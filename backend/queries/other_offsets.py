@@ -1,0 +1,90 @@
+"""Offsets in `min_offset` that are in other partitions than the key's.
+
+Most of them are of other keys: a session sends the offsets of all partitions that it has seen. But
+if partitions have just been added, one of them may be of the key's own record, in a partition that
+the key has got by the addition, and this instance may not know of the addition yet.
+
+An offset is of another key if its record was written with a number of partitions that is known
+here. That is certain
+
+- if this instance has applied it: before ingest applies a record that does not fit to the known
+  numbers, it fetches the number of partitions again (`ingest.mispartitioned`);
+- if another instance has applied it, and knows no other numbers than this one;
+- if the number of partitions was fetched after the request arrived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import homes_of, known_counts
+from backend.wire.scan import ScanResponse
+from model.problems import Unavailable
+from model.views import View
+
+
+class OffsetsInDoubt(Unavailable):
+    """It is not known yet whether these offsets (by partition) are of the key."""
+
+    def __init__(self, view: View, offsets: Mapping[int, int]) -> None:
+        partition = min(offsets)
+        super().__init__(
+            "not-up-to-offset",
+            f"It is not known here yet which partition of topic {view.topic} has the key: offset "
+            f"{offsets[partition]} of partition {partition} may be of the key.",
+            partition=partition,
+        )
+        self.offsets = offsets
+
+
+class OtherOffsets:
+    """What is known about the offsets of one view's topic."""
+
+    def __init__(self, view: View, context: InstanceContext) -> None:
+        self._view = view
+        self._context = context
+        self._store_partitions = context.store_partitions.of_view(view.name)
+        # topic id, partition -> position up to which the records are of known numbers
+        self._certain: dict[tuple[str, int], int] = {}
+
+    def check(self, key: bytes, offsets: Mapping[int, int], asked_at: float) -> None:
+        """OffsetsInDoubt if one of these may be of the key, in a partition that is not known to be
+        the key's. `asked_at`: when the request arrived (s, monotonic)."""
+        # before the numbers are looked up: ingest learns of them before it applies the records
+        left = {each: offset for each, offset in offsets.items() if not self._applied(each, offset)}
+        if not left:
+            return
+        homes = homes_of(self._view, key, known_counts(self._context, self._view))
+        doubtful = {
+            partition: offset
+            for partition, offset in left.items()
+            if partition not in homes and self.is_in_doubt(partition, offset)
+        }
+        metadata = self._context.metadata_poller.latest.get(self._view.topic)
+        if doubtful and (metadata is None or metadata.fetched_at < asked_at):
+            raise OffsetsInDoubt(self._view, doubtful)
+
+    def is_in_doubt(self, partition: int, offset: int) -> bool:
+        """Whether no other instance has applied the record, as far as is known here."""
+        metadata = self._context.metadata_poller.latest.get(self._view.topic)
+        topic_id = "" if metadata is None else metadata.topic_id
+        return self._certain.get((topic_id, partition), 0) <= offset
+
+    def note(self, response: ScanResponse) -> None:
+        """What another instance has applied, and with which numbers of partitions."""
+        metadata = self._context.metadata_poller.latest.get(self._view.topic)
+        known = known_counts(self._context, self._view)
+        if (
+            metadata is None
+            or not response.partition_counts
+            or {*response.partition_counts} - known
+        ):
+            return
+        for partition, position in response.positions.items():
+            place = metadata.topic_id, partition
+            self._certain[place] = max(position, self._certain.get(place, 0))
+
+    def _applied(self, partition: int, offset: int) -> bool:
+        store_partition = self._store_partitions.get(partition)
+        return store_partition is not None and store_partition.progress.position > offset
