@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from backend.queries.scans.partition_scan import PartitionScans
 from tests.backend.queries.scans.any_partition import everywhere
 from tests.backend.queries.scans.grown_topic import KEYS, Producer, check_all, grown, partition
 
@@ -59,6 +61,28 @@ def test_pages_of_a_view_whose_moved_keys_have_expired(tmp_path: Path) -> None:
                         break
                     cursor = f"&cursor={page['next']}"
                 assert found == wanted
+
+
+def test_stream_time_that_moves_while_an_instance_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the new time the newer record has expired, so the older one must be judged by it, too."""
+    fill = PartitionScans._fill
+
+    async def moving(
+        self: PartitionScans, response: Any, view: Any, request: Any, partitions: Any, after: Any
+    ) -> None:
+        for each in partitions:
+            if each.partition > 2:
+                each.store.stream_time = 2000
+        await fill(self, response, view, request, partitions, after)
+
+    with grown(tmp_path, retention=1000) as (made, _, current):
+        written, *_ = _IN_NEW
+        current.send(written, b'{"n":2}', 101)
+        made.settle()
+        monkeypatch.setattr(PartitionScans, "_fill", moving)
+        check_all(made, {key: None if key in _IN_NEW else 1 for key in KEYS})
 
 
 @pytest.mark.parametrize("store", ["window", "session"])
