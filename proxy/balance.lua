@@ -15,8 +15,9 @@ local topology = require "proxy.topology"
 local _M = {}
 
 -- Seconds, for point reads: a backend that hangs must not delay readers while another replica could
--- answer. (A stopped process still accepts connections: only the read time-out detects it. A
--- backend itself waits 0.2 s before it answers 503.) Other requests have the time-outs of
+-- answer. (A stopped process still accepts connections: only the read time-out detects it.) A
+-- backend itself may wait before it answers 503: 0.2 s (QUERYABLE_WAIT_TIMEOUT), and 1 s for an
+-- offset, which needs the long time-out (see route). Other requests have the time-outs of
 -- nginx.conf.
 local POINT_CONNECT_S, POINT_SEND_S = 0.25, 1
 local POINT_READ_S = settings.read_timeout
@@ -63,8 +64,8 @@ local function alike(candidates, healthy)
 end
 
 --- Sets the backends to try, in order. A point read has the short read time-out for all of the
--- first `healthy` but the last. earlier_attempts: those made before @fallback. began: when the
--- request did (s, of `clock`); label: its route, if it has a key.
+-- first `healthy` but the last; for none if `healthy` is 0. earlier_attempts: those made before
+-- @fallback. began: when the request did (s, of `clock`); label: its route, if it has a key.
 function _M.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
     local ctx = ngx.ctx
     if settings.has_tls then

@@ -30,6 +30,8 @@ local IS_READ = { GET = true, HEAD = true }
 
 local NO_REPLICAS = {}
 
+local ENCODING_ALONE = "?encoding=base64url"
+
 local shared = ngx.shared.queryable_topics
 local clock = require "proxy.telemetry.clock"
 
@@ -51,8 +53,16 @@ local function resolve(current, uri)
     return view, partition, replicas, owner, is_point
 end
 
+--- Whether a backend may wait before it answers the read, for example until it has an offset
+-- (`min_offset`). The name of an argument may be percent-encoded, so this is any argument but the
+-- one that never waits.
+local function may_wait(uri)
+    local question = uri:find("?", 1, true)
+    return question and uri:sub(question) ~= ENCODING_ALONE
+end
+
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
-local function choose_candidates(current, replicas, is_point, began, label)
+local function choose_candidates(current, uri, replicas, is_point, began, label)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
         candidates, healthy = balance.others(current, NO_REPLICAS, MAX_ANY), 0
@@ -61,6 +71,9 @@ local function choose_candidates(current, replicas, is_point, began, label)
         end
     elseif unhealthy.count > 0 then
         candidates, healthy = passive_health.order(unhealthy, replicas, is_point, ngx.now())
+    end
+    if is_point and may_wait(uri) then
+        healthy = 0 -- no short time-out: a backend that waits does not hang
     end
     balance.set_candidates(candidates, healthy, is_point, 0, began, label)
 end
@@ -100,7 +113,7 @@ local function route(var, uri, began)
     end
     local label = view and (is_point and labels.KEY or labels.below_key(uri))
     is_point = partition and is_point and IS_READ[var.request_method]
-    return choose_candidates(current, replicas, is_point, began, label)
+    return choose_candidates(current, uri, replicas, is_point, began, label)
 end
 
 --- Access phase of @forward.

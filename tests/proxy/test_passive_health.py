@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from local.waiting import wait_until
-from tests.proxy.backends import CATCHING_UP, Answer, Backend, Behaviour, Cluster, Request, always
-from tests.proxy.conftest import KEY, Roles
+from tests.proxy.backends import (
+    CATCHING_UP,
+    EPOCH,
+    Answer,
+    Backend,
+    Behaviour,
+    Cluster,
+    Request,
+    always,
+)
+from tests.proxy.conftest import KEY, Roles, StartNginx
 from tests.support.background import Background
 from tests.support.client import Client, Response
 from tests.support.nginx import Nginx
@@ -255,6 +264,53 @@ def test_a_slow_active_is_tried_again_if_the_standby_cannot_answer(
     # its batch has timed out before
     assert (entry["attempts"], entry["upstream_status"]) == (2, "503, 200")
     assert len(standby.requests) == 1
+
+
+@pytest.mark.parametrize("arguments", ["min_offset=4:9", "min%5Foffset=4:9", "partials=all"])
+def test_a_read_that_waits_for_an_offset_does_not_make_its_backend_look_hung(
+    roles: Roles, cluster: Cluster, start_nginx: StartNginx, arguments: str
+) -> None:
+    active, standby, _ = roles
+    target = f"{KEY}?{arguments}"
+
+    def wait(request: Request) -> Answer:
+        if "?" not in request.path:
+            return active.answer(request)
+        # as long as backends wait for an offset
+        time.sleep(0.9)
+        return CATCHING_UP
+
+    active.behave = wait
+    standby.behave = always(CATCHING_UP)
+    nginx = start_nginx(cluster.addresses(), workers=1, QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    with ThreadPoolExecutor(1) as waiting, nginx.client() as client, nginx.client() as other:
+        answer = waiting.submit(other.get, target)
+        while not answer.done():
+            assert client.get(KEY).json() == {"by": active.name}
+            assert left_out(client, active) is None
+        assert (answer.result().status, answer.result().json()["code"]) == (503, "catching-up")
+    assert len(active.requests_for("?")) == 1
+    (entry,) = nginx.access_log(1, target)
+    assert (entry["attempts"], entry["upstream_status"]) == (2, "503, 503")
+    assert active.single_requests == active.requests_for("?")  # all others were coalesced
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"), [(KEY + "?min_offset=4:9", 2.0), ("/words/YQ?encoding=base64url", 0.4)]
+)
+def test_a_backend_that_hangs_is_left_later_by_a_read_that_may_wait(
+    roles: Roles, client: Client, hang: Behaviour, target: str, expected: float
+) -> None:
+    active, standby, _ = roles
+    active.behave = hang
+    began = time.monotonic()
+    assert client.get(target).json() == {"by": standby.name}
+    assert expected - 0.02 < time.monotonic() - began < expected + 1
+    assert left_out(client, active)["failures"] == 1
+    began = time.monotonic()
+    assert client.get(target).json() == {"by": standby.name}
+    assert time.monotonic() - began < 0.4
 
 
 def test_half_an_answer_never_looks_complete(roles: Roles, client: Client) -> None:
