@@ -10,6 +10,7 @@ import time
 
 from backend.http.representation import JSON as AS_JSON
 from backend.http.representation import VARY, represented
+from backend.http.sending import varying
 from backend.instance_context import InstanceContext
 from backend.queries.history import HistoryPage
 from backend.queries.point import Entry, State, ViewReads
@@ -50,9 +51,9 @@ class KeyResponses:
         self._has_etags = not reads.view.is_custom
         # an entry is sent to the proxy as it is stored
         self.sends_entries = reads.view.value_codec.is_json
-        self.form: tuple[Header, ...] = (JSON, VARY) if self._has_etags else (JSON,)
-        if context.settings.cors_origins:
-            self.form += (VARY_ORIGIN,)  # also for coalesced reads, which have no Origin
+        # answers that do not pass the router need it, too
+        self.miss_form = [VARY_ORIGIN] if context.settings.cors_origins else []
+        self.form = varying([JSON, VARY] if self._has_etags else [JSON], self.miss_form)
         self._pipeline = context.pipelines.get(reads.view.name)
         me = context.settings.instance_id
         self._fixed_lines: dict[tuple[int, str, bytes], bytes] = {}
@@ -81,7 +82,7 @@ class KeyResponses:
         headers = self.state_headers(state)
         if entry is None:
             self._counts.missed += 1
-            answer = problem_answer(self.reads.missing(state), headers)
+            answer = problem_answer(self.reads.missing(state), headers + self.miss_form)
             answer.role = state.store_partition.role
             return answer
         if options.representation != AS_JSON:
@@ -148,7 +149,7 @@ class KeyResponses:
         """Lines of the further headers of the answer to missing keys, an empty line, and its
         body."""
         problem = self.reads.missing(state)
-        return b"%b\n%b" % (lines_of(problem.headers()), problem.body())
+        return b"%b\n%b" % (lines_of(problem.headers() + self.miss_form), problem.body())
 
     def count_coalesced(self, turn: TurnReads, state: State, hits: int, misses: int) -> None:
         """Counts reads that were answered together, by the same store partition."""

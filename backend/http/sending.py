@@ -14,6 +14,7 @@ SEVERAL = "several"
 """The role of an answer from store partitions of several roles."""
 _NON_RETRYABLE = 530
 _SERVED_BY = b"served-by"
+_VARY = b"vary"
 _ROLES = {role.encode(): role for role in ROLES}
 
 
@@ -54,12 +55,22 @@ def answer_to(problem: Problem, headers: list[Header]) -> Answer:
     return answer
 
 
+def varying(headers: Sequence[Header], more: Sequence[Header]) -> list[Header]:
+    """The headers, and more of them. What both have in `Vary` is in one line, because the proxy
+    and some caches use only one."""
+    both = [*headers, *more]
+    lines = [value for name, value in both if name == _VARY]
+    names = dict.fromkeys(each.strip() for line in lines for each in line.split(b","))
+    rest = [header for header in both if header[0] != _VARY]
+    return [*rest, (_VARY, b", ".join(names))] if names else rest
+
+
 def with_headers(send: Send, added: list[Header]) -> Send:
     """Adds headers to the answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *added]
+            message["headers"] = varying(message["headers"], added)
         await send(message)
 
     return sending

@@ -126,7 +126,7 @@ def _write(
     if None in entries:
         miss = responses.reads.missing(state)
         miss_item = (head + 1, b"", miss.body())
-        heads.append((404, lines_of([*miss.headers(), *headers])))
+        heads.append((404, lines_of([*miss.headers(), *headers, *responses.miss_form])))
     document, etag_format = responses.document, responses.etag_format(state)
     hits = misses = 0
     for index, entry in zip(indexes, entries, strict=True):

@@ -12,11 +12,17 @@ import pytest
 
 from backend.http.limits.bodies import media_type
 from backend.http.router import Router
-from backend.wire.plain_requests import host_of_get, plain_get
+from backend.wire.answer import Answer
+from backend.wire.plain_requests import PlainReads, host_of_get, plain_get
+from backend.wire.point_batch import Reads, encode_reads
 from model.problems import ConfigurationError
+from model.records import ENTRY
+from tests.backend.http.point_reads.instances import whole_answer
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
-from tests.support.in_process.world import Said, World, world
+from tests.support.in_process.requests import LOOPBACK
+from tests.support.in_process.world import PARTITIONS, Said, World, world
+from tests.support.point_batch import Whole, decode_answers, whole_answers
 
 APP = "https://app.example.com"
 JSON = {"content-type": "application/json"}
@@ -108,12 +114,35 @@ def test_the_fast_path_leaves_requests_of_pages_to_the_router(made: World) -> No
     assert host_of_get(request.replace(b"Host", b"host") % b"A: b\r\n") == b"localhost:1"
 
 
-def test_reads_that_have_no_origin_vary_by_it(made: World) -> None:
-    """A cache must not give such an answer to a page."""
-    owner = "b2" if made.partition(b"a") % 2 else "b1"
-    answer = made.routers[owner].answer_now(b"/orders/a")
+def in_batches(made: World, owner: str, key: bytes) -> list[Answer | Whole | None]:
+    """The answers to the read of a key by its path, and as nginx sends keys."""
+    partition = b"orders murmur2 %d %d" % (PARTITIONS, made.partition(key))
+    groups = [Reads(None, [b"/orders/" + key]), Reads(partition, [ENTRY + key])]
+    sent = PlainReads(None, encode_reads([], groups))
+    answer = made.routers[owner].reads_now(sent, LOOPBACK)
     assert answer is not None
-    assert (b"vary", b"origin") in answer.headers
+    answers = decode_answers(answer.body, groups)
+    (item,) = answers.items
+    (of_key,) = whole_answers(answers.keys[0], [key])
+    return [whole_answer(answers.heads[item[0]], item), of_key]
+
+
+@pytest.mark.parametrize(("key", "vary"), [(b"a", b"accept, origin"), (b"missing", b"origin")])
+def test_reads_vary_by_the_origin_in_one_line_also_without_one(
+    made: World, key: bytes, vary: bytes
+) -> None:
+    """A cache must not give such an answer to a page."""
+    path = b"/orders/" + key
+    owner = "b2" if made.partition(key) % 2 else "b1"
+    answers = [
+        made.routers[owner].answer_now(path),
+        *in_batches(made, owner, key),
+        *(ask(made, "GET", path.decode(), host="localhost", **more)
+          for more in ({}, {"origin": APP}, {"if_none_match": "*"})),
+    ]  # fmt: skip
+    for answer in answers:
+        assert answer is not None
+        assert [value for name, value in answer.headers if name == b"vary"] == [vary]
 
 
 @pytest.mark.parametrize("path", ["batch", "search"])

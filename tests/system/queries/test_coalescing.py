@@ -60,7 +60,8 @@ def deployment(
         d={"topic": documents, "key": "json", "value": "string"},
         a={"topic": longs, "key": "avro", "key_schema": str(schema), "value": "string"},
     )
-    deployment = module_deploy(views)
+    # with it, answers have more headers
+    deployment = module_deploy(views, cors_origins="https://app.example.com")
     backends = deployment.start(2)
     yield deployment
     for backend in backends:
