@@ -257,6 +257,13 @@ function _M.plain_key(uri, views)
     return view, is_point and key or nil, false
 end
 
+--- Whether a part of the raw path is `..`, escaped or not. nginx resolves it, also in a key, before
+-- it looks for a location.
+function _M.climbs(uri)
+    local path = percent_decode(match(uri, "^[^?]*"))
+    return find(path .. "/", "/../", 1, true) ~= nil
+end
+
 --- The view of a request without a key: /views/{view}/…, or /api/v1/{kind}/{view}… of KIQR's
 -- dialect; nil for other URIs. For quotas: every request of a view counts.
 function _M.view_of(uri, views)

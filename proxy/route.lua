@@ -130,9 +130,19 @@ function _M.access()
     return route(var, uri, began)
 end
 
---- Access phase of a page of the proxy, in whatever form the client has written its path.
+--- Access phase of a page of the proxy, in whatever form the client has written its path; but not
+-- of a key from which nginx has climbed to it.
 function _M.access_page(path)
-    return pages.answer(pages.find(path), ngx.var)
+    local var = ngx.var
+    if query.climbs(var.request_uri) then
+        return problem.send("bad-request")
+    end
+    return pages.answer(pages.find(path), var)
+end
+
+--- Access phase of paths that are for backends only.
+function _M.access_internal()
+    return problem.send(query.climbs(ngx.var.request_uri) and "bad-request" or "no-such-resource")
 end
 
 --- Access phase of @fallback: no replica of the key could be reached (nginx's own 502 or 504).

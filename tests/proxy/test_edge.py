@@ -86,7 +86,6 @@ def test_requests_that_nginx_refuses_get_a_problem(
         "/internal/",
         "/%69nternal/scan",
         "/internal%2Fscan",
-        "/views/../internal/scan",
         "/./internal/scan",
     ],
 )
@@ -96,6 +95,27 @@ def test_clients_may_not_send_internal_requests(
 ) -> None:
     with nginx.client() as client:
         assert is_problem(client.request(method, path, b"{}"), 404, "no-such-resource")
+    assert all(backend.requests == [] for backend in cluster.backends)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/words/..%2Finternal%2Fx",
+        "/views/../internal/scan",
+        "/views/words/keys/%2e%2E%2f..%2f..%2Finternal/",
+        "/views/words/keys/..%2F..%2F..%2Fmetrics?encoding=text",
+        "/views/words/keys/a%2F..%2F..%2F..%2F..%2Fmetrics%2Ftargets",
+    ],
+)
+def test_a_key_that_nginx_would_take_for_its_own_path_is_refused(
+    cluster: Cluster, nginx: Nginx, path: str
+) -> None:
+    """404 would say that the key does not exist."""
+    with nginx.client() as client:
+        answer = client.get(path)
+    assert is_problem(answer, 400, "bad-request")
+    assert "?encoding=base64url" in answer.json()["detail"]
     assert all(backend.requests == [] for backend in cluster.backends)
 
 

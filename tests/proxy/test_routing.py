@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from model.partitioner import partition_of
+from queryable.client.protocol.formats import FORMATS
 from tests.proxy.backends import Answer, Backend, Cluster, Request
 from tests.support.client import raw
 from tests.support.nginx import Nginx
@@ -94,6 +95,19 @@ def test_the_raw_uri_arrives_unchanged(cluster: Cluster, nginx: Nginx, target: s
         assert client.get(target).status == 200
     asked = [request.path for backend in cluster.backends for request in backend.requests]
     assert asked == [target]
+
+
+@pytest.mark.parametrize(
+    "key", ["../../../internal/x", "../../../metrics", "../../../../etc", "a/../b", "./a", "a/b"]
+)
+def test_every_key_of_the_client_reaches_its_owner(
+    cluster: Cluster, nginx: Nginx, key: str
+) -> None:
+    owner = cluster.owner("words", partition_of("murmur2")(key.encode(), 9))
+    segment, is_base64 = FORMATS["string"].path_segment(key)
+    target = f"/views/words/keys/{segment}{'?encoding=base64url' if is_base64 else ''}"
+    with nginx.client() as client:
+        assert client.get(target).json() == {"by": owner.name}
 
 
 def test_raw_bytes_in_a_path_arrive_unchanged(cluster: Cluster, nginx: Nginx) -> None:

@@ -18,12 +18,12 @@ from model.formats.codec import Codec
 from model.formats.format import PythonForm
 from queryable.client.protocol.errors import BadUse
 
-# HTTP clients and proxies resolve or drop these path segments
-_RESOLVED_SEGMENTS = (b"", b".", b"..")
+# HTTP clients and proxies resolve or drop these parts of a path, nginx also within a key
+_RESOLVED_PARTS = {b".", b".."}
 
 
 def _is_path_segment(text: bytes) -> bool:
-    return text not in _RESOLVED_SEGMENTS and b"\0" not in text
+    return text != b"" and b"\0" not in text and _RESOLVED_PARTS.isdisjoint(text.split(b"/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,8 @@ class Format:
         if isinstance(value, Raw):
             return to_base64url(value.data).decode(), True
         text = self._convert(self.python.to_text, value)
-        if not _is_path_segment(text):
-            raw = self.record_bytes(value)
-            assert raw is not None  # no document is that short
+        raw = None if _is_path_segment(text) else self.record_bytes(value)
+        if raw is not None:
             return to_base64url(raw).decode(), True
         return quote(text, safe=""), False
 

@@ -253,6 +253,23 @@ local function with(more)
     return headers
 end
 
+describe("a path", function()
+    it("climbs if a part of it is two dots", function()
+        for _, uri in ipairs {
+            "/words/../metrics", "/words/..%2Finternal%2Fx", "/words/%2e%2E/a", "/words/..", "/..",
+            "/words/a%2f.%2e?x", "/../?",
+        } do
+            assert.is_true(query.climbs(uri), uri)
+        end
+        for _, uri in ipairs {
+            "/words/.", "/words/...", "/words/a..", "/words/..a", "/words/%252E%252E/a",
+            "/metrics?../", "/words/a?x=/../", "/", "", "?",
+        } do
+            assert.is_false(query.climbs(uri), uri)
+        end
+    end)
+end)
+
 describe("the view of a request without a key", function()
     local words = { name = "words" }
     local views = { by_name = { words = words }, by_path = {}, path_depth = 1, longest_name = 5 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
+from model.formats.base64url import to_base64url
 from queryable import (
     BadUse,
 )
@@ -63,3 +65,13 @@ def test_path_segments_that_nginx_rejects_are_base64url() -> None:
     assert FORMATS["string"].path_segment("a\0b") == ("YQBi", True)
     assert FORMATS["bytes"].path_segment(b"\0") == ("AA", True)
     assert FORMATS["json"].path_segment("a\0b") == ("%22a%5Cu0000b%22", False)
+    # nginx resolves such parts, and may take the key for one of its own paths
+    for key in ("../../../internal/x", "a/..", "a/../b", "./a", "a/.", "a/./b", "..", "."):
+        encoded = to_base64url(key.encode()).decode()
+        assert FORMATS["string"].path_segment(key) == (encoded, True)
+    for key in ("a/b", "/", "a/", "...", "a..", ".a/.b", "a/..b"):
+        assert FORMATS["string"].path_segment(key) == (quote(key, safe=""), False)
+    assert FORMATS["json"].path_segment("a/../b") == (to_base64url(b'"a/../b"').decode(), True)
+    # its record bytes require the schema: nginx answers 400 if it could take it for its own path
+    segment, is_base64 = FORMATS["avro"].path_segment({"path": "a/../b"})
+    assert (unquote(segment), is_base64) == ('{"path":"a/../b"}', False)
