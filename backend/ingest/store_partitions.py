@@ -57,12 +57,13 @@ class StorePartition:
 
     def __post_init__(self) -> None:
         self.partition_header = b"%d" % self.partition
-        # a recreated topic has the same offsets, but other records
-        topic_hash = zlib.crc32(self.metadata.topic_id.encode())
+        # a recreated topic has the same offsets, but other records; and with another definition of
+        # the view, a record has another value
+        source_hash = zlib.crc32(f"{self.metadata.topic_id} {self.view.hash}".encode())
         # topic names cannot contain a percent sign
         self.etag_format = b'"%b-%08x-%d-%%d-%%b"' % (
             self.view.topic.encode(),
-            topic_hash,
+            source_hash,
             self.partition,
         )
 

@@ -20,7 +20,7 @@ from model.records import ENTRY
 from model.versions import VersionState
 from tests.backend.http.kiqr_client import asking
 from tests.backend.http.kiqr_stores import b64, serdes
-from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
 from tests.support.in_process.tokens import access_control, token
 from tests.support.in_process.versioned import (
@@ -30,6 +30,7 @@ from tests.support.in_process.versioned import (
     Deployment,
     two_versions,
 )
+from tests.support.in_process.world import world
 
 # which version is current on b1 and b2
 CURRENT = [(1, 1), (2, 1), (1, 2), (2, 2)]
@@ -187,6 +188,20 @@ def test_an_etag_is_of_one_version(made: Deployment) -> None:
     made.switch(2)
     answer = made.ask("/o/key-1", headers={"if-none-match": etag})
     assert (answer.status, answer.version) == (200, 2)
+
+
+def test_an_etag_is_of_one_definition_of_the_view(tmp_path: Path) -> None:
+    """The topic is the same, but the values of a client are not."""
+    etags = []
+    for number, value in enumerate(["string", "json", "json"]):
+        with world(tmp_path / str(number), view(value=value)) as made:
+            made.put(b"a", b"1")
+            # all instances agree
+            (etag,) = {made.ask("keys/a", each).named[b"etag"] for each in ("b1", "b2")}
+            etags.append(etag)
+            answer = made.ask("keys/a", headers=[(b"if-none-match", etags[0])])
+            assert answer.status == (304 if number == 0 else 200)
+    assert etags[1] == etags[2]
 
 
 def test_an_undecided_view_answers_only_for_named_versions(made: Deployment) -> None:
