@@ -10,16 +10,20 @@ local PATH = "/internal/reads"
 
 -- as for the first attempt of a point read: see balance
 local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
+-- for the whole answer, because a backend may send one byte at a time; a large one has more time.
+-- A read waits for longer than the first: see coalescer
+local ANSWER_S, BYTES_PER_S = 2 * settings.read_timeout, 10e6
 -- shorter than the backends' keep-alive, so that backends do not close a connection first
 local KEEPALIVE_S = 15
 local MAX_HEAD_BYTES = 16 * 1024
 -- 512 values of less than 64 KiB each, with their heads: see coalescer, and the backend's answer to
 -- POST /internal/reads
 local MAX_ANSWER_BYTES = 48 * 1024 * 1024
+local RECEIVE_BYTES = 65536
 
 --- A connection to one backend; it opens with the first request.
 function _M.new(backend)
-    return { backend = backend, socket = nil, read_head = nil, used_at = 0 }
+    return { backend = backend, socket = nil, used_at = 0 }
 end
 
 function _M.close(connection)
@@ -44,8 +48,49 @@ local function open(connection)
         return nil, err
     end
     connection.socket = socket
-    connection.read_head = socket:receiveuntil("\r\n\r\n")
     return true
+end
+
+--- Returns the head in lower case, and the bytes after it; or nil and an error.
+local function receive_head(socket, deadline)
+    local received = ""
+    while true do
+        local piece, err = socket:receiveany(RECEIVE_BYTES)
+        if not piece then
+            return nil, err
+        end
+        received = received .. piece
+        local head_end = received:find("\r\n\r\n", 1, true)
+        if (head_end or #received) > MAX_HEAD_BYTES then
+            return nil, "response head too long"
+        end
+        if head_end then
+            return received:sub(1, head_end - 1):lower(), received:sub(head_end + 4)
+        end
+        if ngx.now() > deadline then
+            return nil, "timeout"
+        end
+    end
+end
+
+--- Returns the `length` bytes of a body that begins with `received`; or nil and an error.
+local function receive_body(socket, received, length, deadline)
+    local pieces, size = { received }, #received
+    while size < length do
+        if ngx.now() > deadline then
+            return nil, "timeout"
+        end
+        local piece, err = socket:receiveany(RECEIVE_BYTES)
+        if not piece then
+            return nil, err
+        end
+        pieces[#pieces + 1] = piece
+        size = size + #piece
+    end
+    if size > length then
+        return nil, "more than an answer"
+    end
+    return table.concat(pieces)
 end
 
 --- Returns the status and the body; or nil and an error.
@@ -55,28 +100,20 @@ local function exchange(connection, request)
     if not sent then
         return nil, "send: " .. err
     end
-    local head, rest
-    head, err = connection.read_head(MAX_HEAD_BYTES)
+    local deadline = ngx.now() + ANSWER_S
+    local head, rest = receive_head(socket, deadline)
     if not head then
-        return nil, "read: " .. (err or "closed")
+        return nil, "read: " .. rest
     end
-    -- after a bounded read, only the next call shows whether the head is complete
-    rest, err = connection.read_head(MAX_HEAD_BYTES)
-    if rest or err then
-        return nil, "read: " .. (err or "response head too long")
-    end
-    head = head:lower()
     local status = head:match("^http/1%.1 (%d%d%d)")
     local length = tonumber(head:match("\r\ncontent%-length: *(%d+)"))
     if not status or not length or length > MAX_ANSWER_BYTES then
         return nil, "read: not a backend's response"
     end
-    local body = ""
-    if length > 0 then
-        body, err = socket:receive(length)
-        if not body then
-            return nil, "read: " .. err
-        end
+    local body
+    body, err = receive_body(socket, rest, length, deadline + length / BYTES_PER_S)
+    if not body then
+        return nil, "read: " .. err
     end
     if head:find("\r\nconnection: *close") then
         _M.close(connection)

@@ -7,6 +7,7 @@ import json
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -65,6 +66,8 @@ class Answer:
     body: bytes = b"{}"
     headers: Mapping[str, str | None] = field(default_factory=dict)
     """Those that are None are not sent."""
+    pause: float = 0
+    """Seconds before each byte of the body."""
 
 
 Behaviour = Callable[[Request], Answer | None]
@@ -207,7 +210,9 @@ class Backend:
             if value is not None:
                 handler.send_header(name, value)
         handler.end_headers()
-        if request.method != "HEAD":
+        if answer.pause:
+            _write_slowly(handler, answer)
+        elif request.method != "HEAD":
             handler.wfile.write(answer.body)
         handler.wfile.flush()
 
@@ -269,6 +274,15 @@ class Backend:
 
     def requests_for(self, path: str) -> list[Request]:
         return [request for request in self.requests if path in request.path]
+
+
+def _write_slowly(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
+    handler.close_connection = True
+    with contextlib.suppress(OSError):  # the proxy has disconnected
+        for place in range(len(answer.body)):
+            handler.wfile.flush()
+            time.sleep(answer.pause)
+            handler.wfile.write(answer.body[place : place + 1])
 
 
 def _lines(answer: Answer) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -20,6 +21,7 @@ from tests.proxy.crowd import (
     value,
     wait_waiting,
 )
+from tests.proxy.test_odd_servers import OddServer, status_slowly
 from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
@@ -132,6 +134,34 @@ def test_if_a_batch_fails_the_standby_answers(
         # no read is left waiting, whether the next probe succeeds or fails
         assert [client.get(KEY).status for _ in range(3)] == [200] * 3
     assert reads(nginx, active)["waiting"] == 0
+
+
+@pytest.mark.parametrize("part", ["head", "body"])
+def test_a_backend_that_sends_its_answer_slowly_does_not_keep_the_call(
+    cluster: Cluster, roles: Roles, start_worker: Callable[..., Nginx], part: str
+) -> None:
+    """It sends a byte within each time-out."""
+    active = roles[0]
+    odd = OddServer(status_slowly)
+
+    def slowly(batch: Request) -> Answer:
+        answer = active.answer_batch(batch)
+        assert answer is not None
+        return replace(answer, pause=0.3)
+
+    active.behave_batch = slowly
+    if part == "head":
+        active.stop()
+        active.port = odd.port
+    try:
+        nginx = start_worker(QUERYABLE_PROXY_READ_TIMEOUT="0.6")
+        with Crowd(nginx) as crowd:
+            crowd.send(*[LINE] * 3)
+            assert [answer.status for answer in crowd.answers()] == [200] * 3
+        wait_until(lambda: metric(nginx, "batches_failed_reads_total") > 0, 5, "the failure")
+        assert reads(nginx, active) == {"waiting": 0, "in_flight": 0}
+    finally:
+        odd.stop()
 
 
 def test_reads_are_answered_when_their_backend_dies(
