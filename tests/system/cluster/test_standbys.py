@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -118,6 +119,22 @@ def test_a_hung_instance_is_skipped(deploy: Deploy, make_topic: MakeTopic, write
         assert took < 5
         page = first.get("/views/v/keys?limit=1000")
         assert [item["key"] for item in page.json()["items"]] == sorted(TABLE)
+
+
+def test_a_read_that_waits_for_an_offset_does_not_send_others_to_the_standby(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(1)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1")
+    settle(deployment.start(2))
+    nginx = deployment.proxy(workers=1)
+    path = next(iter(PATHS))
+    with ThreadPoolExecutor(1) as pool, nginx.client() as waiting, nginx.client() as client:
+        refused = pool.submit(waiting.get, path + "?min_offset=0:999")
+        while not refused.done():
+            assert client.get(path).headers["Served-By"].endswith("; active")
+    assert (refused.result().status, refused.result().code) == (503, "not-up-to-offset")
 
 
 WHOLE = (
