@@ -135,23 +135,29 @@ class FastPath:
             )
             if sender is not None:
                 sender.check_body(reads.body)
-            self._turn.begin()
-            answer = self.coalesced.answer(reads.body)
-            if sender is not None:
-                sender.sign(answer)
         except Forbidden as problem:
             self._refused(problem, client)
             answer = problem_answer(problem)
-        except BadRequest as problem:
-            answer = problem_answer(problem)
-        except Exception:
-            log.exception("POST %s", READS.decode())
-            answer = problem_answer(internal_error())
+        else:
+            answer = self._answer_reads(reads.body)
+            if sender is not None:
+                sender.sign(answer)
         self._turn.note(
             self._context.latencies.series(Labels(INTERNAL_READS, status=answer.status))
         )
         complete(answer, "POST", self._context.epoch_header)
         return answer
+
+    def _answer_reads(self, body: bytes) -> Answer:
+        """The answer to coalesced reads, or the problem with them."""
+        try:
+            self._turn.begin()
+            return self.coalesced.answer(body)
+        except BadRequest as problem:
+            return problem_answer(problem)
+        except Exception:
+            log.exception("POST %s", READS.decode())
+            return problem_answer(internal_error())
 
     def unchanged_now(
         self, poll: PlainPoll, client: str, has_certificate: bool = False

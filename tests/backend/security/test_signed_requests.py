@@ -187,6 +187,28 @@ def test_answers_to_instances_are_signed(secret: ClusterSecret) -> None:
         assert sent.is_answer(answer.status, answer.body, value), path
 
 
+def test_the_fast_path_signs_refusals(
+    secret: ClusterSecret, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the sender took a 400 or 500 for the answer of another program."""
+    router = router_of(secret)
+
+    def refused(body: bytes) -> int:
+        sent = Signer(secret).sign("POST", READS, "b1", body)
+        answer = router.reads_now(PlainReads(sent.header, body), "10.0.0.1")
+        assert answer is not None
+        value = dict(answer.headers).get(HEADER)
+        assert sent.is_answer(answer.status, answer.body, value)
+        return answer.status
+
+    def fail(_: bytes) -> Answer:
+        raise RuntimeError("a defect")
+
+    assert refused(b"nonsense") == 400
+    monkeypatch.setattr(router._fast_path.coalesced, "answer", fail)
+    assert refused(encode_paths([b"/orders/a"])) == 500
+
+
 def test_a_signed_get_opens_routes_that_need_any_scope(secret: ClusterSecret) -> None:
     access = ClusterAccess(secret, "b1")
     for purpose, receiver in ((Purpose.PROXY, "*"), (Purpose.PEER, "b1"), (Purpose.PROXY, "b1")):
