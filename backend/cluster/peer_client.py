@@ -160,6 +160,8 @@ class PeerClient:
     def _request(
         self, member: Member, target: bytes, headers: list[Header]
     ) -> tuple[URL, dict[str, str]]:
+        if b"#" in target:
+            raise ValueError("a target has no fragment")  # URL would leave it out
         url = URL(member.origin + target.decode("latin-1"), encoded=True)
         forwarded = {
             name.decode("latin-1"): value.decode("latin-1")

@@ -259,3 +259,34 @@ def test_an_instance_recognises_the_reads_of_another_one(tmp_path: Path, is_sign
         assert found is not None, data[:500]
         assert found.body == b"paths 1\n/orders/a" * 2000
         assert (found.signature is not None) == is_signed
+
+
+@pytest.mark.parametrize(
+    "target", [b"/k", b"/a%2Fb?x=%23", b"//a/../b/", b"/a;b@c:1/?x?y=[1]", b"/%zz", b'/"<>\\^`{|}']
+)
+def test_a_target_is_sent_as_it_is(target: bytes) -> None:
+    """Regression: a fragment was left out, so that the other instance read another key."""
+    received: list[bytes] = []
+
+    class Peer(asyncio.Protocol):
+        def connection_made(self, transport: Any) -> None:
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            received.append(data.partition(b"\r\n")[0])
+            self.transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    async def ask() -> None:
+        server = await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", 0)
+        member = Member("b2", *server.sockets[0].getsockname())
+        client = PeerClient("b1", 5)
+        try:
+            await client.forward(member, "GET", target, [])
+            with pytest.raises(ValueError, match="fragment"):
+                await client.forward(member, "GET", target + b"#x", [])
+        finally:
+            await client.close()
+            server.close()
+
+    asyncio.run(ask())
+    assert received == [b"GET %b HTTP/1.1" % target]

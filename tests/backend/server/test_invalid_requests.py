@@ -34,6 +34,10 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad-request"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "bad-request"),
         (b"GET /\xc3\xa9 HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        # a fragment, which another server would leave out
+        (b"GET /fast/1#x HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET /fast/1?a=b#x HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
+        (b"GET http://a/fast/1#x HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad-request"),
         (
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity, chunked\r\n\r\n0\r\n\r\n",
             400,
