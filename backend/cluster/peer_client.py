@@ -4,7 +4,8 @@ Forwarded requests are marked. An instance answers a marked request itself or wi
 instances with different topologies cannot send a request back and forth.
 
 Streams keep their connection as long as their clients stay, so they have their own pool. Other
-requests never wait for a stream's connection.
+requests never wait for a stream's connection. Requests to one instance use a part of their pool at
+most, so those to others do not wait for one that hangs.
 
 With a cluster secret, requests for internal routes are signed here, and their answers verified.
 Each request says for which client it is (`backend/security/client_claims.py`).
@@ -15,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -62,6 +64,10 @@ class PeerRefused(Unavailable):
     """The instance does not accept internal requests of this one."""
 
 
+class PeerNotAsked(Unavailable):
+    """No connection to the instance was free in time, so it was not asked."""
+
+
 class PeerClient:
     """HTTP clients for all peers. Created and used in the event loop."""
 
@@ -76,7 +82,8 @@ class PeerClient:
         counts: PeerCounts | None = None,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
-        cluster secret. `connections` (0: unlimited): for requests; `streams`: for streams."""
+        cluster secret. `connections` (0: unlimited): for requests, a quarter of them at most to
+        one instance; `streams`: for streams, at least as many as there are at once."""
         self._signer = signer
         self._claim = claim if signer is None else signer.claim
         self._certificates = certificates or Certificates()
@@ -84,8 +91,10 @@ class PeerClient:
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
+        self._places = _Places(connections)
         # so that the other instance recognises coalesced reads (backend/wire/plain_requests.py)
-        self._session = _session(connections, skip_auto_headers=_AUTO_HEADERS)
+        options = {"skip_auto_headers": _AUTO_HEADERS}
+        self._session = _session(connections, self._places.of_one, **options)
         self._streams = _session(max(streams, 1), read_bufsize=_STREAM_BUFFER)
 
     async def forward(
@@ -98,7 +107,7 @@ class PeerClient:
         timeout: float | None = None,
     ) -> Answer:
         """The owner's complete answer; Unavailable after the configured timeout, or if the owner
-        sends nothing for `timeout` s.
+        sends nothing for `timeout` s; PeerNotAsked if no connection is free for so long.
 
         `target`: the raw path with the query string, passed on unchanged.
         """
@@ -108,20 +117,23 @@ class PeerClient:
         if is_internal and self._signer is not None:
             signed = self._signer.sign(method, target, member.id, body)
             forwarded |= signed.headers
-        try:
-            async with self._session.request(
-                method,
-                url,
-                headers=forwarded,
-                data=body or None,
-                allow_redirects=False,
-                ssl=self._tls(member),
-                timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
-            ) as response:
-                answer = Answer(response.status, _headers(response), await _read_content(response))
-        except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
-            self._counts.ended(target, None)
-            raise _unreachable(member, e) from e
+        with self._places.taken(member) as waits:
+            try:
+                async with self._session.request(
+                    method,
+                    url,
+                    headers=forwarded,
+                    data=body or None,
+                    allow_redirects=False,
+                    ssl=self._tls(member),
+                    timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
+                ) as response:
+                    content = await _read_content(response)
+                    answer = Answer(response.status, _headers(response), content)
+            except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
+                self._counts.ended(target, None)
+                kind = PeerNotAsked if waits and _is_before_request(e) else Unavailable
+                raise _unreachable(member, e, kind) from e
         self._counts.ended(target, answer.status)
         if is_internal:
             _check_sender(member, signed, answer)
@@ -187,9 +199,37 @@ def _is_forwarded(header: Header) -> bool:
     return header[0] in _FORWARDED_HEADERS
 
 
-def _session(connections: int, **options: Any) -> aiohttp.ClientSession:
+class _Places:
+    """Counts the requests in progress, each of which has a connection or waits for one."""
+
+    def __init__(self, connections: int) -> None:
+        """`connections`: for all instances; 0: unlimited."""
+        self._of_all = connections
+        self.of_one = max(connections // 4, 1) if connections else 0
+        self._taken: Counter[str] = Counter()  # by origin
+
+    @contextmanager
+    def taken(self, member: Member) -> Iterator[bool]:
+        """Counts a request; whether it has to wait for a connection."""
+        taken, origin, of_one = self._taken, member.origin, self.of_one
+        waits = self._of_all > 0 and (
+            taken[origin] >= of_one
+            or sum(min(of_peer, of_one) for of_peer in taken.values()) >= self._of_all
+        )
+        taken[origin] += 1
+        try:
+            yield waits
+        finally:
+            taken[origin] -= 1
+            if not taken[origin]:
+                del taken[origin]
+
+
+def _session(connections: int, of_one: int = 0, **options: Any) -> aiohttp.ClientSession:
+    """`of_one`: how many of the connections one instance may have; 0: all."""
+    connector = aiohttp.TCPConnector(limit=connections, limit_per_host=of_one, keepalive_timeout=30)
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections, keepalive_timeout=30),
+        connector=connector,
         auto_decompress=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         **options,
@@ -228,6 +268,12 @@ def _detail(body: bytes) -> str:
         return repr(orjson.loads(body)["detail"])[:500]
     except (ValueError, KeyError, TypeError):
         return "403"
+
+
+def _is_before_request(error: Exception) -> bool:
+    """Whether the time was over before there was a connection, or because there was none for long:
+    an instance that has been connected, and is silent, is a SocketTimeoutError."""
+    return isinstance(error, TimeoutError) and not isinstance(error, aiohttp.SocketTimeoutError)
 
 
 class _TooLargeError(Exception):
@@ -270,6 +316,8 @@ def _unreachable(
 ) -> Unavailable:
     is_tls = isinstance(error, aiohttp.ClientSSLError)
     why = f"{type(error).__name__}: {error}" if is_tls else type(error).__name__
+    if kind is PeerNotAsked:
+        why = "no connection to it was free"
     return kind(
         "owner-unreachable",
         f"Instance {member.id} owns the key's partition, but does not answer "

@@ -5,7 +5,8 @@
   asking instance may be one of them (None).
 - A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is skipped while another one is left to ask.
   The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for a
-  while: other queries ask it last.
+  while: other queries ask it last. One that could not be asked, because no connection to it was
+  free, is skipped, but not suspected.
 - A holder answers or refuses within `WHILE_OTHERS_ARE_LEFT`: a scan answers slice by slice, and a
   forwarded request does not wait for long.
 - Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` after the
@@ -22,7 +23,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Seque
 from contextlib import AsyncExitStack
 from typing import Generic, NamedTuple, TypeVar
 
-from backend.cluster.peer_client import PeerClient, PeerRefused
+from backend.cluster.peer_client import PeerClient, PeerNotAsked, PeerRefused
 from backend.instance_context import InstanceContext
 from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
@@ -145,7 +146,8 @@ class Asker:
                 member, method, target, headers, body, timeout=_timeout(others_left)
             )
         except Unavailable as unavailable:
-            if not (optional and isinstance(unavailable, PeerRefused)):
+            is_refused = optional and isinstance(unavailable, PeerRefused)
+            if not is_refused and not isinstance(unavailable, PeerNotAsked):
                 self._context.peers.failed(member.id)
             raise
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from backend.cluster.peer_client import PeerClient
 from backend.http.parameters import changes_parameters, point_parameters, span_parameters
 from backend.http.router import Router
 from backend.http.streams import Streams
+from backend.queries.retry import Asker
 from backend.security.signatures import Signer
 from backend.wire.plain_requests import plain_reads
 from backend.wire.point_batch import READS
@@ -171,7 +173,7 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
             hung = [asyncio.create_task(hang(shell._peer_client)) for _ in range(300)]
             assert shell._heartbeats is not None
             try:
-                for _ in range(256):  # all of the pool
+                for _ in range(64):  # all of the pool that are for this instance
                     await asyncio.wait_for(connected.acquire(), 20)
                 shell._heartbeats.beat()
                 here.peers.missed(member.id)
@@ -189,6 +191,57 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
                 await shell.stop()
 
     asyncio.run(test())
+
+
+def test_forwards_do_not_wait_for_those_to_another_instance_that_hangs() -> None:
+    """Regression: it used up the connections for all instances, which then seemed to fail."""
+
+    async def test() -> None:
+        async with peer() as hung, peer() as other:
+            here, other = context(), replace(other, id="b3")
+            peer_client = PeerClient("b1", timeout=5.0, connections=8)
+            asker = Asker(here, peer_client)
+            waiting = [
+                asyncio.create_task(peer_client.forward(hung, "GET", b"/hung", []))
+                for _ in range(8)
+            ]
+            try:
+                await asyncio.sleep(0.1)
+                for _ in range(4):
+                    answer = await asker.ask(other, True, "GET", b"/", [])
+                    assert answer.body == b"here"
+                assert not here.peers.is_suspect("b3")
+            finally:
+                for task in waiting:
+                    task.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
+                await peer_client.close()
+
+    asyncio.run(test())
+
+
+def test_an_instance_that_was_not_asked_has_not_failed() -> None:
+    """No connection became free in time. One that was asked, and is silent, has failed."""
+
+    async def test(member: Member) -> None:
+        here = context()
+        peer_client = PeerClient("b1", timeout=20.0, connections=1)
+        asker = Asker(here, peer_client)
+        hung = asyncio.create_task(peer_client.forward(member, "GET", b"/hung", []))
+        try:
+            await asyncio.sleep(0.1)
+            with pytest.raises(Unavailable, match="no connection to it was free"):
+                await asker.ask(member, True, "GET", b"/", [])
+            assert not here.peers.is_suspect("b2")
+            hung.cancel()
+            await asyncio.gather(hung, return_exceptions=True)
+            with pytest.raises(Unavailable):
+                await asker.ask(member, True, "GET", b"/hung", [])
+            assert here.peers.is_suspect("b2")
+        finally:
+            await peer_client.close()
+
+    run(test)
 
 
 def test_a_stream_counts_while_it_is_being_opened() -> None:
