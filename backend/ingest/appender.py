@@ -6,16 +6,28 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 DeliveryCallback = Callable[[int | None, str], None]
 """Called in the appender's thread with the record's offset, or with None and the error."""
 
 _MAX_QUEUED = 10_000  # records
+# How often the producer looks for new partitions of the topics that it has written to. The metadata
+# poller knows them within a second, too.
+_METADATA_MS = 1_000
 
 
 class QueueFull(Exception):
     """The producer's queue is full."""
+
+
+class NotTaken(Exception):
+    """The producer has not taken the record; the message says why. It may not know the partition
+    yet."""
+
+
+class RecordTooLarge(Exception):
+    """The record is larger than the producer may send."""
 
 
 class Appender:
@@ -30,6 +42,7 @@ class Appender:
             "linger.ms": 2,
             "delivery.timeout.ms": int(timeout * 1000),
             "queue.buffering.max.messages": _MAX_QUEUED,
+            "topic.metadata.refresh.interval.ms": _METADATA_MS,
         }
         self._producer: Producer | None = None
         self._stop = threading.Event()
@@ -47,7 +60,8 @@ class Appender:
         value: bytes | None,
         on_delivery: DeliveryCallback,
     ) -> None:
-        """Add a record to the producer's queue without waiting. Raises QueueFull."""
+        """Add a record to the producer's queue without waiting. Raises QueueFull, NotTaken or
+        RecordTooLarge."""
         assert self._producer is not None
 
         def delivered(error: KafkaError | None, message: Message) -> None:
@@ -60,6 +74,11 @@ class Appender:
             self._producer.produce(topic, value, key, partition=partition, on_delivery=delivered)
         except BufferError:
             raise QueueFull from None
+        except KafkaException as e:
+            error: KafkaError = e.args[0]
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                raise RecordTooLarge from None
+            raise NotTaken(error.str()) from None
 
     def stop(self) -> None:
         """Flush the queue and end the thread, within 10 s."""

@@ -8,7 +8,7 @@ import orjson
 
 from backend.http.limits.bodies import require_json
 from backend.http.request import Request
-from backend.ingest.appender import QueueFull
+from backend.ingest.appender import NotTaken, QueueFull, RecordTooLarge
 from backend.instance_context import InstanceContext
 from backend.queries.batch import record_key
 from backend.queries.key_bodies import parse_members
@@ -86,6 +86,16 @@ class AppendRoute:
         except QueueFull:
             raise Unavailable(
                 "overloaded", "Too many records are waiting for the broker."
+            ) from None
+        except NotTaken as why:
+            raise Unavailable(
+                "topic-missing",
+                f"The record was not sent to partition {partition} of topic {topic}: {why}. If the "
+                f"partition is new, the producer will know it within a second.",
+            ) from None
+        except RecordTooLarge:
+            raise BadRequest(
+                "body-too-large", "The record is larger than the producer of appends may send."
             ) from None
         return await stored
 

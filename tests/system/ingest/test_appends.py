@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
-from local.kafka.broker import Broker
+from local.kafka.broker import Broker, quiet_admin
+from model.partitioner import partition_of
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, key_path
 from tests.support.deployment import views_toml
@@ -22,7 +25,9 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="module")
 def topics(make_topic: MakeTopic) -> dict[str, str]:
-    return {name: make_topic(PARTITIONS) for name in ("open", "numbers", "closed", "elsewhere")}
+    return {
+        name: make_topic(PARTITIONS) for name in ("open", "numbers", "closed", "elsewhere", "grows")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +37,7 @@ def backends(module_deploy: Deploy, topics: dict[str, str]) -> Iterator[list[Bac
         numbers={"topic": topics["numbers"], "key": "int64", "value": "float64", "append": "on"},
         closed={"topic": topics["closed"]},
         elsewhere={"topic": topics["elsewhere"], "partitioner": "crc32", "append": "on"},
+        grows={"topic": topics["grows"], "append": "on"},
     )
     backends = module_deploy(views).start(2)
     yield backends
@@ -127,3 +133,37 @@ def test_other_methods_and_unknown_topics(backends: list[Backend]) -> None:
     assert append(backends[0], "nowhere", {"key": "a"}).code == "no-such-resource"
     refused = backends[0].get("/topics/nowhere/records")
     assert (refused.status, refused.headers["Allow"]) == (405, "POST")
+
+
+def test_records_are_appended_to_new_partitions(
+    backends: list[Backend], topics: dict[str, str], broker: Broker
+) -> None:
+    """Regression: the producer knew of them some minutes later, and each append was 500."""
+    home = partition_of("murmur2")
+    topic, count = topics["grows"], PARTITIONS + 2
+    key = next(f"k{n}" for n in range(1000) if home(f"k{n}".encode(), count) >= PARTITIONS)
+    for backend in backends:
+        assert append(backend, topic, {"key": key, "value": 0}).status == 200
+    admin = quiet_admin(broker.bootstrap_servers)
+    [future] = admin.create_partitions([NewPartitions(topic, count)]).values()
+    future.result(20)
+    until = time.monotonic() + 10
+    for backend in backends:
+        partition = 0
+        while partition < PARTITIONS:
+            assert time.monotonic() < until
+            answer = append(backend, topic, {"key": key, "value": 1})
+            if answer.status == 503:
+                assert answer.code == "topic-missing"
+                assert answer.headers["Retry-After"] == "1"
+            else:
+                assert answer.status == 200, answer.body
+                partition = answer.json()["partition"]
+            time.sleep(0.02)
+
+
+def test_a_record_that_the_broker_would_refuse_is_too_large(
+    backends: list[Backend], topics: dict[str, str]
+) -> None:
+    answer = append(backends[0], topics["open"], {"key": "a", "value": "x" * 1_010_000})
+    assert (answer.status, answer.code) == (400, "body-too-large")
