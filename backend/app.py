@@ -15,6 +15,7 @@ from backend.broker_check import wait_for_broker
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
+from backend.cluster.topic_partitions import TopicPartitions
 from backend.cluster.topology_fetcher import TopologyFetcher
 from backend.deployment_follower import DeploymentFollower
 from backend.ingest.appender import Appender
@@ -149,6 +150,7 @@ class Instance:
                 lambda member, timeout: self.context.certificates.connection(member, timeout),
             ),
             max_record_bytes=settings.group_record_bytes,
+            polled=self._polled_partitions,
         )
         self._appender = Appender(librdkafka, settings.broker_timeout)
         self._versions = VersionFollower(
@@ -249,6 +251,10 @@ class Instance:
 
     def _member_metadata(self) -> MemberMetadata:
         return self._membership_reporter.now(self._highest_epoch)
+
+    def _polled_partitions(self, topic: str) -> TopicPartitions | None:
+        found = self._metadata_poller.get(topic)
+        return None if found is None else TopicPartitions(found.topic_id, found.partitions)
 
     def _on_state_change(self) -> None:
         if self._membership_reporter.is_out_of_date():

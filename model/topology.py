@@ -97,6 +97,7 @@ class PlacedView:
     standbys: tuple[tuple[int, ...], ...] = ()  # empty: no standbys
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
+    topic_id: str = ""  # "" if it is unknown; leaders of older versions do not send it
 
     @property
     def partitions(self) -> int:
@@ -229,6 +230,7 @@ class Topology:
                         "built_partitions": min(view.partition_counts, default=0),
                         "partition_counts": view.partition_counts,
                         "moved": view.moved,
+                        "topic_id": view.topic_id,
                     }
                     for name, view in self.views.items()
                 },
@@ -255,6 +257,7 @@ class Topology:
                         tuple(tuple(indexes) for indexes in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
                         tuple(placed["moved"]),
+                        str(placed.get("topic_id", "")),
                     )
                     for name, placed in document["views"].items()
                 },

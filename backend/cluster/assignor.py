@@ -23,6 +23,13 @@ from kafka.protocol.consumer.metadata import (
 
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy, place
+from backend.cluster.topic_partitions import (
+    MISSING,
+    TopicPartitions,
+    in_cluster,
+    in_topology,
+    newest,
+)
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
 from model.topology import NOBODY, Member, Topology, TopologyError
@@ -49,15 +56,21 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         policy: Policy,
         topologies: EncodedTopologies,
         max_record_bytes: int,
+        polled: Callable[[str], TopicPartitions | None],
+        current: Callable[[], Topology],
     ) -> None:
         """`member_metadata()`: this instance's current metadata. `on_assignment`: called with each
         new topology and its generation. `topologies`: where members get those that are sent by
-        reference. `max_record_bytes`: of the group's record with topologies."""
+        reference. `max_record_bytes`: of the group's record with topologies. `polled(topic)`: what
+        the broker has said last, except to kafka-python. `current()`: the topology of this
+        instance."""
         self._member_metadata = member_metadata
         self._on_assignment = on_assignment
         self._policy = policy
         self._topologies = topologies
         self._max_record_bytes = max_record_bytes
+        self._polled = polled
+        self._current = current
         self._sent: MemberMetadata | None = None
 
     def metadata(self, topics: set[str]) -> Any:
@@ -76,12 +89,13 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             except TopologyError as e:
                 log.error("group member %s gets no partitions: %s", member.member_id, e)
         topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
-        partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+        found = {topic: self._partitions(cluster, topic) for topic in topics}
         topology = place(
             candidates.values(),
-            partitions,
+            {topic: of_topic.partitions for topic, of_topic in found.items()},
             time.time_ns() // 1_000_000,
             self._policy,
+            {topic: of_topic.topic_id for topic, of_topic in found.items()},
         )
         assigned = _kafka_assignments(topology)
         user_data = self._user_data(topology, members, candidates, assigned)
@@ -94,6 +108,14 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             )
             for member in members
         }
+
+    def _partitions(self, cluster: Any, topic: str) -> TopicPartitions:
+        """MISSING if the topic does not exist."""
+        of_cluster, polled = in_cluster(cluster, topic), self._polled(topic)
+        if not of_cluster.partitions:
+            return MISSING
+        known = [of_cluster] if polled is None else [polled, of_cluster]
+        return newest([*known, *in_topology(self._current(), topic)])
 
     def _user_data(
         self,

@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
+from backend.cluster.topic_partitions import TopicPartitions
 from backend.cluster.topology_fetcher import TopologyFetcher
 from backend.rate_limited_log import RateLimitedLog
 from model.group.member_metadata import MemberMetadata
@@ -61,8 +62,9 @@ class GroupMember:
         topologies: EncodedTopologies,
         fetcher: TopologyFetcher,
         max_record_bytes: int,
+        polled: Callable[[str], TopicPartitions | None],
     ) -> None:
-        """For the last three, see TopologyAssignor."""
+        """For the last four, see TopologyAssignor."""
         self._topics = topics
         self._member_metadata = member_metadata
         self._sent: MemberMetadata | None = None
@@ -71,6 +73,7 @@ class GroupMember:
         self._topologies = topologies
         self._fetcher = fetcher
         self._max_record_bytes = max_record_bytes
+        self._polled = polled
         self._current = Topology()
         self._referenced_ms = 0
         self._settings = {
@@ -132,6 +135,8 @@ class GroupMember:
                     self._policy,
                     self._topologies,
                     self._max_record_bytes,
+                    self._polled,
+                    lambda: self._current,
                 )
             ],
             **self._settings,

@@ -42,11 +42,12 @@ def place(
     partitions: Mapping[str, int],
     now_ms: int,
     policy: Policy = Policy(),
+    topic_ids: Mapping[str, str] = {},
 ) -> Topology:
     """The topology for these members.
 
-    `partitions`: topic -> partition count; 0 for missing topics. The epoch's generation is 0 here:
-    Kafka gives it to every member with the assignment.
+    `partitions`: topic -> partition count; 0 for missing topics. `topic_ids`: as far as they are
+    known. The epoch's generation is 0 here: Kafka gives it to every member with the assignment.
     """
     members = _one_per_id(candidates)
     highest_ms = max((max(c.epoch.ms, c.referenced_ms) for c in members), default=0)
@@ -73,6 +74,7 @@ def place(
             standbys=standbys,
             warming=warming,
             moved=tuple(p for p, i in sorted(holder.items()) if active[p] != i),
+            topic_id=topic_ids.get(description["topic"], ""),
         )
     return Topology(
         # the epoch must increase even if the clock went back

@@ -48,6 +48,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         st.lists(st.integers(1, 9), max_size=3).map(tuple),
         st.lists(st.lists(indices, max_size=2).map(tuple), max_size=6).map(tuple),
         st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
+        topic_id=NAMES | st.just(""),
     )
     views = draw(st.dictionaries(NAMES, placed, max_size=3))
     return Topology(draw(EPOCHS), tuple(members), views)

@@ -6,15 +6,17 @@ import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
+from backend.cluster.topic_partitions import TopicPartitions
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
-from model.topology import Topology
+from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, candidate, view
 
 
@@ -23,13 +25,19 @@ def assign(
     partitions: int,
     max_record_bytes: int = 900_000,
     topologies: EncodedTopologies | None = None,
+    topic_id: UUID | None = None,
+    polled: TopicPartitions | None = None,
+    current: Topology = Topology(),  # noqa: B008
 ) -> dict[str, Any]:
+    """`partitions` and `topic_id`: in kafka-python's metadata."""
     assignor = TopologyAssignor(
         lambda: candidate("b1"),
         lambda assigned, generation: None,
         Policy(),
         topologies or EncodedTopologies(),
         max_record_bytes,
+        lambda topic: polled,
+        lambda: current,
     )
     assignor.metadata({"orders"})
     members = [
@@ -39,7 +47,9 @@ def assign(
         )
         for number, each in enumerate(candidates)
     ]
-    cluster = SimpleNamespace(partitions_for_topic=lambda topic: set(range(partitions)))
+    cluster = SimpleNamespace(
+        partitions_for_topic=lambda topic: set(range(partitions)), topic_id=lambda topic: topic_id
+    )
     return assignor.assign(cluster, members)
 
 
@@ -127,3 +137,52 @@ def test_an_epoch_that_only_a_reference_had_is_not_used_again() -> None:
 def test_a_record_that_the_broker_may_refuse_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     assign(candidate("b1").encode(), partitions=2, max_record_bytes=1)
     assert "raise max.message.bytes of __consumer_offsets" in caplog.text
+
+
+OLD, NEW = UUID("127e7f45-de6c-4dfc-af5a-3d912d5f75db"), UUID(int=7)
+OLD_ID = "En5/Rd5sTfyvWj2RLV912w"  # as librdkafka writes it
+
+
+def placed(partitions: int, topic_id: UUID | None = OLD, **more: Any) -> PlacedView:
+    """By a leader whose metadata have this number of partitions."""
+    found = assign(candidate("b1").encode(), partitions=partitions, topic_id=topic_id, **more)
+    return Topology.decode(found["member-0"].user_data, 1).views["orders"]
+
+
+def test_a_leader_with_older_metadata_keeps_new_partitions() -> None:
+    """Regression: the answers were those of before, and keys in the new partitions were 404."""
+    five = placed(5)
+    assert (five.partitions, five.topic_id) == (5, OLD_ID)
+    current = Topology(Epoch(5, 1), (), {"orders": five})
+    assert placed(3, current=current).partitions == 5
+    assert placed(3, current=current, polled=TopicPartitions(OLD_ID, 3)).partitions == 5
+    assert placed(3, polled=TopicPartitions(OLD_ID, 5)).partitions == 5
+    assert placed(5, polled=TopicPartitions(OLD_ID, 3)).partitions == 5
+    # an older broker sends kafka-python no ids
+    assert placed(5, None).topic_id == ""
+    assert placed(3, None, polled=TopicPartitions(OLD_ID, 3), current=current).partitions == 5
+
+
+def test_a_topic_that_was_created_again_may_have_fewer_partitions() -> None:
+    five = placed(5)
+    current = Topology(Epoch(5, 1), (), {"orders": five})
+    assert placed(3, NEW, current=current).partitions == 3
+    found = placed(3, NEW, current=current, polled=TopicPartitions("new", 4))
+    assert (found.partitions, found.topic_id) == (4, "new")
+    assert placed(5, polled=TopicPartitions("new", 3), current=current).partitions == 3
+    assert placed(0, None, polled=TopicPartitions(OLD_ID, 5), current=current).partitions == 0
+
+
+def test_a_topic_may_have_got_partitions_for_one_of_its_views_first() -> None:
+    """They have one topic, so they have the same partitions."""
+    second = view("orders-again", topic=ORDERS.topic)
+    five = placed(5)
+    current = Topology(
+        Epoch(5, 1), (), {"orders": five, second.name: replace(five, active=five.active[:3])}
+    )
+    found = assign(
+        candidate("b1", views=[ORDERS, second]).encode(),
+        partitions=3, topic_id=OLD, current=current,
+    )  # fmt: skip
+    views = Topology.decode(found["member-0"].user_data, 1).views
+    assert [each.partitions for each in views.values()] == [5, 5]

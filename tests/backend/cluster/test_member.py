@@ -44,6 +44,7 @@ def joined(instance: Instance) -> GroupMember:
         frozenset(["orders"]), "group", {}, 2_000, 500,
         instance.metadata, instance.topologies.append, Policy(),
         topologies, TopologyFetcher("b1", topologies, None, clock=lambda: instance.now), 900_000,
+        lambda topic: None,
     )  # fmt: skip
     member._metadata()
     return member

@@ -1,0 +1,48 @@
+"""How many partitions a topic has, as the leader of the group knows it.
+
+Each source may be some seconds old. A topic never loses partitions, so the largest number counts:
+else a new leader could take new partitions away again, and instances would answer as if they did
+not exist. A topic that was created again has another id, and may have fewer.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from model.topology import Topology
+
+
+class TopicPartitions(NamedTuple):
+    """A topic's id, as librdkafka writes it ("" if it is unknown), and its number of partitions."""
+
+    topic_id: str
+    partitions: int
+
+
+MISSING = TopicPartitions("", 0)
+
+
+def newest(known: Iterable[TopicPartitions]) -> TopicPartitions:
+    """The largest number of partitions of the topic that the first source knows. `known`: at least
+    one source; the first is the one that soonest learns that a topic was created again."""
+    found = list(known)
+    topic_id = found[0].topic_id
+    return max(each for each in found if each.topic_id == topic_id)
+
+
+def in_cluster(cluster: Any, topic: str) -> TopicPartitions:
+    """In kafka-python's metadata."""
+    uuid = cluster.topic_id(topic)
+    topic_id = "" if uuid is None else base64.b64encode(uuid.bytes).decode().rstrip("=")
+    return TopicPartitions(topic_id, len(cluster.partitions_for_topic(topic) or ()))
+
+
+def in_topology(topology: Topology, topic: str) -> list[TopicPartitions]:
+    """For each view of the topic, unless a leader of an older version has placed it."""
+    return [
+        TopicPartitions(placed.topic_id, placed.partitions)
+        for placed in topology.views.values()
+        if placed.description["topic"] == topic and placed.topic_id
+    ]
