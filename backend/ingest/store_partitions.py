@@ -226,10 +226,15 @@ class PartitionRegistry:
         """A predicate: whether the tombstone of a (bare) key must be stored.
 
         It must be stored if the key may also be in another partition, because the entry there may
-        be older than the tombstone. `counts`: numbers of partitions of the topic.
+        be older than the tombstone. While a partition of the view is read for the first time, any
+        key may be: a mispartitioned record may follow, for example if partitions were added before
+        the stores were created. `counts`: numbers of partitions of the topic.
         """
         view = store_partition.view
-        if self.is_mispartitioned(view):
+        is_catching_up = not store_partition.progress.answerable or any(
+            not opened.progress.answerable for opened in list(self.of_view(view.name).values())
+        )
+        if self.is_mispartitioned(view) or (is_catching_up and max(counts, default=0) > 1):
             return lambda key: True
         partitioner = partition_of(view.partitioner)
         own = store_partition.partition
