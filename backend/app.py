@@ -46,6 +46,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import FindingsFile
 from backend.version_follower import VersionFollower
 from model.group.member_metadata import MemberMetadata
+from model.records import hash_of_topic
 from model.topology import ROLES, Epoch, Topology
 from model.views import Deployment
 
@@ -254,9 +255,14 @@ class Instance:
 
     def _polled_partitions(self, topic: str) -> TopicPartitions | None:
         found = self._metadata_poller.get(topic)
-        return None if found is None else TopicPartitions(found.topic_id, found.partitions)
+        return (
+            None
+            if found is None
+            else TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
+        )
 
     def _on_state_change(self) -> None:
+        self._membership_reporter.remember()  # a store has shown which topic it is
         if self._membership_reporter.is_out_of_date():
             self._member.rejoin()
 
@@ -289,7 +295,7 @@ class Instance:
         }
         self._ingest_loop.assign(mine, shared, taken_over)
         self.context.apply_topology(topology)
-        self._membership_reporter.remember(topology)
+        self._membership_reporter.remember()
         self._versions.note_topology(topology)
         log.info(
             "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)

@@ -5,6 +5,7 @@ It combines open store partitions, topology and data folder, so it is part of th
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
@@ -13,6 +14,7 @@ from backend.instance_context import InstanceContext
 from backend.settings import is_loopback
 from backend.storage.findings import Finding, FindingsFile
 from model.group.member_metadata import MemberMetadata
+from model.records import hash_of_topic
 from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, Topology
 from model.views import View
 
@@ -42,10 +44,11 @@ class MembershipReporter:
         self._opening = opening
         self._findings = findings
         self._remembered = findings.read()
+        self._writes_findings = threading.Lock()
         self._clock = clock
         self._started_at = time.time_ns() // 1_000_000
         self._reported_at = 0.0
-        self._reported_counts: dict[str, tuple[int, ...]] = {}
+        self._reported_counts: Mapping[str, tuple[int, ...]] = {}
         self._reported_ready: dict[str, tuple[int, ...]] = {}
 
     @property
@@ -60,8 +63,9 @@ class MembershipReporter:
         topology, me = self._context.topology, self._context.me
         on_disk = self._on_disk()
         self._reported_at = self._clock()
-        before = self._known_before(on_disk)
-        self._reported_counts = self._partition_counts(before)
+        before = self._known_before()
+        known = self._partition_counts(before)
+        self._reported_counts = {name: counts for name, (counts, _) in known.items()}
         self._reported_ready = {
             view.name: tuple(
                 opened.partition
@@ -93,6 +97,7 @@ class MembershipReporter:
             mispartitioned=self._mispartitioned(topology_mispartitioned),
             topology_mispartitioned=topology_mispartitioned,
             partition_counts=self._reported_counts,
+            topic_hashes={name: topic_hash for name, (_, topic_hash) in known.items()},
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
             drained=self._context.drained,
@@ -104,35 +109,67 @@ class MembershipReporter:
         """Without authentication, internal routes answer on loopback only."""
         return self._context.cluster.is_configured or is_loopback(self._context.me.host)
 
-    def remember(self, topology: Topology) -> None:
-        """Keep what a topology says of the views for the time after a restart of all instances."""
-        self._findings.write(_findings_of(topology))
+    def remember(self) -> None:
+        """Keep what the topology says of the views for the time after a restart of all instances.
+        Any thread may call it."""
+        with self._writes_findings:
+            topology = self._context.topology
+            if topology.epoch != NO_EPOCH:
+                self._findings.write(self._findings_of(topology))
 
-    def _known_before(self, on_disk: Mapping[str, list[int]]) -> Mapping[str, Finding]:
+    def _known_before(self) -> Mapping[str, Finding]:
         """What the topology says of the views; before there is one, what this instance knew when it
-        stopped, of the views that it still has stores of."""
+        stopped."""
         topology = self._context.topology
         if topology.epoch != NO_EPOCH:
-            return _findings_of(topology)
-        hashes = {view.name: view.hash for view in self._views if view.name in on_disk}
+            return self._findings_of(topology)
+        hashes = {view.name: view.hash for view in self._views}
         return {
             name: finding
             for name, finding in self._remembered.items()
             if hashes.get(name) == finding.view_hash
         }
 
-    def _partition_counts(self, before: Mapping[str, Finding]) -> dict[str, tuple[int, ...]]:
-        """View -> the numbers of partitions with which stores were created. What was known before
-        counts until all stores are open here."""
+    def _findings_of(self, topology: Topology) -> dict[str, Finding]:
+        """What a topology says of the views whose topics exist."""
+        found = {}
+        for name, placed in topology.views.items():
+            counts, topic_hash = placed.partition_counts, placed.topic_hash
+            if not counts and placed.partitions:  # it was made before there was a store
+                counts = (placed.partitions,)
+                known = self._context.metadata_poller.latest.get(
+                    placed.description.get("topic", "")
+                )
+                if known is not None and known.partitions == placed.partitions:
+                    topic_hash = hash_of_topic(known.topic_id)
+            if counts or placed.mispartitioned:
+                found[name] = Finding(placed.hash, counts, placed.mispartitioned, topic_hash)
+        return found
+
+    def _partition_counts(
+        self, before: Mapping[str, Finding]
+    ) -> dict[str, tuple[tuple[int, ...], int]]:
+        """View -> the numbers of partitions that its topic has had, as far as stores know them, and
+        the hash of this topic (0: unknown). What was known before counts until all stores are open
+        here. What was known of another topic, which had the same name, does not count."""
         is_joined = self._context.topology.epoch != NO_EPOCH
         opening = {view for view, _ in self._opening()}
         found = {}
         for view in self._declared:
-            counts = self._registry.own_partition_counts(view)
-            if view.name in before and (not is_joined or view.name in opening):
-                counts.update(before[view.name].partition_counts)
+            known = self._context.metadata_poller.latest.get(view.topic)
+            topic_id = known.topic_id if known is not None else ""
+            topic_hash = hash_of_topic(topic_id) if topic_id else 0
+            counts = self._registry.own_partition_counts(view, topic_id)
+            finding = before.get(view.name)
+            if (
+                finding is not None
+                and (not is_joined or view.name in opening)
+                and (topic_hash == finding.topic_hash or 0 in (topic_hash, finding.topic_hash))
+            ):
+                counts.update(finding.partition_counts)
+                topic_hash = topic_hash or finding.topic_hash
             if counts:
-                found[view.name] = tuple(sorted(counts))
+                found[view.name] = tuple(sorted(counts)), topic_hash
         return found
 
     def _mispartitioned(self, topology_mispartitioned: tuple[str, ...]) -> tuple[str, ...]:
@@ -153,17 +190,19 @@ class MembershipReporter:
             self._has_unreported_findings()
             or self._can_become_active()
             or self._partition_counts_differ()
+            or self._counts_were_ignored()
         )
 
     def _has_unreported_findings(self) -> bool:
         """Whether the leader does not know of mispartitioned records, or of a store that was
         created with another number of partitions. Both change how other instances must read the
         view."""
-        found = self._partition_counts(_findings_of(self._context.topology))
+        found = self._partition_counts(self._findings_of(self._context.topology))
         mispartitioned = set(self._registry.mispartitioned_views())
         for name, placed in self._context.topology.views.items():
             known = {placed.partitions, *placed.partition_counts}
-            own, reported = set(found.get(name, ())), set(self._reported_counts.get(name, ()))
+            own = set(found[name][0]) if name in found else set()
+            reported = set(self._reported_counts.get(name, ()))
             # a leader of an older version does not pass all of them on
             is_new = any(count < placed.partitions for count in own - known - reported)
             # the leader may have it from this instance alone
@@ -207,12 +246,11 @@ class MembershipReporter:
             for view in self._views
         )
 
-
-def _findings_of(topology: Topology) -> dict[str, Finding]:
-    """The views that have mispartitioned records or, since their oldest store was built, more
-    partitions."""
-    return {
-        name: Finding(placed.hash, placed.partition_counts, placed.mispartitioned)
-        for name, placed in topology.views.items()
-        if placed.mispartitioned or placed.has_moved_keys
-    }
+    def _counts_were_ignored(self) -> bool:
+        """Whether the leader has ignored the partition counts of a view, because members knew
+        different topics with the same name: one that was deleted, and one that was created."""
+        return self._clock() - self._reported_at > _REPEAT_AFTER and any(
+            not placed.partition_counts
+            and any(count <= placed.partitions for count in self._reported_counts.get(name, ()))
+            for name, placed in self._context.topology.views.items()
+        )

@@ -131,6 +131,12 @@ class LastRecord(NamedTuple):
         return LastRecord(*_LAST_RECORD.unpack(stored))
 
 
+def hash_of_topic(topic_id: str) -> int:
+    """Identifies a topic in what instances send each other: a topic that is deleted and recreated
+    has another id. 0 stands for an unknown topic."""
+    return zlib.crc32(topic_id.encode())
+
+
 @dataclass(frozen=True)
 class StoreMetadata:
     """Metadata of a store. An existing store is used only if view and topic still match it."""

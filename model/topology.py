@@ -97,7 +97,7 @@ class PlacedView:
     standbys: tuple[tuple[int, ...], ...] = ()  # empty: no standbys
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
-    topic_id: str = ""  # "" if it is unknown; leaders of older versions do not send it
+    topic_hash: int = 0  # of the topic that had `partition_counts`: `hash_of_topic`
 
     @property
     def partitions(self) -> int:
@@ -230,7 +230,7 @@ class Topology:
                         "built_partitions": min(view.partition_counts, default=0),
                         "partition_counts": view.partition_counts,
                         "moved": view.moved,
-                        "topic_id": view.topic_id,
+                        "topic_hash": view.topic_hash,
                     }
                     for name, view in self.views.items()
                 },
@@ -257,7 +257,8 @@ class Topology:
                         tuple(tuple(indexes) for indexes in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
                         tuple(placed["moved"]),
-                        str(placed.get("topic_id", "")),
+                        # leaders of older versions do not send it
+                        int(placed.get("topic_hash", 0)),
                     )
                     for name, placed in document["views"].items()
                 },

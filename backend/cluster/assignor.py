@@ -89,13 +89,12 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             except TopologyError as e:
                 log.error("group member %s gets no partitions: %s", member.member_id, e)
         topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
-        found = {topic: self._partitions(cluster, topic) for topic in topics}
+        partitions = {topic: self._partitions(cluster, topic).partitions for topic in topics}
         topology = place(
             candidates.values(),
-            {topic: of_topic.partitions for topic, of_topic in found.items()},
+            partitions,
             time.time_ns() // 1_000_000,
             self._policy,
-            {topic: of_topic.topic_id for topic, of_topic in found.items()},
         )
         assigned = _kafka_assignments(topology)
         user_data = self._user_data(topology, members, candidates, assigned)

@@ -42,12 +42,11 @@ def place(
     partitions: Mapping[str, int],
     now_ms: int,
     policy: Policy = Policy(),
-    topic_ids: Mapping[str, str] = {},
 ) -> Topology:
     """The topology for these members.
 
-    `partitions`: topic -> partition count; 0 for missing topics. `topic_ids`: as far as they are
-    known. The epoch's generation is 0 here: Kafka gives it to every member with the assignment.
+    `partitions`: topic -> partition count; 0 for missing topics. The epoch's generation is 0 here:
+    Kafka gives it to every member with the assignment.
     """
     members = _one_per_id(candidates)
     highest_ms = max((max(c.epoch.ms, c.referenced_ms) for c in members), default=0)
@@ -62,19 +61,17 @@ def place(
         active, standbys, warming = _place_view(
             name, kind_of(description["store"]), count, members, eligible, holder, loads, policy
         )
-        counts = {each for c in members for each in c.partition_counts.get(name, ())}
-        # a topic that was recreated may have fewer
-        counts = {each for each in counts if each <= count}
+        counts, topic_hash = _partition_counts(name, count, members)
         views[name] = PlacedView(
             description,
             hash_,
             active,
             mispartitioned=_mispartitioned(name, active, members),
-            partition_counts=tuple(sorted(counts)),
+            partition_counts=counts,
             standbys=standbys,
             warming=warming,
             moved=tuple(p for p, i in sorted(holder.items()) if active[p] != i),
-            topic_id=topic_ids.get(description["topic"], ""),
+            topic_hash=topic_hash,
         )
     return Topology(
         # the epoch must increase even if the clock went back
@@ -109,6 +106,21 @@ def _prevailing_hash(view: str, members: list[MemberMetadata]) -> str:
         log.warning("view %s has %d definitions in this group: %s", view, len(votes), votes)
     answering = {c.views[view][0] for c in members if view in c.views and c.active.get(view)}
     return max(votes, key=lambda hash_: (votes[hash_], hash_ in answering, hash_))
+
+
+def _partition_counts(
+    name: str, count: int, members: list[MemberMetadata]
+) -> tuple[tuple[int, ...], int]:
+    """The numbers of partitions that the view's topic has had, as members know them, and the hash
+    of this topic (0: unknown). While it is recreated, members know different topics; then there are
+    none, and the members report again."""
+    reports = [c for c in members if c.partition_counts.get(name)]
+    hashes = {c.topic_hashes.get(name, 0) for c in reports} - {0}
+    if len(hashes) > 1:
+        return (), 0
+    # a topic that was recreated may have fewer
+    counts = {each for c in reports for each in c.partition_counts[name] if each <= count}
+    return tuple(sorted(counts)), max(hashes, default=0) if counts else 0
 
 
 def _mispartitioned(name: str, active: tuple[int, ...], members: list[MemberMetadata]) -> bool:

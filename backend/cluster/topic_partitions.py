@@ -11,38 +11,42 @@ import base64
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from model.records import hash_of_topic
 from model.topology import Topology
 
 
 class TopicPartitions(NamedTuple):
-    """A topic's id, as librdkafka writes it ("" if it is unknown), and its number of partitions."""
+    """The hash of a topic's id (`hash_of_topic`; 0: unknown), and its number of partitions."""
 
-    topic_id: str
+    topic_hash: int
     partitions: int
 
 
-MISSING = TopicPartitions("", 0)
+MISSING = TopicPartitions(0, 0)
 
 
 def newest(known: Iterable[TopicPartitions]) -> TopicPartitions:
     """The largest number of partitions of the topic that the first source knows. `known`: at least
     one source; the first is the one that soonest learns that a topic was created again."""
     found = list(known)
-    topic_id = found[0].topic_id
-    return max(each for each in found if each.topic_id == topic_id)
+    topic_hash = found[0].topic_hash
+    return max(each for each in found if each.topic_hash == topic_hash)
 
 
 def in_cluster(cluster: Any, topic: str) -> TopicPartitions:
     """In kafka-python's metadata."""
     uuid = cluster.topic_id(topic)
-    topic_id = "" if uuid is None else base64.b64encode(uuid.bytes).decode().rstrip("=")
-    return TopicPartitions(topic_id, len(cluster.partitions_for_topic(topic) or ()))
+    topic_hash = 0
+    if uuid is not None:
+        # as librdkafka writes it
+        topic_hash = hash_of_topic(base64.b64encode(uuid.bytes).decode().rstrip("="))
+    return TopicPartitions(topic_hash, len(cluster.partitions_for_topic(topic) or ()))
 
 
 def in_topology(topology: Topology, topic: str) -> list[TopicPartitions]:
-    """For each view of the topic, unless a leader of an older version has placed it."""
+    """For each view of the topic whose stores were known when it was placed."""
     return [
-        TopicPartitions(placed.topic_id, placed.partitions)
+        TopicPartitions(placed.topic_hash, placed.partitions)
         for placed in topology.views.values()
-        if placed.description["topic"] == topic and placed.topic_id
+        if placed.description["topic"] == topic and placed.topic_hash
     ]

@@ -14,8 +14,8 @@ from backend.ingest.protocols import Store
 from model.formats.schemas import SchemaNotYet
 from model.partitioner import partition_of
 from model.progress import Progress
-from model.records import LastRecord, StoreMetadata
-from model.topology import ACTIVE, Topology
+from model.records import LastRecord, StoreMetadata, hash_of_topic
+from model.topology import ACTIVE, PlacedView, Topology
 from model.views import ANY_PARTITION, CHANGELOG, View
 
 log = logging.getLogger(__name__)
@@ -123,6 +123,7 @@ class PartitionRegistry:
         # what the topology says; replaced, never modified
         self.topology_mispartitioned: frozenset[str] = frozenset()
         self._topology_counts: Mapping[str, frozenset[int]] = {}
+        self._placed: Mapping[str, PlacedView] = {}
 
     def apply_topology(self, topology: Topology) -> None:
         """Note which views are mispartitioned, and the numbers of partitions of each view's topic,
@@ -135,6 +136,7 @@ class PartitionRegistry:
             name: frozenset((placed.partitions, *placed.partition_counts))
             for name, placed in placed_views
         }
+        self._placed = topology.views
 
     def of_view(self, view: str) -> dict[int, StorePartition]:
         """Partition -> StorePartition of a view. The dict is live, and callers may keep it."""
@@ -213,11 +215,26 @@ class PartitionRegistry:
         as far as this instance knows."""
         return {*self._topology_counts.get(view.name, ()), *self.own_partition_counts(view)}
 
-    def own_partition_counts(self, view: View) -> set[int]:
-        """`partition_counts`, as far as the view's open store partitions know them."""
+    def own_partition_counts(self, view: View, topic_id: str = "") -> set[int]:
+        """`partition_counts`, as far as the view's open store partitions know them. `topic_id`:
+        without those of another topic, which had the same name."""
         found: set[int] = set()
         for opened in list(self.of_view(view.name).values()):
-            found |= opened.metadata.partition_counts
+            if topic_id in ("", opened.metadata.topic_id):
+                found |= opened.metadata.partition_counts
+        return found
+
+    def partition_counts_of_topic(self, view: View, topic_id: str) -> set[int]:
+        """`partition_counts` without those of another topic, which had the same name."""
+        found = self.own_partition_counts(view, topic_id)
+        placed = self._placed.get(view.name)
+        if (
+            placed is not None
+            # if no store was known, it is not known either of which topic the topology is
+            and placed.partition_counts
+            and placed.topic_hash in (0, hash_of_topic(topic_id))
+        ):
+            found.update((placed.partitions, *placed.partition_counts))
         return found
 
     def tombstone_filter(

@@ -1,15 +1,15 @@
 """What is known of views beyond the stores of one instance, kept over a restart of all instances.
 
-The topology says whether a view has mispartitioned records, and with how many partitions its oldest
-store was built. Instances learn it from each other. If all of them stop, the topology is lost; the
+The topology says whether a view has mispartitioned records, and which numbers of partitions its
+topic has had. Instances learn it from each other. If all of them stop, the topology is lost; the
 first one that starts again could answer 404 for a key that is in another instance's partition. So
 each instance keeps what it knew in its data folder, in the file `~findings.json`:
 
     {"format": 1, "views": {"orders":
         {"view_hash": "5f…", "built_partitions": 4, "partition_counts": [4, 6],
-         "mispartitioned": true}}}
+         "topic_hash": 2748, "mispartitioned": true}}}
 
-It has only views with mispartitioned records, and views whose topic got more partitions.
+`topic_hash` is that of the topic with these counts; 0: unknown, or written by an older version.
 `built_partitions`, the smallest of the counts, is for older versions: they do not know the others.
 """
 
@@ -33,16 +33,18 @@ _MAX_BYTES = 16 << 20
 
 
 class Finding(NamedTuple):
-    """Of one view. `partition_counts`: the numbers of partitions that the topic had when its stores
-    were created; empty: unknown. `mispartitioned`: whether it has mispartitioned records."""
+    """Of one view. `partition_counts`: the numbers of partitions that the topic has had; empty:
+    unknown. `mispartitioned`: whether it has mispartitioned records. `topic_hash`: of the topic
+    with these counts (`hash_of_topic`); 0: unknown."""
 
     view_hash: str
     partition_counts: tuple[int, ...]
     mispartitioned: bool
+    topic_hash: int = 0
 
 
 class FindingsFile:
-    """The file in a data folder. Only the membership thread may write it."""
+    """The file in a data folder. One thread at a time may write it."""
 
     def __init__(self, root: Path) -> None:
         self._path = root / NAME
@@ -60,6 +62,7 @@ class FindingsFile:
                     str(each["view_hash"]),
                     partition_counts_in(each),
                     bool(each["mispartitioned"]),
+                    int(each.get("topic_hash", 0)),
                 )
                 for name, each in content["views"].items()
             }

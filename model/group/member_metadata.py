@@ -26,6 +26,8 @@ class MemberMetadata:
     mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
     topology_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
     partition_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by view
+    # view -> `hash_of_topic` of the topic that had these counts; 0: unknown
+    topic_hashes: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
     drained: bool = False  # whether others should have its partitions
@@ -52,6 +54,7 @@ class MemberMetadata:
                 # leaders of older versions read only the smallest count
                 "built": {view: min(of_view) for view, of_view in counts.items()},
                 "partition_counts": counts,
+                "topic_hashes": self.topic_hashes,
                 "ready": self.ready,
                 "standby": self.standby,
                 "drained": self.drained,
@@ -86,6 +89,9 @@ class MemberMetadata:
                         document.get("partition_counts")
                         or {view: [count] for view, count in document["built"].items()}
                     ).items()
+                },
+                topic_hashes={
+                    view: int(hash_) for view, hash_ in document.get("topic_hashes", {}).items()
                 },
                 ready={view: tuple(of) for view, of in document["ready"].items()},
                 standby={view: tuple(of) for view, of in document["standby"].items()},

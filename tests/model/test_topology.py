@@ -23,6 +23,7 @@ NAMES = st.text("abc-.é0", min_size=1, max_size=4)
 OFFSETS = st.integers(0, 2**63 - 1)
 MS = st.integers(0, 2**45)
 PARTITIONS = st.integers(0, 500)
+HASHES = st.integers(0, 2**32 - 1)
 MEMBERS = st.builds(
     Member,
     NAMES,
@@ -48,7 +49,8 @@ def topologies(draw: st.DrawFn) -> Topology:
         st.lists(st.integers(1, 9), max_size=3).map(tuple),
         st.lists(st.lists(indices, max_size=2).map(tuple), max_size=6).map(tuple),
         st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
-        topic_id=NAMES | st.just(""),
+        st.lists(PARTITIONS, max_size=3).map(tuple),
+        HASHES,
     )
     views = draw(st.dictionaries(NAMES, placed, max_size=3))
     return Topology(draw(EPOCHS), tuple(members), views)
@@ -66,6 +68,7 @@ MEMBER_METADATA = st.builds(
     partition_counts=st.dictionaries(
         NAMES, st.lists(PARTITIONS, min_size=1).map(tuple), max_size=2
     ),
+    topic_hashes=st.dictionaries(NAMES, HASHES, max_size=2),
     ready=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     standby=st.dictionaries(NAMES, st.lists(PARTITIONS).map(tuple), max_size=3),
     drained=st.booleans(),
@@ -129,8 +132,8 @@ def test_user_data_has_no_secret() -> None:
     assert set(topology) == {"v", "ms", "members", "views"}
     assert set(orjson.loads(zlib.decompress(metadata.encode()))) == {
         "v", "member", "views", "positions", "active", "epoch", "started_at", "mis_partitioned",
-        "doubtful", "built", "partition_counts", "ready", "standby", "drained",
-        "reads_references", "referenced_ms",
+        "doubtful", "built", "partition_counts", "topic_hashes", "ready", "standby",
+        "drained", "reads_references", "referenced_ms",
     }  # fmt: skip
 
 

@@ -203,7 +203,7 @@ class PartitionLifecycle:
                 partition_id in self._shared,
                 policy.clock_tolerance,
                 self._pushes.partitions(view) if self._pushes is not None else None,
-                self._registry.partition_counts(view),
+                self._registry.partition_counts_of_topic(view, topic_metadata.topic_id),
             )
         except PushNeeded as e:
             self._count_rebuild(view_name, partition, str(e))

@@ -41,13 +41,18 @@ def open_partition(
     `acceptable_recovery_lag` records, and if no other instance answers or has answered in the
     meantime (`shared`). An old store answers only after its last record was found in the log.
     `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
-    topic has now. `partition_counts`: known numbers of partitions of the topic. Raises PushNeeded
-    and the errors of `directory.open`.
+    topic has now. `partition_counts`: known numbers of partitions of the topic; a store that is
+    deleted adds those that it knew. Raises PushNeeded and the errors of `directory.open`.
     """
-    store, reason = _usable_store(directory, view, partition, topic_metadata, clock_tolerance)
+    store, reason, deleted = _usable_store(
+        directory, view, partition, topic_metadata, clock_tolerance
+    )
     metadata = store.metadata
     if metadata is None or store.position is None:
         count = topic_metadata.partitions
+        known = set(partition_counts)
+        if deleted is not None and deleted.topic_id == topic_metadata.topic_id:
+            known |= deleted.partition_counts
         metadata = StoreMetadata(
             view_hash=view.hash,
             topic_id=topic_metadata.topic_id,
@@ -57,7 +62,7 @@ def open_partition(
             mispartitioned=0,
             dead_letters=0,
             alive_at=time.time_ns() // 1_000_000,
-            earlier_counts=tuple(sorted(each for each in partition_counts if each < count)),
+            earlier_counts=tuple(sorted(each for each in known if each < count)),
         )
         store.initialise(topic_metadata.starts[partition], metadata)
     elif shared and metadata.answerable:
@@ -93,25 +98,27 @@ def _usable_store(
     partition: int,
     topic_metadata: TopicMetadata,
     clock_tolerance: float,
-) -> tuple[Store, str | None]:
-    """A store from whose position ingest can continue, or an empty one; and the reason for it."""
+) -> tuple[Store, str | None, StoreMetadata | None]:
+    """A store from whose position ingest can continue, or an empty one; the reason for it, and the
+    metadata of the store that was deleted."""
     store, reason = directory.open(view.name, partition, view.persistence == "memory")
     if store.metadata is None and store.position is None:
         if reason is not None:
             _refuse_without_push(directory, view, partition, store, reason)
-        return store, reason
+        return store, reason, None
     now_ms = time.time_ns() // 1_000_000
     reason = rebuild_reason(view, partition, store.position, store.metadata, topic_metadata, now_ms)
     reason = reason or stream_time_rebuild_reason(
         view, store.stream_time, store.metadata, clock_tolerance
     )
     if reason is None:
-        return store, None
+        return store, None, None
+    deleted = store.metadata
     _refuse_without_push(directory, view, partition, store, reason)
     store.close()
     directory.delete(view.name, partition)
     store, _ = directory.open(view.name, partition, view.persistence == "memory")
-    return store, reason
+    return store, reason, deleted
 
 
 def _refuse_without_push(

@@ -16,6 +16,7 @@ from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
+from model.records import hash_of_topic
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, candidate, view
 
@@ -140,7 +141,8 @@ def test_a_record_that_the_broker_may_refuse_is_logged(caplog: pytest.LogCapture
 
 
 OLD, NEW = UUID("127e7f45-de6c-4dfc-af5a-3d912d5f75db"), UUID(int=7)
-OLD_ID = "En5/Rd5sTfyvWj2RLV912w"  # as librdkafka writes it
+OLD_HASH = hash_of_topic("En5/Rd5sTfyvWj2RLV912w")  # as librdkafka writes it
+NEW_HASH = hash_of_topic("new")
 
 
 def placed(partitions: int, topic_id: UUID | None = OLD, **more: Any) -> PlacedView:
@@ -149,34 +151,34 @@ def placed(partitions: int, topic_id: UUID | None = OLD, **more: Any) -> PlacedV
     return Topology.decode(found["member-0"].user_data, 1).views["orders"]
 
 
+def with_five() -> Topology:
+    """A topology with five partitions, of instances that had stores of the old topic."""
+    return Topology(Epoch(5, 1), (), {"orders": replace(placed(5), topic_hash=OLD_HASH)})
+
+
 def test_a_leader_with_older_metadata_keeps_new_partitions() -> None:
     """Regression: the answers were those of before, and keys in the new partitions were 404."""
-    five = placed(5)
-    assert (five.partitions, five.topic_id) == (5, OLD_ID)
-    current = Topology(Epoch(5, 1), (), {"orders": five})
+    current = with_five()
     assert placed(3, current=current).partitions == 5
-    assert placed(3, current=current, polled=TopicPartitions(OLD_ID, 3)).partitions == 5
-    assert placed(3, polled=TopicPartitions(OLD_ID, 5)).partitions == 5
-    assert placed(5, polled=TopicPartitions(OLD_ID, 3)).partitions == 5
+    assert placed(3, current=current, polled=TopicPartitions(OLD_HASH, 3)).partitions == 5
+    assert placed(3, polled=TopicPartitions(OLD_HASH, 5)).partitions == 5
+    assert placed(5, polled=TopicPartitions(OLD_HASH, 3)).partitions == 5
     # an older broker sends kafka-python no ids
-    assert placed(5, None).topic_id == ""
-    assert placed(3, None, polled=TopicPartitions(OLD_ID, 3), current=current).partitions == 5
+    assert placed(3, None, polled=TopicPartitions(OLD_HASH, 3), current=current).partitions == 5
 
 
 def test_a_topic_that_was_created_again_may_have_fewer_partitions() -> None:
-    five = placed(5)
-    current = Topology(Epoch(5, 1), (), {"orders": five})
+    current = with_five()
     assert placed(3, NEW, current=current).partitions == 3
-    found = placed(3, NEW, current=current, polled=TopicPartitions("new", 4))
-    assert (found.partitions, found.topic_id) == (4, "new")
-    assert placed(5, polled=TopicPartitions("new", 3), current=current).partitions == 3
-    assert placed(0, None, polled=TopicPartitions(OLD_ID, 5), current=current).partitions == 0
+    assert placed(3, NEW, current=current, polled=TopicPartitions(NEW_HASH, 4)).partitions == 4
+    assert placed(5, polled=TopicPartitions(NEW_HASH, 3), current=current).partitions == 3
+    assert placed(0, None, polled=TopicPartitions(OLD_HASH, 5), current=current).partitions == 0
 
 
 def test_a_topic_may_have_got_partitions_for_one_of_its_views_first() -> None:
     """They have one topic, so they have the same partitions."""
     second = view("orders-again", topic=ORDERS.topic)
-    five = placed(5)
+    five = with_five().views["orders"]
     current = Topology(
         Epoch(5, 1), (), {"orders": five, second.name: replace(five, active=five.active[:3])}
     )

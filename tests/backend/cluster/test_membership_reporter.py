@@ -13,6 +13,7 @@ from backend.membership_reporter import MembershipReporter
 from backend.security.cluster import ClusterAccess
 from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import Finding, FindingsFile
+from model.records import hash_of_topic
 from model.topology import NO_EPOCH, Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import ME, OTHER, Instance, context
@@ -110,7 +111,7 @@ class Restarted:
         placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,) * 6, **of_orders)
         topology = Topology(Epoch(6, 1), (ME, OTHER), {"orders": placed})
         self.context.apply_topology(topology)
-        self.reporter.remember(topology)
+        self.reporter.remember()
 
 
 def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) -> None:
@@ -137,7 +138,53 @@ def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) ->
     assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (6,)}
     instance.close()
     b1.apply(partition_counts=(6,))
-    assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {}
+    assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {"orders": (6,)}
+
+
+def know(at: Restarted, topic_id: str, partitions: int) -> None:
+    """The broker has answered."""
+    found = TopicMetadata(topic_id, partitions, {}, {}, None, 0.0)
+    cast(Any, at.context.metadata_poller).latest["orders"] = found
+
+
+def test_the_number_of_partitions_before_a_restart_is_of_its_topic(tmp_path: Path) -> None:
+    """Partitions may be added, or the topic recreated, while all instances are down."""
+    b1 = Restarted(tmp_path)
+    b1.apply()  # there is no store yet
+    know(b1, "topic-1", 6)
+    b1.reporter.remember()
+    for now_is, expected in (("topic-1", {"orders": (6,)}), ("topic-2", {})):
+        restarted = Restarted(tmp_path)
+        reported = restarted.reporter.now(NO_EPOCH)
+        assert reported.partition_counts == {"orders": (6,)}
+        assert reported.topic_hashes == {"orders": hash_of_topic("topic-1")}
+        know(restarted, now_is, 8)
+        assert restarted.reporter.now(NO_EPOCH).partition_counts == expected
+
+
+def test_a_store_of_a_former_topic_is_not_reported(tmp_path: Path) -> None:
+    b1 = Restarted(tmp_path)
+    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
+    instance.context = b1.context
+    instance.hold(0, made_from=metadata(partitions=4))
+    b1.apply()
+    for topic_id, expected in (("topic-1", {"orders": (4,)}), ("topic-2", {})):
+        know(b1, topic_id, 6)
+        assert b1.reporter.now(Epoch(6, 1)).partition_counts == expected
+    instance.close()
+
+
+def test_counts_that_the_leader_ignored_are_reported_again(tmp_path: Path) -> None:
+    """Another instance still had stores of the topic before it was recreated."""
+    b1 = Joined(tmp_path)
+    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
+    instance.context = b1._context
+    instance.hold(0, made_from=metadata(partitions=3))
+    b1.report()
+    assert not b1.requests_topology()
+    b1.now += 10.1
+    assert b1.requests_topology()
+    instance.close()
 
 
 def test_a_leader_that_passes_on_only_the_smallest_count_is_told_once(tmp_path: Path) -> None:

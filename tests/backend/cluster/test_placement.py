@@ -168,6 +168,24 @@ def test_what_one_saw_all_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("topics", "expected"),
+    [((1, 1), ((3, 4), 1)), ((1, 0), ((3, 4), 1)), ((0, 0), ((3, 4), 0)), ((1, 2), ((), 0))],
+    ids=["one topic", "one member of an older version", "two of them", "it is being recreated"],
+)
+def test_numbers_of_partitions_are_of_one_topic(
+    topics: tuple[int, int], expected: tuple[tuple[int, ...], int]
+) -> None:
+    first, second = ({"a": topic} if topic else {} for topic in topics)
+    members = [
+        candidate("b1", [A], partition_counts={"a": (4,)}, topic_hashes=first),
+        candidate("b2", [A], partition_counts={"a": (3,)}, topic_hashes=second),
+        candidate("b3", [A]),
+    ]
+    placed = place(members, {"a": 4}, 5).views["a"]
+    assert (placed.partition_counts, placed.topic_hash) == expected
+
+
+@pytest.mark.parametrize(
     ("now_ms", "seen", "ms"),
     [(5, Epoch(0, 0), 5), (5, Epoch(5, 3), 6), (5, Epoch(80, 1), 81), (81, Epoch(80, 9), 81)],
 )

@@ -14,7 +14,13 @@ from backend.storage.findings import NAME, Finding, FindingsFile
 
 FINDINGS = st.dictionaries(
     st.text(min_size=1),
-    st.builds(Finding, st.text(), st.lists(st.integers(1, 10_000)).map(tuple), st.booleans()),
+    st.builds(
+        Finding,
+        st.text(),
+        st.lists(st.integers(1, 10_000)).map(tuple),
+        st.booleans(),
+        st.integers(0, 2**32 - 1),
+    ),
 )
 
 

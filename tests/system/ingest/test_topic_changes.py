@@ -233,6 +233,66 @@ def test_keys_are_answered_while_partitions_are_added(
     wait_values(backends, expected)
 
 
+def test_partitions_are_added_while_all_instances_are_down(
+    deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The third instance has no store until then."""
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    backends = deploy(views_toml(v={"topic": topic}), standby_replicas="0").start(3)
+    for backend in backends:
+        backend.kill()
+    [future] = admin.create_partitions([NewPartitions(topic, 4)]).values()
+    future.result(20)
+    for backend in backends:
+        backend.launch()
+    for backend in backends:
+        backend.wait_listening()
+    paths = {key_path("v", key): "old" for key in KEYS}
+    ports = [backend.port for backend in backends]
+    with ReadLoop(ports, list(paths), accepts_only(paths), threads=2) as read_loop:
+        wait_values(backends, dict.fromkeys(KEYS, "old"))
+        settle(backends)
+        read_loop.check()
+    wait_values(backends, dict.fromkeys(KEYS, "old"))
+    for backend in backends:
+        assert {p["mis_partitioned"] for p in backend.partitions("v")} <= {0}
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_topic_that_is_recreated_with_more_partitions_has_no_moved_keys(
+    deploy: Deploy,
+    broker: Broker,
+    admin: AdminClient,
+    make_topic: MakeTopic,
+    writer: Writer,
+    is_running: bool,
+) -> None:
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, dict.fromkeys(KEYS, "old"))
+    backends = deploy(views_toml(v={"topic": topic})).start(2)
+    settle(backends)
+    if not is_running:
+        for backend in backends:
+            backend.kill()
+    delete(admin, topic)
+    make_topic(4, topic)
+    # the other writer knows two partitions
+    Writer(broker.bootstrap_servers).table(topic, dict.fromkeys(KEPT, "new"))
+    if not is_running:
+        for backend in backends:
+            backend.launch()
+        for backend in backends:
+            backend.wait_listening()
+    expected = dict.fromkeys(KEYS, "key-not-found") | dict.fromkeys(KEPT, "new")
+    wait_values(backends, expected)
+    settle(backends)
+    for backend in backends:
+        for partition in range(4):
+            path = f"/views/v/keys?partition={partition}"
+            backend.wait(lambda b=backend, path=path: b.get(path).status == 200, path, 15)
+
+
 def test_changes_of_a_moved_key_are_refused_at_once(
     deploy: Deploy, admin: AdminClient, make_topic: MakeTopic, writer: Writer
 ) -> None:
