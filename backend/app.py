@@ -88,6 +88,7 @@ class Instance:
             cluster.signer,
             settings.copy_threshold,
             connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
+            may_be_in_several=self._registry.may_be_in_several,
         )
         self._push_fetcher = PushFetcher.of(
             self._views, settings.views, self._directory, settings.push_interval

@@ -17,6 +17,7 @@ import orjson
 
 from backend.http.asgi import Send
 from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import lacks_tombstones
 from backend.security.cluster import Sender
 from backend.security.signatures import AnswerMac
 from backend.wire.snapshot import PIECE, end_line, file_header
@@ -62,6 +63,11 @@ class SnapshotSender:
             return Unavailable(
                 "not-here",
                 f"Partition {partition} of {view} is not complete here.",
+            )
+        if lacks_tombstones(self._context, store_partition):
+            return Unavailable(
+                "repartitioned",
+                f"Partition {partition} of {view} may lack deletes of moved keys here.",
             )
         self._in_progress += 1
         folder: Path | None = None

@@ -142,6 +142,7 @@ class PartitionLifecycle:
             elif store_partition.damaged is not None:
                 self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
             elif partition_id in to_rebuild:
+                self._snapshots.keep(self.opening().keys())  # so that another one may be fetched
                 self.rebuild(store_partition, "an operator has asked for it")
             else:
                 self._update_push(store_partition)
@@ -151,9 +152,7 @@ class PartitionLifecycle:
             self._pushes.keep(assigned.keys())
         if assigned.keys() == self._opened.keys():
             return
-        self._snapshots.keep(
-            {partition_id for partition_id in assigned if self._registry.get(*partition_id) is None}
-        )
+        self._snapshots.keep(self.opening().keys())
         all_open = True
         for partition_id in sorted(assigned):
             if self._registry.get(*partition_id) is None and not is_stopping():

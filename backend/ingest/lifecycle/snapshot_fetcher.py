@@ -1,8 +1,9 @@
 """Fetches snapshots of store partitions from other instances.
 
-A new store partition starts from a snapshot if that is faster than a replay. Ingest then continues
-from the snapshot's position. One thread fetches one snapshot at a time. If no instance can send
-one, the topic is replayed.
+A new store partition starts from a snapshot if that is faster than a replay, or if the topic may
+lack tombstones that the other instance has read. Ingest then continues from the snapshot's
+position. One thread fetches one snapshot at a time. If no instance can send one, the topic is
+replayed.
 """
 
 from __future__ import annotations
@@ -66,16 +67,19 @@ class SnapshotFetcher:
         threshold: int,
         read_timeout: float = _READ_TIMEOUT,
         connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
+        may_be_in_several: Callable[[View], bool] = lambda view: False,
     ) -> None:
         """`sources(view, partition)`: the instances to ask, best first. `signer`: None without a
         cluster secret. `threshold`: minimum number of records for a snapshot. `read_timeout`: s
         without a byte, after which the next instance is asked. `connect(member, timeout)`: see
-        Certificates.connection."""
+        Certificates.connection. `may_be_in_several(view)`: whether keys of the view may be in
+        several partitions."""
         self._directory = directory
         self._sources = sources
         self._signer = signer
         self._threshold = threshold
         self._connect = connect or Certificates().connection
+        self._may_be_in_several = may_be_in_several
         self._read_timeout = read_timeout
         self._requests: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
         self._transfers: dict[StorePartitionId, SnapshotTransfer] = {}
@@ -95,17 +99,15 @@ class SnapshotFetcher:
     def has_ended(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
         """Whether the store partition can be opened now.
 
-        The first call requests a snapshot if there are enough records. True if the snapshot has
-        been installed or has failed, or if none is needed.
+        The first call requests a snapshot if one is needed. True if it has been installed or has
+        failed, or if none is needed.
         """
         partition_id = (view.name, partition)
         transfer = self._transfers.get(partition_id)
         if transfer is not None:
             return transfer.done
-        records = topic_metadata.ends[partition] - topic_metadata.starts[partition]
         if (
-            # a view with pushes cannot be made from its topic alone
-            (records < self._threshold and view.push is None)
+            not self._needs_snapshot(view, partition, topic_metadata)
             or view.is_custom
             or view.persistence == "memory"
             or self._directory.exists(*partition_id)
@@ -115,6 +117,17 @@ class SnapshotFetcher:
         self._transfers[partition_id] = SnapshotTransfer()
         self._requests.put((view, partition))
         return False
+
+    def _needs_snapshot(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
+        records = topic_metadata.ends[partition] - topic_metadata.starts[partition]
+        is_compacted = topic_metadata.delete_retention is not None
+        return (
+            records >= self._threshold
+            # a view with pushes cannot be made from its topic alone
+            or view.push is not None
+            # the delete of a key may be gone from one partition, and its value still be in another
+            or (is_compacted and records > 0 and self._may_be_in_several(view))
+        )
 
     def retry(self, view: View, partition: int) -> None:
         """Forget a transfer that has ended some seconds ago, so that `has_ended` requests another

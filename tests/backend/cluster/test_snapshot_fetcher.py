@@ -145,6 +145,7 @@ class Setup:
     folder: DataDirectory
     snapshot_fetcher: SnapshotFetcher
     snapshot_sources: list[Member]
+    in_several: set[str]
 
     def wait(self, of: View = ORDERS, partition: int = 0) -> None:
         """Waits for the end of a transfer."""
@@ -162,12 +163,17 @@ class Setup:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[Setup]:
-    folder, snapshot_sources = DataDirectory(tmp_path), list[Member]()
+    folder, snapshot_sources, in_several = DataDirectory(tmp_path), list[Member](), set[str]()
     snapshot_fetcher = SnapshotFetcher(
-        folder, lambda view, partition: snapshot_sources, None, 50, SILENCE
+        folder,
+        lambda view, partition: snapshot_sources,
+        None,
+        50,
+        SILENCE,
+        may_be_in_several=lambda view: view.name in in_several,
     )
     snapshot_fetcher.start()
-    yield Setup(folder, snapshot_fetcher, snapshot_sources)
+    yield Setup(folder, snapshot_fetcher, snapshot_sources, in_several)
     snapshot_fetcher.stop(20)
     folder.close()
 
@@ -330,6 +336,23 @@ def test_partitions_that_are_not_copied(setup: Setup, add_source: AddSource) -> 
     assert is_not_copied(partition=2), "it exists already"
     assert source.asked == []
     assert not is_not_copied(), "fifty records are enough"
+
+
+def test_a_small_partition_is_copied_if_its_topic_may_lack_tombstones(
+    setup: Setup, add_source: AddSource
+) -> None:
+    """Kafka compacts each partition: the delete of a key may be gone from one, and its value still
+    be in another. A copy has the delete."""
+    source = add_source(whole)
+    few = replace(METADATA, ends={0: 149}, starts={0: 100}, delete_retention=1000)
+    assert setup.snapshot_fetcher.has_ended(ORDERS, 0, few)
+    setup.in_several.add("orders")
+    assert setup.snapshot_fetcher.has_ended(ORDERS, 0, replace(few, delete_retention=None))
+    assert setup.snapshot_fetcher.has_ended(ORDERS, 0, replace(few, ends={0: 100})), "it is empty"
+    assert source.asked == []
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, few)
+    setup.wait()
+    check_installed(setup)
 
 
 def test_the_order_of_sources(tmp_path: Path) -> None:

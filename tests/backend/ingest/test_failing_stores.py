@@ -1,5 +1,6 @@
 """Tests of ingest when a store fails: it continues with the store reopened, rebuilt or closed."""
 
+from collections.abc import Set
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,8 +10,10 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
 from model.progress import Progress
+from tests.backend.queries.scans.any_partition import cluster
 from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.ingest import ingest_without_broker
+from tests.support.in_process.logs import NoSnapshots
 
 
 @pytest.mark.parametrize("damaged", [True, False])
@@ -32,6 +35,22 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     assert ingest.loop.rebuilds == damaged
     assert bool(list((tmp_path / "v").glob("0.aside-*"))) == damaged
     folder.close()
+
+
+def test_a_rebuild_that_an_operator_asks_for_may_fetch_another_copy(tmp_path: Path) -> None:
+    kept: list[Set[tuple[str, int]]] = []
+
+    class Snapshots(NoSnapshots):
+        def keep(self, wanted: Set[tuple[str, int]]) -> None:
+            kept.append(wanted)
+
+    with cluster(tmp_path) as made:
+        lifecycle = made.nodes["b1"].ingest.lifecycle
+        lifecycle._snapshots = cast(Any, Snapshots())
+        lifecycle.ask_for_rebuild("orders", 0)
+        made.settle()
+        assert lifecycle.rebuilds == 1
+        assert kept[0] == set(), "the former copy is forgotten"
 
 
 def test_a_store_whose_closing_fails_does_not_stop_ingest(tmp_path: Path) -> None:

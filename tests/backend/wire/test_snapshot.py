@@ -18,7 +18,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.snapshot import SnapshotError, end_line, file_header, receive
 from model.records import ENTRY, entry_head
 from tests.backend.snapshots import asked, member_of_a_group, question, stream_of
-from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.examples import ORDERS, metadata
 from tests.support.in_process.instance import Instance
 
 FILES = st.dictionaries(
@@ -133,6 +133,25 @@ def test_a_transfer_stays_within_its_bandwidth(tmp_path: Path) -> None:
         assert sum(size for _, size in chunks[:number]) <= bandwidth * at
     source.close()
     folder.close()
+
+
+def test_a_store_that_may_lack_tombstones_is_not_sent(instance: Instance) -> None:
+    """It was created without knowing an earlier number of partitions. A rebuild must help."""
+    instance.place(0, 0, 0)
+    instance.hold(0, {b"a": b"1"}, made_from=metadata(partitions=3))
+    sender = SnapshotSender(instance.context)
+
+    def code() -> str:
+        problem = asyncio.run(sender.answer(question(), cast(Any, _discard)))
+        return "" if problem is None else problem.code
+
+    assert code() == ""
+    instance.hold(1, made_from=metadata(partitions=2))
+    assert code() == "repartitioned"
+
+
+async def _discard(message: Any) -> None:
+    pass
 
 
 def test_at_most_two_snapshots_are_sent_at_once(instance: Instance) -> None:
