@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from backend.rate_limited_log import RateLimitedLog
+
+log = RateLimitedLog(logging.getLogger(__name__))
 
 DeliveryCallback = Callable[[int | None, str], None]
 """Called in the appender's thread with the record's offset, or with None and the error."""
@@ -78,6 +83,7 @@ class Appender:
             error: KafkaError = e.args[0]
             if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
                 raise RecordTooLarge from None
+            log.warn(topic, f"no record is appended to topic {topic}: {error.str()}")
             raise NotTaken(error.str()) from None
 
     def stop(self) -> None:
