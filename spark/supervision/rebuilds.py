@@ -86,27 +86,37 @@ class Rebuilds:
         began = self._checkpoints.read_json(self._file(view))["ends"]
         until = json.dumps(self._ends(view))
         records = static_records(self._session, view.topic, self._settings.kafka, until)
-        # partitions that were added since have no old keys
+        # partitions that were added since have no old records
         first_new = F.create_map(
             *chain.from_iterable(
                 (F.lit(int(partition)), F.lit(int(end))) for partition, end in began.items()
             )
         )
+        is_new = F.col("newest.offset") >= F.coalesce(
+            F.try_element_at(first_new, F.col("partition")), F.lit(0)
+        )
         newest = F.max(F.struct("offset", F.col("value").isNotNull().alias("has_value")))
+        # A key moves if partitions are added: its old record is in another partition than the one
+        # that was written since.
         old = (
             records.where("key IS NOT NULL")
             .groupBy("partition", "key")
             .agg(newest.alias("newest"))
-            .where(F.col("newest.has_value"))
-            .where(
-                F.col("newest.offset")
-                < F.coalesce(F.try_element_at(first_new, F.col("partition")), F.lit(0))
+            .groupBy("key")
+            .agg(
+                F.bool_or(is_new).alias("is_new"),
+                F.collect_list(F.when(F.col("newest.has_value"), F.col("partition"))).alias("in"),
             )
-            .select("key", F.lit(None).cast("binary").alias("value"), "partition")
+            .where(~F.col("is_new"))
+            .select(
+                "key",
+                F.lit(None).cast("binary").alias("value"),
+                F.explode("in").alias("partition"),
+            )
             .persist()
         )
         try:
-            count = old.count()
+            count = old.select("key").distinct().count()
             if count:
                 options = self._settings.kafka.spark() | {"topic": view.topic}
                 old.write.format("kafka").options(**options).save()

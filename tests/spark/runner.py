@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
 from spark.views import VIEWS
 from tests.support.plugins.fixtures import MakeTopic
-from tests.support.topics import Writer, history
+from tests.support.topics import Log, Writer, history
 
 
 class Runner:
@@ -98,11 +99,15 @@ class Runner:
     ) -> None:
         wait_until(lambda: condition(self.progress(view)), 60, "the progress file", 0.02)
 
-    def counts(self) -> dict[str, int]:
-        [log] = history(self._servers, self.target, 1)
-        return {
-            key.decode(): int.from_bytes(value or b"", "big") for _, _, key, value in log.records
-        }
+    def counts(self, partitions: int = 1) -> dict[str, int]:
+        """The newest count of each word in the view topic; 0 for a tombstone."""
+        logs = self.logs(partitions)
+        records = sorted((record for log in logs for record in log.records), key=itemgetter(1))
+        return {key.decode(): int.from_bytes(value or b"", "big") for _, _, key, value in records}
+
+    def logs(self, partitions: int) -> list[Log]:
+        """The partitions of the view topic."""
+        return history(self._servers, self.target, partitions)
 
     def truncate(self, before: int) -> None:
         partition = TopicPartition(self.source, 0, before)

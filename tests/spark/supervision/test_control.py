@@ -153,6 +153,10 @@ class ControlledRunner(Runner):
 
         wait_until(has_state, 60, f"the state {state}")
 
+    def wait_rebuilt(self) -> None:
+        marker = Path(self.settings.checkpoint(self.view)) / "rebuild.json"
+        wait_until(lambda: not marker.exists(), 60, "the end of the rebuild")
+
     def close(self) -> None:
         self._groups.close()
 
@@ -209,10 +213,31 @@ def test_a_rebuilt_view_has_what_its_source_has_now(runner: ControlledRunner) ->
         runner.send(REBUILD)
         # 0: a tombstone; the word is in no record any more
         runner.wait_counts(one=1, two=0)
-        marker = Path(runner.settings.checkpoint(runner.view)) / "rebuild.json"
-        wait_until(lambda: not marker.exists(), 30, "the end of the rebuild")
+        runner.wait_rebuilt()
         runner.write(b"two")
         runner.wait_counts(one=1, two=1)
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_rebuild_after_partitions_were_added_keeps_keys_that_have_moved(
+    runner: ControlledRunner,
+) -> None:
+    words = {f"word{number}": 1 for number in range(8)}
+    runner.write(b"gone", " ".join(words).encode())
+    with runner.stream():
+        runner.wait_counts(gone=1, **words)
+    runner.add_partition(runner.target)
+    # as in a new process: Spark keeps the producer, which does not know the new partition yet
+    kafka = replace(runner.settings.kafka, options={"client.id": "restarted"})
+    runner.settings = replace(runner.settings, kafka=kafka)
+    runner.truncate(1)
+    with runner.stream():
+        runner.send(REBUILD)
+        runner.wait_rebuilt()
+    _, added = runner.logs(2)
+    assert added.records, "some keys have moved"
+    assert runner.counts(partitions=2) == {"gone": 0, **words}
 
 
 @pytest.mark.spark
@@ -257,4 +282,4 @@ def test_a_rebuild_that_was_interrupted_deletes_old_keys_after_a_restart(
     with runner.stream():
         runner.send(RESUME)
         runner.wait_counts(one=0, two=0)
-        wait_until(lambda: not (checkpoint / "rebuild.json").exists(), 30, "the rebuild's end")
+        runner.wait_rebuilt()
