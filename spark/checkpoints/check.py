@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from spark.checkpoints.definitions import description, is_installed
 from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.generations import query_folders
 from spark.checkpoints.identity import Rule, ViewIdentity, digest, from_json, to_json
 from spark.checkpoints.plans import placeholder, plan_text, python_functions
 from spark.errors import JobError, rebuild
@@ -37,7 +38,7 @@ def check_view(
     checkpoint = settings.checkpoint(view)
     path = f"{checkpoint}/{FILE}"
     now = identity_of(session, view)
-    if not files.has_files(f"{checkpoint}/view/offsets"):
+    if not files.has_files(f"{query_folders(files, checkpoint).result}/offsets"):
         files.replace(path, to_json(now))
         return
     text = files.read(path)

@@ -57,6 +57,13 @@ class CheckpointFiles:
         found, files = self._find(path)
         return bool(files.exists(found) and len(files.listStatus(found)))
 
+    def names(self, path: str) -> list[str]:
+        """The names of the files and folders in a folder; empty if it does not exist."""
+        found, files = self._find(path)
+        if not files.exists(found):
+            return []
+        return [str(each.getPath().getName()) for each in files.listStatus(found)]
+
     def delete(self, path: str) -> None:
         """Deletes a file, or a folder with all that it has; nothing if it does not exist."""
         for each in (path, path + _NEW):

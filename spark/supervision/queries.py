@@ -9,6 +9,8 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.generations import query_folders
 from spark.event_time.watermarks import Watermarks, observed
 from spark.realtime.views import check_plan, real_time_view
 from spark.settings import Settings
@@ -48,7 +50,7 @@ def view_queries(
     live = records
     if is_real_time:
         live = [_records(session, source, settings, ends, None) for source in view.inputs]
-    checkpoint = settings.checkpoint(view)
+    folders = query_folders(CheckpointFiles(session), settings.checkpoint(view))
     # Without state there is nothing that a watermark could free.
     watermarked = [] if is_real_time else [each.decoder.event_time for each in view.streams]
     given = [
@@ -65,7 +67,7 @@ def view_queries(
         settings.kafka,
         partitions=partitions,
         query=view.name,
-        checkpoint=f"{checkpoint}/view",
+        checkpoint=folders.result,
         output_mode=view.output_mode,
         on_written=watermarks.advance if any(watermarked) else None,
         is_real_time=is_real_time,
@@ -76,7 +78,7 @@ def view_queries(
         settings.kafka,
         partitions=1,
         query=dead_letters_of(view.name),
-        checkpoint=f"{checkpoint}/dead-letters",
+        checkpoint=folders.dead_letters,
     )
     if settings.once:
         return ViewQueries(result.trigger(availableNow=True), letters.trigger(availableNow=True))

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.generations import begin_generation, delete_earlier
 from spark.errors import summary
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
@@ -51,16 +52,16 @@ class Rebuilds:
         for view in settings.views:
             if self._checkpoints.read(self._file(view)) is not None:
                 self._deleting_after[view.name] = time.time()
+            self._delete_earlier(view)
 
     def begin(self, name: str) -> None:
-        """Deletes the checkpoint of a view that does not run. Raises OSError, Py4JError."""
+        """Gives a view that does not run a new checkpoint. Raises OSError, Py4JError."""
         view = self._views[name]
         ends = self._ends(view)
-        checkpoint = self._settings.checkpoint(view)
-        self._checkpoints.delete(checkpoint)
+        folders = begin_generation(self._checkpoints, self._settings.checkpoint(view))
         self._checkpoints.replace_json(self._file(view), {"ends": ends[view.topic]})
         self._deleting_after[name] = time.time()
-        self._log(f"rebuilding {name}: deleted {checkpoint}")
+        self._log(f"rebuilding {name}: its new checkpoint is {folders.result}")
 
     def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
         """The views that have caught up, so that ``delete_old_keys`` is due."""
@@ -81,6 +82,15 @@ class Rebuilds:
             self._checkpoints.delete(self._file(view))
             del self._deleting_after[name]
             self._log(f"rebuilt {name}: deleted {count} keys that it has no value for any more")
+            self._delete_earlier(view)
+
+    def _delete_earlier(self, view: View) -> None:
+        """Deletes the checkpoints of before, for the disk space."""
+        try:
+            delete_earlier(self._checkpoints, self._settings.checkpoint(view))
+        except (Py4JError, OSError) as error:
+            why = summary(str(error))
+            self._log(f"warning: cannot delete earlier checkpoints of {view.name}: {why}")
 
     def _delete_old_keys(self, view: View) -> int:
         began = self._checkpoints.read_json(self._file(view))["ends"]

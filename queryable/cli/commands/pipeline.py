@@ -60,7 +60,7 @@ def pipeline(
     """Show or command the job that derives a view.
 
     A pause lasts until resume, restart or rebuild, also if the job is started again meanwhile.
-    rebuild deletes the checkpoint, reads the sources from the start, and deletes keys that have no
+    rebuild begins a new checkpoint, reads the sources from the start, and deletes keys that have no
     value any more. Meanwhile, counts and sums begin again: use a new version of the view if
     readers must not see that. rebuild asks first, unless --yes is given.
 

@@ -242,6 +242,35 @@ def test_a_rebuild_after_partitions_were_added_keeps_keys_that_have_moved(
 
 @pytest.mark.spark
 @pytest.mark.broker
+def test_a_rebuilt_view_has_other_folders_than_before(runner: ControlledRunner) -> None:
+    """Spark uploads the last state of a query up to a minute after it was stopped."""
+    checkpoint = Path(runner.settings.checkpoint(runner.view))
+
+    def in_use() -> set[str]:
+        return {each.parent.name for each in checkpoint.glob("view*/offsets")}
+
+    runner.write(b"one", b"one")
+    with runner.stream():
+        runner.wait_counts(one=2)
+        ids = (checkpoint / "topics.json").read_text()
+        runner.truncate(1)
+        for name in ("view-1", "view-2"):
+            runner.send(REBUILD)
+            runner.wait_rebuilt()
+            assert name in in_use()
+        assert (checkpoint / "topics.json").read_text() == ids
+        late = checkpoint / "view" / "state" / "0" / "0" / "1.zip"
+        late.parent.mkdir(parents=True, exist_ok=True)
+        late.touch()
+    runner.write(b"one")
+    with runner.stream():
+        runner.wait_counts(one=2)
+        assert in_use() == {"view-2"}
+        assert not late.exists()
+
+
+@pytest.mark.spark
+@pytest.mark.broker
 def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
     runner: ControlledRunner, make_topic: MakeTopic
 ) -> None:
