@@ -101,14 +101,14 @@ class Encoder:
         if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
             return column.to_pylist()  # type: ignore[no-any-return]
         form = _TEXT if is_text else format_of(format_name).python
-        return _encoded(name, column.to_pylist(), codec, form)
+        return _encoded(name, column.to_pylist(maps_as_pydicts="strict"), codec, form)
 
     def _values(self, batch: pa.RecordBatch) -> list[bytes | None]:
         view = self._view
         if VALUE in batch.schema.names or not view.value_codec.is_json:
             return self._column(batch, VALUE, view.value, view.value_codec)
         fields = [name for name in batch.schema.names if name not in (KEY, TIMESTAMP)]
-        rows = batch.select(fields).to_pylist()
+        rows = batch.select(fields).to_pylist(maps_as_pydicts="strict")
         return _encoded(VALUE, rows, view.value_codec, format_of(view.value).python)
 
     def _times(self, batch: pa.RecordBatch) -> list[int] | None:

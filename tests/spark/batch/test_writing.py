@@ -25,6 +25,7 @@ from tests.support.in_process.examples import ORDERS
 from tests.support.pushes import manifest_of, pinned, push
 
 NOW = 1_700_000_000_000
+MAPS = pa.array([[("x", 1), ("y", 2)]], pa.map_(pa.string(), pa.int64()))
 
 
 def encoded(view: View, columns: dict[str, Any], partitions: int = 1) -> dict[bytes, bytes | None]:
@@ -48,6 +49,8 @@ def encoded(view: View, columns: dict[str, Any], partitions: int = 1) -> dict[by
         ({}, {"key": ["a"], "value": [{"n": 1, "x": None}]}, {b"a": b'{"n":1,"x":null}'}),
         ({}, {"key": ["a"], "n": [1], "x": ["é"]}, {b"a": '{"n":1,"x":"é"}'.encode()}),
         ({}, {"key": ["a", "b"], "value": [None, "1"]}, {b"b": b"1"}),
+        ({}, {"key": ["a"], "value": MAPS}, {b"a": b'{"x":1,"y":2}'}),
+        ({}, {"key": ["a"], "n": MAPS}, {b"a": b'{"n":{"x":1,"y":2}}'}),
         ({"value": "int64"}, {"key": ["a"], "value": [-2]}, {b"a": struct.pack(">q", -2)}),
         ({"value": "int64"}, {"key": ["a"], "value": ["7"]}, {b"a": struct.pack(">q", 7)}),
         ({"value": "float64"}, {"key": ["a"], "value": [0.5]}, {b"a": struct.pack(">d", 0.5)}),
