@@ -122,13 +122,18 @@ class PartitionRegistry:
         self._candidates: dict[StorePartitionId, StorePartition] = {}
         # what the topology says; replaced, never modified
         self.topology_mispartitioned: frozenset[str] = frozenset()
+        self.views_without_partitions: frozenset[str] = frozenset()
         self._topology_counts: Mapping[str, frozenset[int]] = {}
         self._placed: Mapping[str, PlacedView] = {}
 
     def apply_topology(self, topology: Topology) -> None:
-        """Note which views are mispartitioned, and the numbers of partitions of each view's topic,
-        now and when stores were created. Called by the membership thread."""
+        """Note which views are mispartitioned, which have no partition because the leader does not
+        know their topic, and the numbers of partitions of each view's topic, now and when stores
+        were created. Called by the membership thread."""
         placed_views = topology.views.items()
+        self.views_without_partitions = frozenset(
+            name for name, placed in placed_views if not placed.partitions
+        )
         self.topology_mispartitioned = frozenset(
             name for name, placed in placed_views if placed.mispartitioned
         )

@@ -20,11 +20,13 @@ class OrphanCleanup:
         self._delay = delay
         self._unassigned_since: dict[StorePartitionId, float] = {}
 
-    def clean_up(self, assigned: Set[StorePartitionId], now: float) -> None:
-        """Delete stores that have been unassigned for the delay. `now`: monotonic, s."""
+    def clean_up(self, assigned: Set[StorePartitionId], kept: Set[str], now: float) -> None:
+        """Delete stores that have been unassigned for the delay. `kept`: views whose stores are not
+        deleted. `now`: monotonic, s."""
         unassigned = {
             (view, partition)
             for view, partitions in self._directory.on_disk().items()
+            if view not in kept
             for partition in partitions
         } - assigned
         self._unassigned_since = {

@@ -67,6 +67,7 @@ class PartitionLifecycle:
         self._pushes = pushes
         self._orphans = OrphanCleanup(directory, policy.cleanup_delay)
         self._assigned: Mapping[StorePartitionId, str] = {}
+        self._has_assignment = False
         self._opened: Mapping[StorePartitionId, str] = {}
         # other instances answer for these, and may have newer records
         self._shared: set[StorePartitionId] = set()
@@ -101,6 +102,7 @@ class PartitionLifecycle:
         self._taken_over |= taken_over
         self._open_after.update(dict.fromkeys(assigned.keys() - self._assigned.keys(), now))
         self._assigned = assigned
+        self._has_assignment = True
         watched: defaultdict[str, set[int]] = defaultdict(set)
         for view, partition in assigned:
             watched[self._views[view].topic].add(partition)
@@ -359,4 +361,6 @@ class PartitionLifecycle:
                 self._writer.write_state(store_partition)
             except StoreError as e:
                 self.fail(store_partition, e)
-        self._orphans.clean_up(self._assigned.keys(), now)
+        if self._has_assignment:  # without a topology, nobody has said what is not needed
+            kept = self._registry.views_without_partitions
+            self._orphans.clean_up(self._assigned.keys(), kept, now)

@@ -138,7 +138,7 @@ def test_only_marked_folders_are_deleted(tmp_path: Path) -> None:
     data.close()
     data = DataDirectory(tmp_path)  # deletes the leftovers of crashes
     assert {name: sorted(found) for name, found in data.on_disk().items()} == {"orders": [0, 1]}
-    OrphanCleanup(data, delay=0.0).clean_up(set(), 1.0)
+    OrphanCleanup(data, delay=0.0).clean_up(set(), set(), 1.0)
     for name, partition in (("postgresql", 15), ("photos", 2013), ("orders", 0)):
         data.delete(name, partition)
         data.set_aside(name, partition)
