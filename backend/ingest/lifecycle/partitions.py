@@ -189,6 +189,12 @@ class PartitionLifecycle:
             return False
         if not self._snapshots.has_ended(view, partition, topic_metadata):
             return False
+        ended_at = self._snapshots.ended_at(view, partition)
+        if topic_metadata.fetched_at < ended_at:
+            # the snapshot may have records from after the end that was fetched
+            self._open_after[partition_id] = ended_at
+            self._metadata_poller.refresh()
+            return False
         if self._pushes is not None and not self._pushes.has_ended(view, partition, topic_metadata):
             if self._pushes.is_blocked(view, partition):
                 self._snapshots.retry(view, partition)

@@ -129,6 +129,11 @@ class SnapshotFetcher:
             or (is_compacted and records > 0 and self._may_be_in_several(view))
         )
 
+    def ended_at(self, view: View, partition: int) -> float:
+        """When the transfer for a store partition ended (s, monotonic); 0.0 if there was none."""
+        transfer = self._transfers.get((view.name, partition))
+        return 0.0 if transfer is None else transfer.ended_at
+
     def retry(self, view: View, partition: int) -> None:
         """Forget a transfer that has ended some seconds ago, so that `has_ended` requests another
         one: for a store partition that cannot be opened without a snapshot."""

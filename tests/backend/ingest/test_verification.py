@@ -4,7 +4,7 @@ its last record."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ LAST, POSITION = LOG[-1], 8
 class Watcher(FakeWatcher):
     """The log from 0 to `end`, as of now."""
 
+    refreshes = 0
+
     def set(self, end: int, start: int = 0, topic_id: str = "topic-1") -> None:
         now = time.monotonic()
         self.latest["t"] = TopicMetadata(topic_id, 1, {0: start}, {0: end}, None, now)
@@ -39,14 +41,19 @@ class Watcher(FakeWatcher):
         pass
 
     def refresh(self) -> None:
-        pass
+        self.refreshes += 1
 
 
 class Process:
     """Ingest of one process, which opens the store partitions of its views."""
 
     def __init__(
-        self, root: Path, end: int, start: int = 0, views: Sequence[Any] = (VIEW,)
+        self,
+        root: Path,
+        end: int,
+        start: int = 0,
+        views: Sequence[Any] = (VIEW,),
+        snapshots: Callable[[DataDirectory], Any] = lambda folder: NoSnapshots(),
     ) -> None:
         self.folder = DataDirectory(root)
         self.registry = PartitionRegistry(tuple(views))
@@ -58,7 +65,7 @@ class Process:
             self.watcher,
             self.fetcher,
             CollectedDeadLetters(),
-            NoSnapshots(),
+            snapshots(self.folder),
         )
         self.ingest.lifecycle.assign({(each.name, 0): "active" for each in views}, set(), set())
         self.watcher.set(end, start)

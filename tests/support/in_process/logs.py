@@ -80,6 +80,9 @@ class NoSnapshots:
     def has_ended(self, view: View, partition: int, metadata: TopicMetadata) -> bool:
         return True
 
+    def ended_at(self, view: View, partition: int) -> float:
+        return 0.0
+
     def retry(self, view: View, partition: int) -> None:
         pass
 

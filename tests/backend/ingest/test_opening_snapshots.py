@@ -1,0 +1,87 @@
+"""Tests of a store partition that starts from a snapshot of another instance."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher, SnapshotTransfer
+from backend.storage.data_directory import DataDirectory
+from local.waiting import wait_until
+from model.topology import Member
+from model.views import View
+from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
+
+
+class Copies(SnapshotFetcher):
+    """Copies the folder of another instance's store, without HTTP."""
+
+    def __init__(self, folder: DataDirectory, store: Path) -> None:
+        super().__init__(folder, lambda view, partition: [Member("b2", "127.0.0.1", 1)], None, 0)
+        self._store = store
+        self.fetched = 0
+        self.start()
+
+    def _fetch_from(
+        self, view: View, partition: int, member: Member, transfer: SnapshotTransfer
+    ) -> bool:
+        self.fetched += 1
+        snapshot = self._directory.new_snapshot(view.name, partition)
+        for file in self._store.iterdir():
+            if not file.name.startswith("~"):
+                shutil.copy(file, snapshot)
+        self._directory.install(snapshot, view.name, partition)
+        return True
+
+    def wait(self) -> None:
+        wait_until(lambda: not self.under_way(), 20, "the end of the transfer", 0.01)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The store of another instance, which has read LOG."""
+    process = Process(tmp_path / "b2", POSITION)
+    process.turn(LOG, POSITION)
+    process.close()
+    return process.folder.path("v", 0)
+
+
+@pytest.fixture
+def copies() -> Iterator[list[Copies]]:
+    made: list[Copies] = []
+    yield made
+    for each in made:
+        each.stop(20)
+
+
+def started(root: Path, store: Path, end: int, copies: list[Copies]) -> Process:
+    """A new instance, which has a copy of the store. `end`: of the log, before it was copied."""
+
+    def make(folder: DataDirectory) -> Copies:
+        copies.append(Copies(folder, store))
+        return copies[0]
+
+    process = Process(root, end, snapshots=make)
+    copies[0].wait()
+    return process
+
+
+def test_one_that_is_newer_than_the_end_that_was_fetched(
+    tmp_path: Path, store: Path, copies: list[Copies]
+) -> None:
+    """Regression: it was deleted, because the log seemed to end before its position."""
+    process = started(tmp_path / "b1", store, 5, copies)
+    before = process.watcher.refreshes
+    process.turn()
+    process.turn()
+    assert process.registry.get("v", 0) is None
+    assert process.watcher.refreshes == before + 1
+    process.watcher.set(POSITION)
+    process.turn()
+    assert process.opened().progress.position == POSITION
+    process.turn([LAST], POSITION)
+    assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
+    process.close()
