@@ -255,11 +255,13 @@ class PartitionLifecycle:
             return
         self._registry.remove(store_partition)
         self._opened = {}
+        # the end that is known may be from before the last records were applied
+        name, partition = store_partition.view.name, store_partition.partition
+        self._open_after[name, partition] = time.monotonic()
         self._assignments.update(store_partition.view.topic, store_partition.partition)
         store_partition.close(time.time_ns() // 1_000_000)
         if self._pushes is not None:
-            partition_id = (store_partition.view.name, store_partition.partition)
-            self._pushes.close_retired(partition_id=partition_id)
+            self._pushes.close_retired(partition_id=(name, partition))
 
     def close_all(self) -> None:
         """Close all store partitions."""
@@ -281,7 +283,6 @@ class PartitionLifecycle:
         else:
             self._directory.delete(name, partition)
         self._count_rebuild(name, partition, reason)
-        self._open_after[(name, partition)] = time.monotonic()
         self._previous_positions.pop((name, partition), None)
         self._metadata_poller.refresh()
 

@@ -10,6 +10,7 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
 from model.progress import Progress
+from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
 from tests.backend.queries.scans.any_partition import cluster
 from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.ingest import ingest_without_broker
@@ -80,3 +81,20 @@ def test_a_store_whose_closing_fails_does_not_stop_ingest(tmp_path: Path) -> Non
         assert reason is None
         store.close()
     folder.close()
+
+
+def test_after_a_failure_of_ingest_a_partition_with_new_records_is_not_rebuilt(
+    tmp_path: Path,
+) -> None:
+    """Regression: the log seemed to end before the records that were applied since a poll."""
+    process = Process(tmp_path, LAST.at)
+    process.turn(LOG[:2], LAST.at)
+    process.turn([LAST], POSITION)
+    process.ingest.lifecycle.close_all()
+    process.turn()
+    assert process.ingest.loop.rebuilds == 0
+    process.watcher.set(POSITION)
+    process.turn()
+    process.turn([LAST], POSITION)
+    assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
+    process.close()
