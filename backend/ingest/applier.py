@@ -60,16 +60,29 @@ class RecordApplier:
             for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
                     self._advance(store_partition, end)
-        for source in fetched.lost:
+        for source in (*fetched.lost, *fetched.truncated):
             for store_partition in self._without_records(source):
-                if store_partition.to_verify is not None and store_partition.progress.answerable:
-                    store_partition.to_verify = None  # the log begins after it now
+                last = store_partition.to_verify
+                if (
+                    last is not None
+                    and store_partition.progress.answerable
+                    and source not in fetched.truncated
+                    and self._begins_after(source, last.offset)
+                ):
+                    store_partition.to_verify = None
                     self._assignments.update(*source)
                     continue
                 offset = store_partition.fetch_offset
                 self._lifecycle.rebuild(
                     store_partition, f"the log no longer has offset {offset}, or has changed"
                 )
+
+    def _begins_after(self, source: Source, offset: int) -> bool:
+        """Whether the log begins after this offset now. If it does not, and does not have the
+        offset either, then it ends before it."""
+        topic, partition = source
+        topic_metadata = self._metadata_poller.fresh(topic)
+        return topic_metadata is not None and topic_metadata.starts.get(partition, 0) > offset
 
     def _without_records(self, source: Source) -> list[StorePartition]:
         """The store partitions whose next record is lost."""

@@ -42,19 +42,17 @@ _SETTINGS = {
     "fetch.queue.backoff.ms": 5,
 }
 
-# The log no longer has the requested offset, or has another record there.
-_LOST = (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION)
-
 
 @dataclass
 class Fetched:
     """The result of one fetch: records in offset order, the log ends that were reached, the
-    partitions whose log no longer has the requested offset, and whether a connection to a broker
-    has ended since the previous fetch."""
+    partitions whose log does not have the requested offset, those whose log has another record
+    before it, and whether a connection to a broker has ended since the previous fetch."""
 
     records: dict[Source, list[Record]] = field(default_factory=dict)
     ends: dict[Source, int] = field(default_factory=dict)
     lost: list[Source] = field(default_factory=list)
+    truncated: list[Source] = field(default_factory=list)
     disconnected: bool = False
 
 
@@ -133,8 +131,10 @@ class RecordConsumer:
         source = _source(message)
         if error.code() == KafkaError._PARTITION_EOF:
             fetched.ends[source] = cast(int, message.offset())
-        elif error.code() in _LOST:
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
             fetched.lost.append(source)
+        elif error.code() == KafkaError._LOG_TRUNCATION:
+            fetched.truncated.append(source)
         else:
             log.warning("fetching %s-%s: %s", *source, error)
 

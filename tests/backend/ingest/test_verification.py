@@ -32,6 +32,12 @@ class Watcher(FakeWatcher):
     """The log from 0 to `end`, as of now."""
 
     refreshes = 0
+    start = 0  # of the log, at the next `fresh`
+
+    def fresh(self, topic: str) -> TopicMetadata | None:
+        latest = self.latest[topic]
+        self.set(latest.ends[0], self.start)
+        return self.latest[topic]
 
     def set(self, end: int, start: int = 0, topic_id: str = "topic-1") -> None:
         now = time.monotonic()
@@ -250,10 +256,29 @@ def test_after_a_disconnection_the_last_record_may_have_expired(reopened: Proces
     """The log begins later than it did in the metadata."""
     reopened.turn([LAST], POSITION)
     reopened.disconnect([])
+    reopened.watcher.start = LAST.at + 1
     reopened.lose()
     assert (reopened.answers, reopened.ingest.loop.rebuilds) == (True, 0)
     assert reopened.fetcher.reads_from == POSITION
     reopened.lose()
+    assert (reopened.answers, reopened.ingest.loop.rebuilds) == (False, 1)
+
+
+def test_after_a_disconnection_the_log_may_end_before_the_last_record(reopened: Process) -> None:
+    """Regression: records that it got later at these offsets were missed."""
+    reopened.turn([LAST], POSITION)
+    reopened.disconnect([])
+    reopened.lose()
+    assert (reopened.answers, reopened.ingest.loop.rebuilds) == (False, 1)
+
+
+def test_after_a_disconnection_the_log_may_have_changed_before_the_last_record(
+    reopened: Process,
+) -> None:
+    reopened.turn([LAST], POSITION)
+    reopened.disconnect([])
+    reopened.watcher.start = LAST.at + 1
+    reopened.ingest.applier.apply(Fetched(truncated=[SOURCE]))
     assert (reopened.answers, reopened.ingest.loop.rebuilds) == (False, 1)
 
 
