@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
 from backend.ingest.protocols import Store
+from backend.rate_limited_log import RateLimitedLog
 from model.formats.schemas import SchemaNotYet
 from model.partitioner import partition_of
+from model.problems import StoreError
 from model.progress import Progress
 from model.records import LastRecord, StoreMetadata, hash_of_topic
 from model.topology import ACTIVE, PlacedView, Topology
 from model.views import ANY_PARTITION, CHANGELOG, View
 
 log = logging.getLogger(__name__)
+_failed_reads = RateLimitedLog(log)
 
 StorePartitionId = tuple[str, int]
 """A view's name and the number of a partition."""
@@ -88,6 +91,17 @@ class StorePartition:
         if self.view.partitioner != ANY_PARTITION:
             home = partition_of(self.view.partitioner)
             self.listeners.end_where(lambda key: home(key, count) != self.partition)
+
+    def read_failed(self, error: StoreError) -> None:
+        """Let ingest rebuild a damaged store. Any other error, such as too many open files, may be
+        over at the next read."""
+        if error.damaged:
+            self.damaged = str(error)
+        else:
+            _failed_reads.warn(
+                f"{self.view.name}-{self.partition}",
+                f"view {self.view.name}, partition {self.partition}: {error}",
+            )
 
     def log_answerable(self) -> None:
         log.info(

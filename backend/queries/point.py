@@ -288,8 +288,8 @@ class ViewReads(KeyRouting):
         """The problem for the client. Ingest rebuilds a store that is damaged."""
         if isinstance(error, StoreClosedError):
             return Unavailable("not-here", "This instance has just closed the key's partition.")
-        store_partition.damaged = str(error)
-        return Unavailable("store-damaged", "The store partition is damaged, and is being rebuilt.")
+        store_partition.read_failed(error)
+        return Unavailable("store-damaged", "The store partition cannot be read.")
 
 
 class WrongStoreReads(ViewReads):

@@ -36,6 +36,8 @@ from model.records import (
 )
 
 CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
+# after other errors of reads, such as "Too many open files", the next read may succeed
+_DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 
 
@@ -173,7 +175,8 @@ class RocksDBStore:
         read; it may be open again."""
         if self._closed or isinstance(error, (DbClosedError, RuntimeError)):
             return StoreClosedError(str(self.path))
-        return _store_error(f"reading {self.path}", error)
+        damaged = any(sign in str(error) for sign in _DAMAGE_AT_READS)
+        return StoreError(f"reading {self.path}: {error}", damaged)
 
     def begin_bulk_load(self, until: int) -> None:
         """Optimise for writes up to this position.

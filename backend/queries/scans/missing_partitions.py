@@ -11,7 +11,7 @@ _WHY = {
     "not-active": "is no longer active on the instance that was asked",
     "owner-unreachable": "is held by an instance that does not answer",
     "overloaded": "is held by an instance that runs too many scans",
-    "store-damaged": "cannot be read, and is being rebuilt",
+    "store-damaged": "cannot be read",
     "repartitioned": "does not have the deletes of keys whose partition has changed, because its "
     "instance did not know that partitions were added, or does not know it yet. If this does not "
     "end within seconds, rebuild the partition",

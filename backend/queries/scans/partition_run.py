@@ -112,5 +112,5 @@ class PartitionRun:
         except StoreClosedError:
             raise PartitionLost(self.store_partition, "not-here") from None
         except StoreError as e:
-            self.store_partition.damaged = str(e)
+            self.store_partition.read_failed(e)
             raise PartitionLost(self.store_partition, "store-damaged") from None

@@ -19,7 +19,7 @@ from backend.queries.routing import KeyMoved, NotOwner, PartitionUnknown, ReadOp
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
 from model.partitioner import partition_of
-from model.problems import BadRequest, KeyTooLong, Problem, Unavailable
+from model.problems import BadRequest, KeyTooLong, Problem, StoreError, Unavailable
 from model.progress import Progress
 from model.records import ENTRY, entry_head
 from model.topology import NOBODY, Epoch, Topology
@@ -277,6 +277,25 @@ def test_a_store_that_cannot_be_read(instance: Instance) -> None:
     assert not any(b"checksum" in body for body in said), "what RocksDB says is not for clients"
     assert store_partition.damaged is not None
     assert "checksum" in store_partition.damaged
+
+
+def test_an_error_that_may_be_over_soon_does_not_mark_the_store_as_damaged(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Regression: with too many open files, each partition that was read was rebuilt."""
+    store_partition = instance.hold(0, {b"key": b'"value"'})
+
+    def fail(key: bytes) -> bytes:
+        raise StoreError("IO error: Too many open files", damaged=False)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store_partition.store, "get", fail)
+        with pytest.raises(Unavailable) as problem:
+            instance.read(b"key")
+    assert problem.value.code == "store-damaged"
+    assert store_partition.damaged is None
+    assert "view orders, partition 0: IO error: Too many open files" in caplog.text
+    assert instance.read(b"key").status == 200
 
 
 # Records that are not where they should be

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,6 +120,36 @@ def test_reads_of_flipped_bytes_fail(folder: DataDirectory) -> None:
             errors.add(str(e))
     assert errors
     assert all(str(store.path) in error and "checksum" in error for error in errors)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "damaged"),
+    [
+        ("Corruption: block checksum mismatch in 000012.sst", True),
+        (
+            "IO error: No such file or directory: While open a file for random read: 000012.sst",
+            True,
+        ),
+        ("IO error: While pread offset 4096 len 4111: 000012.sst: Input/output error", True),
+        ("IO error: While open a file for random read: 000012.sst: Too many open files", False),
+        ("Resource temporarily unavailable", False),
+    ],
+)
+def test_not_every_error_of_a_read_is_damage(
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch, text: str, damaged: bool
+) -> None:
+    store = filled_store(folder, entries=1)
+
+    def fail(key: bytes) -> bytes:
+        raise Exception(text)  # as rocksdict does
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_get", fail)
+        with pytest.raises(StoreError, match=re.escape(text)) as raised:
+            store.get(b"\x010")
+    assert raised.value.damaged is damaged
+    assert store.get(b"\x010") == value_of(0)
     store.close()
 
 

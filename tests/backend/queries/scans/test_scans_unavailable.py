@@ -99,17 +99,21 @@ def test_a_store_that_is_let_go_under_the_scan(
     assert orders.code(target, 503) in ("catching-up", "not-here")
 
 
-def test_a_store_that_cannot_be_read(orders: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_damage", [True, False])
+def test_a_store_that_cannot_be_read(
+    orders: World, monkeypatch: pytest.MonkeyPatch, is_damage: bool
+) -> None:
     def damaged(*_: Any) -> Any:
         yield b"\x01key", b"\0" * 16 + b"1"
-        raise StoreError("Corruption: block checksum mismatch", damaged=True)
+        raise StoreError("block checksum mismatch", damaged=is_damage)
 
     orders.put_all(numbered(50))
     monkeypatch.setattr(orders.store_partitions[1].store, "scan", damaged)
     said = orders.ask("keys")
     assert (said.status, said.json["code"]) == (503, "store-damaged")
     assert b"checksum" not in said.body
-    assert orders.store_partitions[1].damaged is not None, "ingest rebuilds it"
+    marked = orders.store_partitions[1].damaged is not None
+    assert marked is is_damage, "ingest rebuilds it"
 
 
 @pytest.mark.parametrize("told_by", ["map", "metadata of b1"])
