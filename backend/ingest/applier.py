@@ -85,11 +85,11 @@ class RecordApplier:
         return topic_metadata is not None and topic_metadata.starts.get(partition, 0) > offset
 
     def _without_records(self, source: Source) -> list[StorePartition]:
-        """The store partitions whose next record is lost."""
+        """The store partitions whose next record is lost: those that are behind the others, for
+        example with a newer push. The consumer was there, and is moved to the others then."""
         found = self._registry.of_source(*source)
-        # the consumer was where a store with a newer push is, which is behind the current store
-        candidates = set(map(id, self._registry.candidates()))
-        return [each for each in found if id(each) in candidates] or found
+        first = min((each.fetch_offset for each in found), default=0)
+        return [each for each in found if each.fetch_offset == first]
 
     def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> None:
         """Apply records of one partition, in offset order. One batch has the changes and the

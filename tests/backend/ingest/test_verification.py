@@ -292,6 +292,24 @@ def test_a_disconnection_before_the_first_fetch_does_not_end_the_comparison(
     assert (reopened.answers, reopened.ingest.loop.rebuilds) == (True, 0)
 
 
+def test_of_two_views_only_the_one_that_lags_is_rebuilt_if_its_next_record_is_lost(
+    tmp_path: Path,
+) -> None:
+    process = Process(tmp_path, POSITION, views=(VIEW, OTHER))
+    process.turn(LOG, POSITION)
+    process.ingest.lifecycle.rebuild(process.opened("other"), "an operator has asked for it")
+    process.watcher.set(POSITION)
+    process.turn()
+    assert process.fetcher.reads_from == 0
+    process.lose()
+    assert process.registry.get("other", 0) is None
+    assert (process.answers, process.ingest.loop.rebuilds) == (True, 2)
+    assert process.fetcher.reads_from == POSITION
+    process.lose()
+    assert (process.answers, process.ingest.loop.rebuilds) == (False, 3)
+    process.close()
+
+
 def test_listeners_get_no_record_twice(tmp_path: Path) -> None:
     """Another view of the topic makes the consumer read records again."""
     process = Process(tmp_path, 7, views=(VIEW, OTHER))
