@@ -13,8 +13,8 @@ _JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take 
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """A topic's metadata as of `fetched_at` (s, monotonic). `starts` and `ends` have the partitions
-    that were asked for."""
+    """A topic's metadata. `starts` and `ends` have the partitions that were asked for; they were
+    fetched after `fetched_at` (s, monotonic)."""
 
     topic_id: str
     partitions: int
@@ -78,9 +78,9 @@ def open_store_rebuild_reason(
 ) -> str | None:
     """The reason to rebuild an open store; else None.
 
-    `before`: its position when the previous metadata arrived. A log end before this position means
-    that the log was truncated. The current position cannot be used, because the end may have been
-    fetched before the last records were applied.
+    `before`: a position that it had before the end was fetched; None if none is known. A log end
+    before this position means that the log was truncated. The current position cannot be used,
+    because the end may have been fetched before the last records were applied.
     """
     if topic_metadata.topic_id != metadata.topic_id:
         return "the topic was deleted and recreated"

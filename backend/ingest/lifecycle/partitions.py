@@ -74,7 +74,8 @@ class PartitionLifecycle:
         self._taken_over: set[StorePartitionId] = set()
         # s, monotonic: opened only with metadata from after this time
         self._open_after: dict[StorePartitionId, float] = {}
-        self._previous_positions: dict[StorePartitionId, int] = {}  # at the previous metadata
+        # at a check of metadata, and its time (s, monotonic)
+        self._previous_positions: dict[StorePartitionId, tuple[int, float]] = {}
         self._metadata_seen: dict[str, float] = {}
         self._touched_at = time.monotonic()
         self._dropped: frozenset[str] = frozenset()
@@ -258,6 +259,7 @@ class PartitionLifecycle:
         # the end that is known may be from before the last records were applied
         name, partition = store_partition.view.name, store_partition.partition
         self._open_after[name, partition] = time.monotonic()
+        self._previous_positions.pop((name, partition), None)
         self._assignments.update(store_partition.view.topic, store_partition.partition)
         store_partition.close(time.time_ns() // 1_000_000)
         if self._pushes is not None:
@@ -283,7 +285,6 @@ class PartitionLifecycle:
         else:
             self._directory.delete(name, partition)
         self._count_rebuild(name, partition, reason)
-        self._previous_positions.pop((name, partition), None)
         self._metadata_poller.refresh()
 
     def fail(self, store_partition: StorePartition, error: StoreError) -> None:
@@ -334,14 +335,20 @@ class PartitionLifecycle:
     def _check(self, store_partition: StorePartition, topic_metadata: TopicMetadata) -> None:
         partition_id = (store_partition.view.name, store_partition.partition)
         position = store_partition.progress.position
-        before = self._previous_positions.get(partition_id)
+        before, checked_at = self._previous_positions.get(partition_id, (None, 0.0))
+        is_newer = topic_metadata.fetched_at >= checked_at
         reason = open_store_rebuild_reason(
-            store_partition.partition, position, before, store_partition.metadata, topic_metadata
+            store_partition.partition,
+            position,
+            before if is_newer else None,
+            store_partition.metadata,
+            topic_metadata,
         )
         if reason is not None:
             self.rebuild(store_partition, reason)
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
-            self._previous_positions[partition_id] = position
+            if is_newer:
+                self._previous_positions[partition_id] = position, time.monotonic()
             store_partition.progress.end_fetched(end, topic_metadata.fetched_at)
 
     def verify_again(self) -> None:

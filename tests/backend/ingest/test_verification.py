@@ -292,6 +292,28 @@ def test_a_disconnection_before_the_first_fetch_does_not_end_the_comparison(
     assert (reopened.answers, reopened.ingest.loop.rebuilds) == (True, 0)
 
 
+def test_an_end_from_before_the_last_records_is_no_truncation(reopened: Process) -> None:
+    """Regression: two polls right after each other led to a rebuild."""
+    reopened.turn([LAST], POSITION)
+    watcher = reopened.watcher
+    watcher.set(POSITION)
+    first = watcher.latest["t"]
+    watcher.set(POSITION)
+    second = watcher.latest["t"]
+    del watcher.latest["t"]
+    reopened.turn([Rec(8, b"d", b"4")], POSITION + 1)
+    # the metadata of the first poll are checked after the second one has begun
+    watcher.latest["t"] = first
+    reopened.turn()
+    watcher.latest["t"] = second
+    reopened.turn()
+    assert (reopened.answers, reopened.ingest.loop.rebuilds) == (True, 0)
+    # each position is compared with a later end
+    watcher.set(POSITION)
+    reopened.turn()
+    assert (reopened.answers, reopened.ingest.loop.rebuilds) == (False, 1)
+
+
 def test_of_two_views_only_the_one_that_lags_is_rebuilt_if_its_next_record_is_lost(
     tmp_path: Path,
 ) -> None:
