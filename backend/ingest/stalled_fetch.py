@@ -31,13 +31,14 @@ class StalledFetch:
         self._clock = clock
         self._checked_at = clock()
         self._limit = _MIN_CHECKS
-        # those that are behind the log: their position, and how many checks have found them there
+        # those that need records: their position, and how many checks have found them there
         self._behind: dict[StorePartitionId, tuple[int, int]] = {}
 
     def stalled(self) -> StorePartitionId | None:
-        """A store partition that has been behind its log at the same position for so long that the
-        consumer should be replaced. Call it often. After each one it waits twice as long, because
-        large records or a quota of the broker may be the reason, until all have caught up."""
+        """A store partition that has been behind its log at the same position, or whose last record
+        has not been compared with the log, for so long that the consumer should be replaced. Call
+        it often. After each one it waits twice as long, because large records or a quota of the
+        broker may be the reason, until all have caught up."""
         now = self._clock()
         if now - self._checked_at < _INTERVAL:
             return None
@@ -45,7 +46,9 @@ class StalledFetch:
         before, self._behind = self._behind, {}
         for each in self._registry.all():
             progress = each.progress
-            if not progress.lag(now, self._trusted_for) or each.waiting_for is not None:
+            lag = progress.lag(now, self._trusted_for)
+            has_records = lag is not None and (lag > 0 or each.to_verify is not None)
+            if not has_records or each.waiting_for is not None:
                 continue
             id_ = each.view.name, each.partition
             position, checks = before.get(id_, (-1, 0))

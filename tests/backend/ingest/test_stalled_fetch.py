@@ -49,12 +49,15 @@ class Fetching:
         return next((n for n in range(1, most + 1) if self.second() is not None), None)
 
 
-def partition(position: int, number: int = 0, waiting_for: object = None) -> Any:
+def partition(
+    position: int, number: int = 0, waiting_for: object = None, to_verify: object = None
+) -> Any:
     return SimpleNamespace(
         view=SimpleNamespace(name="v"),
         partition=number,
         progress=Progress(position, position, True),
         waiting_for=waiting_for,
+        to_verify=to_verify,
     )
 
 
@@ -62,6 +65,11 @@ def test_one_that_stays_behind_is_found() -> None:
     fetching = Fetching(partition(10), partition(4, 1))
     assert [fetching.second() for _ in range(LIMIT)] == [None] * LIMIT
     assert fetching.second() == ("v", 1)
+
+
+def test_one_that_waits_for_the_comparison_of_its_last_record_is_found() -> None:
+    """Regression: at the end of its log, it was catching up for ever."""
+    assert Fetching(partition(10, to_verify="record 9")).seconds_until_stalled(100) == LIMIT + 1
 
 
 def test_after_each_one_it_waits_longer_until_all_have_caught_up() -> None:
