@@ -137,12 +137,13 @@ class MetadataPoller:
         starts = self._offsets(needed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self._offsets(needed, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         for topic, topic_id in ids.items():
-            if len(starts[topic]) == len(ends[topic]) == len(needed[topic]):
+            has_both = starts[topic].keys() & ends[topic].keys()
+            if has_both or not needed[topic]:
                 found = TopicMetadata(
                     topic_id=topic_id,
                     partitions=counts[topic],
-                    starts=starts[topic],
-                    ends=ends[topic],
+                    starts={number: starts[topic][number] for number in has_both},
+                    ends={number: ends[topic][number] for number in has_both},
                     delete_retention=self._delete_retention_of(topic, topic_id),
                     fetched_at=fetched_at,
                 )

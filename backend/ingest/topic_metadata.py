@@ -13,8 +13,8 @@ _JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take 
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """A topic's metadata. `starts` and `ends` have the partitions that were asked for; they were
-    fetched after `fetched_at` (s, monotonic)."""
+    """A topic's metadata. `starts` and `ends` have the partitions that were asked for, without
+    those that have no leader now. They were fetched after `fetched_at` (s, monotonic)."""
 
     topic_id: str
     partitions: int
@@ -23,6 +23,10 @@ class TopicMetadata:
     delete_retention: int | None  # delete.retention.ms; None if the topic is not compacted
     fetched_at: float
     added_at: float | None = None  # s, monotonic: when it was found to have more than before
+
+    @property
+    def has_all_offsets(self) -> bool:
+        return len(self.ends) == self.partitions
 
     def after(self, before: TopicMetadata | None) -> TopicMetadata:
         """With `added_at`. `before`: what was fetched the last time."""

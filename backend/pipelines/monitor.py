@@ -109,6 +109,7 @@ class PipelineMonitor:
             topic: LogOffsets(topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_at)
             for topic in topics
             if (topic_metadata := self._topics.get(topic)) is not None
+            and topic_metadata.has_all_offsets  # else the lag would be too small
         }
         self._skip_empty_gaps(committed, ends)
         now, wall_ms = time.monotonic(), time.time_ns() // 1_000_000

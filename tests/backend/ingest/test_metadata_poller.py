@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -93,10 +93,13 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
 
 class DescribingAdmin(Admin):
     """A topic with five partitions, of which each has as many records as its number says. Keeps
-    for which partitions it was asked."""
+    for which partitions it was asked. Those in `without_leader` have no offsets."""
 
-    def __init__(self) -> None:
-        super().__init__({number: number for number in range(5)})
+    def __init__(self, without_leader: Collection[int] = ()) -> None:
+        no_leader = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+        super().__init__(
+            {number: no_leader if number in without_leader else number for number in range(5)}
+        )
         self.asked: list[set[int]] = []
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
@@ -128,3 +131,24 @@ def test_offsets_are_fetched_for_partitions_of_this_instance(
     found = poller.latest["orders"]
     assert (found.partitions, set(found.starts)) == (5, needed)
     assert found.ends == {number: number for number in needed}
+
+
+def test_partitions_without_a_leader_do_not_hide_the_others() -> None:
+    """Regression: nothing was known of a topic while one of its partitions had no leader."""
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = DescribingAdmin({1, 2})  # type: ignore[assignment]
+    assert poller.poll({"orders": None})
+    found = poller.latest["orders"]
+    assert (found.partitions, found.ends) == (5, {0: 0, 3: 3, 4: 4})
+    assert found.starts.keys() == found.ends.keys()
+    assert not found.has_all_offsets
+
+
+def test_without_any_offset_the_previous_metadata_stay() -> None:
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = DescribingAdmin()  # type: ignore[assignment]
+    poller.poll({"orders": {1, 3}})
+    before = poller.latest["orders"]
+    poller._admin = DescribingAdmin({1, 3})  # type: ignore[assignment]
+    poller.poll({"orders": {1, 3}})
+    assert poller.latest["orders"] is before
