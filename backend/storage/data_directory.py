@@ -309,9 +309,10 @@ class DataDirectory:
             deleted = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
             path.rename(deleted)
             self._mark.delete(deleted)
-        (snapshot / _INSTALLED).unlink()
         snapshot.rename(path)
         sync(path.parent)
+        # after a crash before this, `replace` does it
+        (path / _INSTALLED).unlink()
 
     def discard(self, snapshot: Path) -> None:
         """Delete the folder of an incomplete snapshot."""

@@ -46,6 +46,36 @@ def test_a_store_that_was_replaced_twice_does_not_come_back(tmp_path: Path) -> N
     directory.close()
 
 
+@pytest.mark.parametrize("step", ["rename", "unlink"])
+def test_a_store_whose_renaming_is_interrupted_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Regression: after a kill right before the renaming, it was deleted at the next start."""
+    directory = DataDirectory(tmp_path)
+    replace(directory, "first")
+    before = replace(directory, "second")
+    assert before is not None
+    directory.discard(before)
+
+    def kill(self: Path, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, step, kill)
+        with pytest.raises(KeyboardInterrupt):
+            directory.open("orders", 0)
+    directory.close()
+
+    for push in ("second", "third"):
+        directory = DataDirectory(tmp_path)
+        store, reason = directory.open("orders", 0)
+        assert reason is None
+        assert store.metadata == metadata(push)
+        store.close()
+        replace(directory, "third")
+        directory.close()
+
+
 def test_a_store_that_was_deleted_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
