@@ -27,6 +27,7 @@ from queryable.client.protocol.transport import (
     Sleep,
     TransportError,
 )
+from queryable.client.protocol.view_cache import ViewCache
 from queryable.client.protocol.views import View
 
 # s; doubled after each failed connection
@@ -71,7 +72,7 @@ class ClientContext:
         self.settings = settings
         self.clock = clock
         self.budget = RetryBudget()
-        self._views: dict[str, View] = {}
+        self._views = ViewCache()
         self._epoch = ""  # the newest one in a response
         self._first = 0  # the index of the URL that is asked first
         self._topology = TopologyTracker(settings.base_url)
@@ -245,18 +246,22 @@ class ClientContext:
     # --- views and topology
 
     def view(self, name: str, deadline: float | None = None) -> Call[View]:
-        """A view's description, fetched once; if the view has versions, once per epoch. In a
-        session, that of the version with which the session began. Raises NotFound."""
+        """A view's description, fetched once per epoch. In a session, that of the version with
+        which the session began. Raises NotFound."""
         session = self.offsets
         if session is not None and name in session.views:
             return session.views[name]
         view = self._views.get(name)
         if view is None:
-            description = yield from self.get_json(f"/views/{quote(name, safe='')}", deadline)
+            age = self._views.age
+            # a direct client does not need its own URL
+            sources = self._topology.sources()
+            request = ApiRequest(f"/views/{quote(name, safe='')}", instances=sources)
+            description = json_of((yield from self.send(request, deadline)))
             with decoding():
                 view = View.from_json(description)
             if view.partitions is not None:
-                self._views[name] = view
+                self._views.keep(name, view, age)
         if session is not None and view.version is not None and "@" not in view.name:
             # offsets of one version mean nothing in another one
             view = session.views[name] = replace(view, name=f"{view.name}@{view.version}")
@@ -265,12 +270,13 @@ class ClientContext:
     def _note_epoch(self, headers: Mapping[str, str]) -> None:
         epoch = headers.get("topology-epoch", "")
         if epoch != self._epoch and parse_epoch(epoch) > parse_epoch(self._epoch):
-            self.forget_versions()
+            if self._epoch:
+                self.forget_views()
             self._epoch = epoch
 
-    def forget_versions(self) -> None:
-        """Forgets views with versions: another one may be current."""
-        self._views = {name: v for name, v in self._views.items() if v.version is None}
+    def forget_views(self) -> None:
+        """Forgets what views are: another version or another deployment may be current."""
+        self._views.forget()
 
     def topology(self, deadline: float | None = None) -> Call[Topology]:
         """Fetches the current topology."""

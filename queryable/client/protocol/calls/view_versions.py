@@ -65,7 +65,7 @@ def _command(
     context: ClientContext, path: str, body: dict[str, Any], timeout: float | None
 ) -> Call[dict[str, Any]]:
     document = yield from send_command(context, path, body, timeout)
-    context.forget_versions()
+    context.forget_views()
     return document
 
 

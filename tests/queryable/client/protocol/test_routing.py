@@ -178,7 +178,9 @@ def test_topology_comes_from_the_instances_if_the_proxy_is_down() -> None:
     driver.replies = [REFUSED, REFUSED, topology_with_epoch("6-1"), VALUE]
     driver.call(point.get, "orders", "a")
     assert base_urls(driver)[2:5] == [ACTIVE, BASE, STANDBY]
-    driver.replies = [value_with_epoch("7-1"), *[REFUSED] * 3, VALUE]
+    # the view is described again, too
+    described = [REFUSED, REFUSED, ok(ORDERS)]
+    driver.replies = [value_with_epoch("7-1"), *described, *[REFUSED] * 3, VALUE]
     for _ in range(2):
         assert driver.call(point.get, "orders", "a").value == 1
         driver.now += 2
