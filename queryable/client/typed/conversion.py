@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from functools import cache
 from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -32,7 +31,6 @@ class Mismatch(ValueError):
         self.text = text
 
 
-@cache
 def reader_of(kind: Any) -> Convert:
     """Decoded JSON ► a value of this type. The function raises Mismatch. Raises BadUse if the type
     is not supported."""

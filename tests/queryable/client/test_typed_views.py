@@ -118,3 +118,23 @@ def test_other_types(kind: Any, good: Any, bad: Any) -> None:
 def test_a_type_that_is_not_supported_is_an_error_at_once(kind: Any) -> None:
     with pytest.raises(BadUse, match="not a supported type"):
         Client("http://127.0.0.1:9").view("orders", key=str, value=kind)
+
+
+@dataclass
+class Wide:
+    item: str
+    amount: int
+
+
+@dataclass
+class Narrow:
+    item: str
+
+
+def test_the_first_type_of_a_union_that_fits_is_used() -> None:
+    """Unions are equal in any order of their types."""
+    document = {"item": "tea", "amount": 2}
+    assert reader_of(Narrow | Wide)(document) == Narrow("tea")
+    assert reader_of(Wide | Narrow)(document) == Wide("tea", 2)
+    assert reader_of(list[Narrow | Wide])([document]) == [Narrow("tea")]
+    assert reader_of(list[Wide | Narrow])([document]) == [Wide("tea", 2)]
