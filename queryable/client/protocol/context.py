@@ -16,7 +16,7 @@ from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
 from queryable.client.protocol.responses import decoding, json_of, read_all
 from queryable.client.protocol.retry_budget import RetryBudget
 from queryable.client.protocol.session_offsets import SessionOffsets
-from queryable.client.protocol.topology import Topology, parse_epoch
+from queryable.client.protocol.topology import Topology
 from queryable.client.protocol.topology_tracker import TopologyTracker
 from queryable.client.protocol.transport import (
     Call,
@@ -73,7 +73,6 @@ class ClientContext:
         self.clock = clock
         self.budget = RetryBudget()
         self._views = ViewCache()
-        self._epoch = ""  # the newest one in a response
         self._first = 0  # the index of the URL that is asked first
         self._topology = TopologyTracker(settings.base_url)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
@@ -179,7 +178,7 @@ class ClientContext:
                 # a first request to the next instance adds no load to the one that failed
                 needs_budget = attempt + 1 >= len(urls)
             else:
-                self._note_epoch(response.headers)
+                self._views.note_epoch(response.headers.get("topology-epoch", ""), self.clock())
                 if self.settings.direct:
                     self._topology.note_response(response.headers, url)
                 if response.status < 500:
@@ -251,7 +250,7 @@ class ClientContext:
         session = self.offsets
         if session is not None and name in session.views:
             return session.views[name]
-        view = self._views.get(name)
+        view = self._views.get(name, self.clock())
         if view is None:
             age = self._views.age
             # a direct client does not need its own URL
@@ -261,22 +260,15 @@ class ClientContext:
             with decoding():
                 view = View.from_json(description)
             if view.partitions is not None:
-                self._views.keep(name, view, age)
+                self._views.keep(name, view, age, self.clock())
         if session is not None and view.version is not None and "@" not in view.name:
             # offsets of one version mean nothing in another one
             view = session.views[name] = replace(view, name=f"{view.name}@{view.version}")
         return view
 
-    def _note_epoch(self, headers: Mapping[str, str]) -> None:
-        epoch = headers.get("topology-epoch", "")
-        if epoch != self._epoch and parse_epoch(epoch) > parse_epoch(self._epoch):
-            if self._epoch:
-                self.forget_views()
-            self._epoch = epoch
-
     def forget_views(self) -> None:
-        """Forgets what views are: another version or another deployment may be current."""
-        self._views.forget()
+        """Forgets what views are: another version may be current."""
+        self._views.forget(self.clock())
 
     def topology(self, deadline: float | None = None) -> Call[Topology]:
         """Fetches the current topology."""

@@ -2,28 +2,51 @@
 
 from __future__ import annotations
 
+from queryable.client.protocol.topology import parse_epoch
 from queryable.client.protocol.views import View
+
+# s after a change in which an instance or a proxy may still describe what was before
+_SETTLING_TIME = 2.0
+_MAX_EPOCHS = 100
 
 
 class ViewCache:
-    """Views by name. Threads may share it: nothing iterates over a dictionary that another thread
-    changes."""
+    """Views by name, until a response has an epoch that this client has not seen: another version,
+    another definition or another deployment may be current. Epochs of two deployments cannot be
+    compared, so it does not matter which one is greater.
+
+    Threads may share it: nothing iterates over a collection that another thread changes. Times are
+    seconds of the client's clock.
+    """
 
     def __init__(self) -> None:
-        self._views: dict[str, View] = {}
+        self._views: dict[str, tuple[View, float]] = {}  # with the time until which they count
+        self._epochs: tuple[str, ...] = ()  # the latest ones
+        self._settled_at = float("-inf")
         self.age = 0
         """How often the views were forgotten."""
 
-    def get(self, name: str) -> View | None:
-        return self._views.get(name)
+    def get(self, name: str, now: float) -> View | None:
+        view, until = self._views.get(name, (None, 0.0))
+        return view if now < until else None
 
-    def keep(self, name: str, view: View, age: int) -> None:
+    def keep(self, name: str, view: View, age: int, now: float) -> None:
         """`age`: the age when the description was asked for. It may be outdated if the views were
         forgotten meanwhile, so then it is not kept."""
         views = self._views  # before the comparison: see `forget`
         if age == self.age:
-            views[name] = view
+            views[name] = view, self._settled_at if now < self._settled_at else float("inf")
 
-    def forget(self) -> None:
-        self.age += 1  # first: see `keep`
+    def note_epoch(self, epoch: str, now: float) -> None:
+        """Forgets the views if the epoch of a response is a new one."""
+        if epoch in self._epochs or parse_epoch(epoch) == (0, 0):
+            return
+        is_first = not self._epochs
+        self._epochs = (*self._epochs[1 - _MAX_EPOCHS :], epoch)
+        if not is_first:
+            self.forget(now)
+
+    def forget(self, now: float) -> None:
+        self._settled_at = now + _SETTLING_TIME
+        self.age += 1  # before the views: see `keep`
         self._views = {}
