@@ -74,7 +74,7 @@ class ClientContext:
         self.budget = RetryBudget()
         self._views = ViewCache()
         self._first = 0  # the index of the URL that is asked first
-        self._topology = TopologyTracker(settings.base_url)
+        self._topology = TopologyTracker(settings.urls)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
             "queryable_session", default=None
         )
@@ -297,6 +297,7 @@ class ClientContext:
                 if self._topology.current is None:
                     raise
         current = self._topology.current
-        assert current is not None  # needs_fetch() is true until there is one
+        if current is None:  # none of the current deployment yet
+            return ()
         replicas = current.replicas(view.name, view.key.record_bytes(key))
         return self._topology.by_health(replicas, now)

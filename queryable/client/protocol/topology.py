@@ -26,8 +26,18 @@ class _ViewPlacement:
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """Which deployment of a service is current: its application id. The highest revision is the
+    newest state."""
+
+    name: str
+    current: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
-    """One version of the topology."""
+    """One version of the topology of one deployment."""
 
     epoch: tuple[int, int]
     views: Mapping[str, _ViewPlacement]
@@ -35,6 +45,11 @@ class Topology:
     """Base URLs of all instances that are not dead."""
 
     document: Mapping[str, Any]
+    deployment: str | None
+    """Its application id; None: unknown."""
+
+    service: Service | None
+    """What the sender knows of the service; None: nothing, or there is no service."""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Topology:
@@ -57,7 +72,10 @@ class Topology:
                 {partition: tuple(urls) for partition, urls in replicas.items()},
             )
         instances = tuple(base_urls[each["id"]] for each in alive)
-        return cls(parse_epoch(document["epoch"]), views, instances, document)
+        deployment = document.get("application_id")
+        service = _service(document.get("service"))
+        epoch = parse_epoch(document["epoch"])
+        return cls(epoch, views, instances, document, deployment, service)
 
     def replicas(self, view: str, key: bytes | None) -> tuple[str, ...]:
         """Base URLs of the instances that have the key's partition: the active, then the standbys.
@@ -71,6 +89,13 @@ class Topology:
             return ()
         partition = partition_of(placement.partitioner)(key, placement.partitions)
         return placement.replicas[partition]
+
+
+def _service(said: Mapping[str, Any] | None) -> Service | None:
+    """An instance that does not know yet which deployment is current says null."""
+    if said is None or said["current"] is None:
+        return None
+    return Service(said["name"], said["current"], int(said["revision"]))
 
 
 def _scheme(processor: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from queryable.client.protocol.topology import Topology, parse_epoch
+from queryable.client.protocol.topology import Service, Topology, parse_epoch
 
 # s between two fetches of a topology that may be outdated
 _REFRESH_INTERVAL = 0.1
@@ -13,16 +13,22 @@ _FAILURE_PENALTY = 1.0
 
 
 class TopologyTracker:
-    """The newest topology, the newest epoch in a response, and the failures since.
+    """The newest topology of the current deployment, the newest epoch in a response, and the
+    failures since.
+
+    Epochs of two deployments cannot be compared. If the deployment belongs to a service, only a
+    topology of the current one is used, as by the proxy.
 
     Times are seconds of the client's clock. No I/O: `ClientContext` fetches.
     """
 
-    def __init__(self, base_url: str) -> None:
+    def __init__(self, own_urls: tuple[str, ...]) -> None:
+        """`own_urls`: those that the client was given."""
         self.current: Topology | None = None
-        self._base_url = base_url
+        self._own_urls = own_urls
+        self._service: Service | None = None
         self._newest_epoch = (0, 0)
-        self._newest_epoch_from = base_url
+        self._newest_epoch_from = own_urls[0]
         self._is_suspect = False
         self._failed_at: dict[str, float] = {}
         self._fetched_at = float("-inf")
@@ -41,34 +47,62 @@ class TopologyTracker:
 
     def needs_fetch(self, now: float) -> bool:
         """Whether to fetch the topology now; if so, records the time of the fetch."""
-        is_outdated = (
-            self.current is None or self._is_suspect or self.current.epoch < self._newest_epoch
-        )
+        current = self.current
+        is_outdated = current is None or self._is_suspect or current.epoch < self._newest_epoch
         if not is_outdated:
             return False
-        if self.current is not None and now < self._fetched_at + _REFRESH_INTERVAL:
+        if now < self._fetched_at + _REFRESH_INTERVAL:
             return False
         self._fetched_at = now
         return True
 
     def sources(self) -> tuple[str, ...]:
-        """Base URLs from which to fetch the topology, in order; empty if only the client's own URL
-        is known."""
+        """Base URLs from which to fetch the topology, in order; empty if only the client's own URLs
+        are known."""
         current = self.current
         if current is None:
             return ()
-        # The instance that sent a newer epoch has that topology. If the client's URL does not
-        # respond, the instances still have it.
+        # The client's URLs lead to the current deployment. If they do not respond, the instance
+        # that sent a newer epoch has that topology.
         is_behind = current.epoch < self._newest_epoch
         first = (self._newest_epoch_from,) if is_behind else ()
-        return tuple(dict.fromkeys((*first, self._base_url, *current.instances)))
+        return tuple(dict.fromkeys((*self._own_urls, *first, *current.instances)))
 
     def update(self, fetched: Topology) -> None:
+        self._learn(fetched)
+        current = self.current
+        if current is not None and not self._is_current(current):
+            self.current = current = None
+        if not self._is_current(fetched):
+            return
         # another thread may have fetched a newer one meanwhile
-        if self.current is None or self.current.epoch <= fetched.epoch:
+        if current is None or self._may_replace(current, fetched):
             self.current = fetched
             self._is_suspect = False
-        self._newest_epoch = max(self._newest_epoch, fetched.epoch)
+            if self._service is not None or self._newest_epoch < fetched.epoch:
+                # The newest epoch until now may be that of another deployment of the service. If
+                # there is a newer one of this deployment, the next response says so.
+                self._newest_epoch = fetched.epoch
+
+    def _learn(self, fetched: Topology) -> None:
+        """Takes what the sender knows of the service, if it is newer."""
+        said, known = fetched.service, self._service
+        if said is None:
+            return
+        if known is None or (
+            known.revision < said.revision
+            if known.name == said.name
+            # revisions of two services cannot be compared: the current deployment decides
+            else fetched.deployment == known.current
+        ):
+            self._service = said
+
+    def _is_current(self, topology: Topology) -> bool:
+        return self._service is None or topology.deployment == self._service.current
+
+    @staticmethod
+    def _may_replace(current: Topology, fetched: Topology) -> bool:
+        return current.deployment != fetched.deployment or current.epoch <= fetched.epoch
 
     def by_health(self, base_urls: tuple[str, ...], now: float) -> tuple[str, ...]:
         """The same instances; those that failed within the last second come last."""

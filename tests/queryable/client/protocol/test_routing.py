@@ -130,7 +130,7 @@ def test_next_replica_needs_no_retry_budget() -> None:
         driver.now += 2
 
 
-def test_topology_is_fetched_from_the_instance_with_the_newer_epoch() -> None:
+def test_topology_is_fetched_from_the_client_s_own_url() -> None:
     driver = orders(
         topology_with_epoch("5-1"),
         value_with_epoch("6-1"),
@@ -141,7 +141,7 @@ def test_topology_is_fetched_from_the_instance_with_the_newer_epoch() -> None:
     driver.call(point.get, "orders", "a")
     driver.now += 1
     driver.call(point.get, "orders", "a")
-    assert base_urls(driver) == [BASE, ACTIVE, ACTIVE, ACTIVE]
+    assert base_urls(driver) == [BASE, ACTIVE, BASE, ACTIVE]
     assert driver.targets[2] == "/processors"
 
 
@@ -177,7 +177,7 @@ def test_topology_comes_from_the_instances_if_the_proxy_is_down() -> None:
     driver.now += 1
     driver.replies = [REFUSED, REFUSED, topology_with_epoch("6-1"), VALUE]
     driver.call(point.get, "orders", "a")
-    assert base_urls(driver)[2:5] == [ACTIVE, BASE, STANDBY]
+    assert base_urls(driver)[2:5] == [BASE, ACTIVE, STANDBY]
     # the view is described again, too
     described = [REFUSED, REFUSED, ok(ORDERS)]
     driver.replies = [value_with_epoch("7-1"), *described, *[REFUSED] * 3, VALUE]
@@ -185,3 +185,63 @@ def test_topology_comes_from_the_instances_if_the_proxy_is_down() -> None:
         assert driver.call(point.get, "orders", "a").value == 1
         driver.now += 2
     assert driver.replies == []
+
+
+def topology_of(deployment: str, epoch: str, current: str | None, revision: int) -> Response:
+    """The instances of `shop-2` have other addresses."""
+    processors = [
+        {**each, "host": f"{deployment}-{each['host']}"}
+        for each in PROCESSORS["processors"]  # type: ignore[index]
+    ]
+    service = {"name": "shop", "current": current, "previous": None, "revision": revision}
+    document = {**PROCESSORS, "epoch": epoch, "processors": processors}
+    return ok({**document, "application_id": deployment, "service": service})
+
+
+def read(driver: Driver, *replies: Response) -> str:
+    """Reads a key, and returns the deployment that has answered, or `proxy`."""
+    driver.replies += [*replies]
+    driver.call(point.get, "orders", "a")
+    driver.now += 3
+    assert driver.replies == []
+    return base_urls(driver)[-1].removeprefix("http://").partition("-h")[0]
+
+
+def test_a_direct_client_follows_a_switch_of_the_deployment() -> None:
+    old = topology_of("shop-1", "9-1", "shop-1", 1)
+    driver = orders(old, direct=True)
+    assert read(driver, value_with_epoch("9-1")) == "shop-1"
+    # a switch makes the epochs of both deployments newer, but they cannot be compared
+    assert read(driver, value_with_epoch("9-2")) == "shop-1"
+    described = ok(ORDERS)
+    new = topology_of("shop-2", "7-1", "shop-2", 2)
+    assert read(driver, described, new, value_with_epoch("7-1")) == "shop-2"
+    assert base_urls(driver)[-2] == BASE
+    # a rollback
+    assert read(driver, described, value_with_epoch("7-2")) == "shop-2"
+    back = topology_of("shop-1", "9-3", "shop-1", 3)
+    assert read(driver, described, back, value_with_epoch("9-3")) == "shop-1"
+    # and forward again, to lower epochs
+    assert read(driver, described, value_with_epoch("9-4")) == "shop-1"
+    again = topology_of("shop-2", "7-3", "shop-2", 4)
+    assert read(driver, described, again, value_with_epoch("7-3")) == "shop-2"
+    assert read(driver, described, VALUE) == "shop-2"
+    assert read(driver, VALUE) == "shop-2"
+
+
+def test_a_topology_that_is_not_of_the_current_deployment_is_not_used() -> None:
+    driver = orders(topology_of("shop-1", "9-1", "shop-1", 1), direct=True)
+    assert read(driver, value_with_epoch("9-1")) == "shop-1"
+    read(driver, value_with_epoch("9-2"))
+    # the proxy is behind: its instance knows that another deployment is current
+    left = topology_of("shop-1", "9-2", "shop-2", 2)
+    assert read(driver, ok(ORDERS), left, VALUE) == "proxy"
+    # an instance that is cut off does not know it
+    for unaware in (
+        topology_of("shop-1", "9-3", "shop-1", 1),
+        topology_of("shop-1", "9-3", None, 0),
+    ):
+        assert read(driver, unaware, VALUE) == "proxy"
+        driver.now += 1
+    new = topology_of("shop-2", "7-1", "shop-2", 2)
+    assert read(driver, new, VALUE) == "shop-2"
