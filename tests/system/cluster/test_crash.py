@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,11 @@ def position_of(backend: Backend) -> int:
     return sum(p.get("position", 0) for p in answer.json()["partitions"])
 
 
+def values_in(entries: Mapping[bytes, Any]) -> dict[bytes, Any]:
+    """Without the tombstones that a store keeps while it catches up: their offset is negative."""
+    return {key: entry for key, entry in entries.items() if entry[1] >= 0}
+
+
 def test_repeated_kills_lose_and_duplicate_nothing(
     deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
@@ -67,7 +73,7 @@ def test_repeated_kills_lose_and_duplicate_nothing(
         for partition in range(PARTITIONS):
             on_disk = stored(backend.data_dir, "v", partition)
             positions[partition] = on_disk.position
-            assert on_disk.entries == fold(log[partition], on_disk.position)
+            assert values_in(on_disk.entries) == fold(log[partition], on_disk.position)
         if kept:
             assert all(positions[p] >= kept[-1][p] for p in positions), "a position moved back"
         kept.append(positions)
@@ -85,7 +91,7 @@ def test_repeated_kills_lose_and_duplicate_nothing(
     for partition in range(PARTITIONS):
         on_disk = stored(backend.data_dir, "v", partition)
         assert on_disk.position == ends[partition]
-        assert on_disk.entries == fold(log[partition], ends[partition])
+        assert values_in(on_disk.entries) == fold(log[partition], ends[partition])
         assert on_disk.metadata.answerable
 
 
