@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
@@ -249,7 +250,7 @@ class PartitionRegistry:
         placed = self._placed.get(view.name)
         if (
             placed is not None
-            # if no store was known, it is not known either of which topic the topology is
+            # without a store, nobody knows which topic the topology describes
             and placed.partition_counts
             and placed.topic_hash in (0, hash_of_topic(topic_id))
         ):
@@ -267,14 +268,19 @@ class PartitionRegistry:
         the stores were created. `counts`: numbers of partitions of the topic.
         """
         view = store_partition.view
-        is_catching_up = not store_partition.progress.answerable or any(
-            not opened.progress.answerable for opened in list(self.of_view(view.name).values())
-        )
-        if self.is_mispartitioned(view) or (is_catching_up and max(counts, default=0) > 1):
+        if self.is_mispartitioned(view):
             return lambda key: True
         partitioner = partition_of(view.partitioner)
         own = store_partition.partition
-        return lambda key: any(partitioner(key, count) != own for count in counts)
+
+        @cache  # only runs with a tombstone look at all partitions of the view
+        def is_catching_up() -> bool:
+            opened = [store_partition, *self.of_view(view.name).values()]
+            return max(counts, default=0) > 1 and not all(p.progress.answerable for p in opened)
+
+        return lambda key: (
+            any(partitioner(key, count) != own for count in counts) or is_catching_up()
+        )
 
     def mispartitioned_views(self) -> tuple[str, ...]:
         """Views with mispartitioned records in open store partitions."""
