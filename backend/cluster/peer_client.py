@@ -200,7 +200,7 @@ def _is_forwarded(header: Header) -> bool:
 
 
 class _Places:
-    """Counts the requests in progress, each of which has a connection or waits for one."""
+    """Counts the requests in progress. Each of them has a connection, or waits for one."""
 
     def __init__(self, connections: int) -> None:
         """`connections`: for all instances; 0: unlimited."""

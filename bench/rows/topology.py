@@ -28,7 +28,7 @@ from model.group.member_metadata import MemberMetadata
 from model.topology import NOBODY, Epoch, Member, Topology
 from model.views import View
 
-_SCRIPT = Path(__file__).parents[1] / "topology.lua"
+_SCRIPT = Path(__file__).with_name("topology.lua")
 CASES = ((10, 600), (20, 200), (100, 5_000), (200, 2_000), (1_000, 20_000), (2_000, 20_000))
 """Instances and partitions."""
 

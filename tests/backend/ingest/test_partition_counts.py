@@ -46,7 +46,7 @@ def test_a_deleted_store_leaves_what_it_knew_of_the_topic(
         ((2,), hash_of_topic("topic-1"), {2, 3}),
         ((2,), hash_of_topic("topic-0"), set()),
         ((2,), 0, {2, 3}),  # the leader is of an older version
-        ((), 0, set()),  # there was no store: of which topic it is is not known
+        ((), 0, set()),  # there was no store, so the topic is unknown
     ],
 )
 def test_a_topology_of_another_topic_is_not_used(

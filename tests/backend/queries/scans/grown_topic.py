@@ -52,20 +52,31 @@ def place_all(of: Cluster) -> None:
 
 
 @contextmanager
+def just_added(
+    folder: Path, keys: Sequence[bytes] = KEYS, **fields: Any
+) -> Iterator[tuple[Cluster, Producer]]:
+    """Three partitions became five, and the new ones are not placed yet. The producer knows them.
+    All keys were written before, at the times 0 to 23."""
+    with cluster(folder, **fields) as made:
+        producer = Producer(made)
+        for at, key in enumerate(keys):
+            producer.send(key, b'{"n":1}', at)
+        made.settle()
+        made.add_partitions(2)
+        producer.knows = 5
+        yield made, producer
+
+
+@contextmanager
 def grown(
     folder: Path, keys: Sequence[bytes] = KEYS, **fields: Any
 ) -> Iterator[tuple[Cluster, Producer, Producer]]:
-    """Three partitions became five; one producer knows it, and one does not. All keys were written
-    at the times 0 to 23."""
-    with cluster(folder, **fields) as made:
-        late, current = Producer(made), Producer(made)
-        for at, key in enumerate(keys):
-            late.send(key, b'{"n":1}', at)
-        made.settle()
-        made.add_partitions(2)
+    """The same after they were placed; one producer knows it, and one does not."""
+    with just_added(folder, keys, **fields) as (made, current):
+        late = Producer(made)
+        late.knows = 3
         place_all(made)
         made.settle()
-        current.knows = 5
         yield made, late, current
 
 

@@ -12,6 +12,7 @@ from tests.backend.queries.scans.grown_topic import (
     Producer,
     ask,
     grown,
+    just_added,
     partition,
     place_all,
 )
@@ -76,14 +77,8 @@ def test_an_offset_in_a_partition_that_is_not_known_to_be_the_keys(
     tmp_path: Path, is_cut_off: bool
 ) -> None:
     """Only one instance knows of the addition when a client has appended a record through it."""
-    with cluster(tmp_path) as made:
-        producer = Producer(made)
-        for at, key in enumerate(KEYS):
-            producer.send(key, b'{"n":1}', at)
-        made.settle()
-        made.add_partitions(2)
+    with just_added(tmp_path) as (made, producer):
         key = next(each for each in KEYS if partition(each, 5) in {0, 1, 2} - {partition(each, 3)})
-        producer.knows = 5
         home = producer.send(key, b'{"n":2}', 100)
         knowing = f"b{home + 1}"
         made.nodes[knowing].metadata_poller.refresh()

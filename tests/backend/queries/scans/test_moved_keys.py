@@ -17,6 +17,7 @@ from tests.backend.queries.scans.grown_topic import (
     ask,
     check_all,
     grown,
+    just_added,
     moves,
     partition,
     place_all,
@@ -131,13 +132,7 @@ def refusals(of: Cluster, id_: str, key: bytes) -> set[int | str]:
 
 def test_answers_right_after_the_addition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until the new partitions are placed and opened, keys are answered as of the addition."""
-    with cluster(tmp_path) as made:
-        producer = Producer(made)
-        for at, key in enumerate(KEYS):
-            producer.send(key, b'{"n":1}', at)
-        made.settle()
-        made.add_partitions(2)
-        producer.knows = 5
+    with just_added(tmp_path) as (made, producer):
         [key, *_] = [each for each in KEYS if partition(each, 5) > 2]
         producer.send(key, b'{"n":2}', 100)
         for id_ in made.nodes:
