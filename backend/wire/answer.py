@@ -63,10 +63,15 @@ def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Ans
 
 def code_of(answer: Answer) -> str:
     """The problem code in another instance's error response, or "owner-unreachable"."""
+    return code_in(answer.body) or "owner-unreachable"
+
+
+def code_in(body: bytes) -> str | None:
+    """The problem code in the body of another instance's error response; None without one."""
     try:
-        return str(orjson.loads(answer.body)["code"])
+        return str(orjson.loads(body)["code"])
     except (ValueError, KeyError, TypeError):
-        return "owner-unreachable"
+        return None
 
 
 def etag_of(content: bytes, kind: str) -> Header:

@@ -120,7 +120,7 @@ def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:
 
 def _opening(context: InstanceContext, view: str, partition: int) -> dict[str, Any]:
     copying = context.snapshot_fetcher.under_way().get((view, partition))
-    if copying is None:
+    if copying is None or copying.is_waiting:
         return {"state": "opening"}
     return {"state": "copying", "source": copying.source, "copied_bytes": copying.received}
 

@@ -22,6 +22,7 @@ from backend.security.cluster import Sender
 from backend.security.signatures import AnswerMac
 from backend.wire.snapshot import PIECE, end_line, file_header
 from model.problems import BadRequest, Problem, Unavailable
+from model.progress import CATCHING_UP
 
 log = logging.getLogger(__name__)
 
@@ -50,20 +51,11 @@ class SnapshotSender:
             view = hash_ = partition = None
         if type(view) is not str or type(hash_) is not str or type(partition) is not int:
             return BadRequest("bad-request", "The request must have view, hash and partition.")
-        store_partition = (
-            self._context.store_partitions.get(view, partition)
-            if view in self._context.views
-            else None
-        )
-        if (
-            store_partition is None
-            or store_partition.view.hash != hash_
-            or not store_partition.progress.answerable
-        ):
-            return Unavailable(
-                "not-here",
-                f"Partition {partition} of {view} is not complete here.",
-            )
+        if not self._is_here(view, hash_, partition):
+            return Unavailable("not-here", f"Partition {partition} of {view} is not here.")
+        store_partition = self._context.store_partitions.get(view, partition)
+        if store_partition is None or not store_partition.progress.answerable:
+            return Unavailable(CATCHING_UP, f"Partition {partition} of {view} is not complete yet.")
         if lacks_tombstones(self._context, store_partition):
             return Unavailable(
                 "repartitioned",
@@ -87,6 +79,20 @@ class SnapshotSender:
             if folder is not None:
                 await asyncio.to_thread(store_partition.store.drop_checkpoint, folder)
         return None
+
+    def _is_here(self, view: str, hash_: str, partition: int) -> bool:
+        """Whether the store partition, with this definition of the view, is open here or will be
+        opened."""
+        of_view = self._context.views.get(view)
+        partition_id = (view, partition)
+        return (
+            of_view is not None
+            and of_view.hash == hash_
+            and (
+                self._context.store_partitions.get(*partition_id) is not None
+                or partition_id in self._context.ingest_loop.opening()
+            )
+        )
 
     async def _send(self, folder: Path, send: Send, mac: AnswerMac | None) -> int:
         content_type = (b"content-type", b"application/octet-stream")

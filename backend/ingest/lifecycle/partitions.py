@@ -21,6 +21,7 @@ from backend.ingest.stream_time import TOLERANCE
 from backend.ingest.topic_metadata import TopicMetadata, open_store_rebuild_reason
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
+from model.topology import ACTIVE
 from model.views import View
 
 log = logging.getLogger(__name__)
@@ -188,7 +189,8 @@ class PartitionLifecycle:
             return False
         if partition not in topic_metadata.ends:
             return False
-        if not self._snapshots.has_ended(view, partition, topic_metadata):
+        may_wait = self._assigned.get(partition_id, ACTIVE) != ACTIVE
+        if not self._snapshots.has_ended(view, partition, topic_metadata, may_wait):
             return False
         ended_at = self._snapshots.ended_at(view, partition)
         if topic_metadata.fetched_at < ended_at:

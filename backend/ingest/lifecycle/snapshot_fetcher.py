@@ -4,6 +4,10 @@ A new store partition starts from a snapshot if that is faster than a replay, or
 lack tombstones that the other instance has read. Ingest then continues from the snapshot's
 position. One thread fetches one snapshot at a time. If no instance can send one, the topic is
 replayed.
+
+If another instance is still catching up, a new standby waits for it for a minute. So when new
+instances start together, each replays only the partitions for which it is the active, and copies
+the others.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +29,9 @@ from backend.ingest.store_partitions import StorePartitionId
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.security.certificates import Certificates
 from backend.security.signatures import Signer
+from backend.wire.answer import code_in
 from backend.wire.snapshot import PATH, SnapshotError, receive
+from model.progress import CATCHING_UP
 from model.topology import Member
 from model.views import View
 
@@ -32,6 +39,14 @@ log = logging.getLogger(__name__)
 
 _READ_TIMEOUT = 10.0  # s
 _RETRY_AFTER = 10.0  # s
+# s until an instance that is catching up is asked again, and more for each one that waits
+_ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.5, 0.02
+_MAX_PROBLEM_BYTES = 2000
+_MAX_WAIT = 60.0  # s that a standby waits for an instance that is catching up
+
+
+class SourceCatchingUp(SnapshotError):
+    """The other instance does not have all records yet."""
 
 
 class SnapshotDirectory(Protocol):
@@ -48,12 +63,18 @@ class SnapshotDirectory(Protocol):
 
 @dataclass
 class SnapshotTransfer:
-    """The progress of one transfer."""
+    """The progress of one transfer. `may_wait`: for an instance that is catching up."""
 
+    requested_at: float = 0.0  # s, monotonic
+    may_wait: bool = False
+    is_waiting: bool = False
     done: bool = False
     ended_at: float = 0.0  # s, monotonic
     source: str = ""
     received: int = 0  # bytes
+
+
+_Request = tuple[View, int, SnapshotTransfer]
 
 
 class SnapshotFetcher:
@@ -81,7 +102,9 @@ class SnapshotFetcher:
         self._connect = connect or Certificates().connection
         self._may_be_in_several = may_be_in_several
         self._read_timeout = read_timeout
-        self._requests: queue.SimpleQueue[tuple[View, int] | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        # of the thread: requests, and when to ask again (s, monotonic); the first is the next
+        self._waiting: deque[tuple[float, _Request]] = deque()
         self._transfers: dict[StorePartitionId, SnapshotTransfer] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snapshot-fetcher", daemon=True)
@@ -96,8 +119,15 @@ class SnapshotFetcher:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def has_ended(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
-        """Whether the store partition can be opened now.
+    def has_ended(
+        self,
+        view: View,
+        partition: int,
+        topic_metadata: TopicMetadata,
+        may_wait: bool = False,
+    ) -> bool:
+        """Whether the store partition can be opened now. `may_wait`: whether to wait for an
+        instance that is catching up; not as the active.
 
         The first call requests a snapshot if one is needed. True if it has been installed or has
         failed, or if none is needed.
@@ -105,6 +135,7 @@ class SnapshotFetcher:
         partition_id = (view.name, partition)
         transfer = self._transfers.get(partition_id)
         if transfer is not None:
+            transfer.may_wait = may_wait
             return transfer.done
         if (
             not self._needs_snapshot(view, partition, topic_metadata)
@@ -114,8 +145,9 @@ class SnapshotFetcher:
             or not self._sources(*partition_id)
         ):
             return True
-        self._transfers[partition_id] = SnapshotTransfer()
-        self._requests.put((view, partition))
+        transfer = SnapshotTransfer(time.monotonic(), may_wait)
+        self._transfers[partition_id] = transfer
+        self._requests.put((view, partition, transfer))
         return False
 
     def _needs_snapshot(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
@@ -161,18 +193,48 @@ class SnapshotFetcher:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            request = self._requests.get()
+            request = self._next_request()
             if request is None:
                 return
-            view, partition = request
-            transfer = self._transfers.get((view.name, partition))
-            if transfer is None:
+            view, partition, transfer = request
+            if self._transfers.get((view.name, partition)) is not transfer:
                 continue
-            for member in self._sources(view.name, partition):
+            if self._fetch(view, partition, transfer):
+                transfer.ended_at = time.monotonic()
+                transfer.done = True
+            else:
+                if not transfer.is_waiting:
+                    log.info(
+                        "view %s, partition %d: waiting until another instance has caught up and "
+                        "can send a snapshot",
+                        view.name, partition,
+                    )  # fmt: skip
+                transfer.is_waiting = True
+                pause = _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * len(self._waiting)
+                self._waiting.append((time.monotonic() + pause, request))
+
+    def _next_request(self) -> _Request | None:
+        """The next request; None at the end."""
+        timeout = None
+        if self._waiting:
+            timeout = max(0.0, self._waiting[0][0] - time.monotonic())
+        try:
+            return self._requests.get(timeout=timeout)
+        except queue.Empty:
+            return self._waiting.popleft()[1]
+
+    def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
+        """Fetch a snapshot from the first instance that has one. False if none has one yet, and
+        this one should wait."""
+        is_catching_up = False
+        for member in self._sources(view.name, partition):
+            try:
                 if self._stop.is_set() or self._fetch_from(view, partition, member, transfer):
-                    break
-            transfer.ended_at = time.monotonic()
-            transfer.done = True
+                    return True
+            except SourceCatchingUp:
+                is_catching_up = True
+        has_time = time.monotonic() < transfer.requested_at + _MAX_WAIT
+        return not (is_catching_up and transfer.may_wait and has_time)
 
     def _fetch_from(
         self, view: View, partition: int, member: Member, transfer: SnapshotTransfer
@@ -187,11 +249,13 @@ class SnapshotFetcher:
             self._directory.install(snapshot, *partition_id)
         except Exception as e:
             # any error of the other instance, of its files or of this disk
+            if snapshot is not None:
+                self._directory.discard(snapshot)
+            if isinstance(e, SourceCatchingUp):
+                raise
             log.warning(
                 "view %s, partition %d: no snapshot from %s: %s", *partition_id, member.id, e
             )
-            if snapshot is not None:
-                self._directory.discard(snapshot)
             return False
         log.info(
             "view %s, partition %d: received a snapshot of %d bytes from %s in %.2f s",
@@ -220,7 +284,10 @@ class SnapshotFetcher:
             connection.request("POST", PATH, body, headers)
             response = connection.getresponse()
             if response.status != 200:
-                raise SnapshotError(f"status {response.status}: {response.read(2000)!r}")
+                problem = response.read(_MAX_PROBLEM_BYTES)
+                if code_in(problem) == CATCHING_UP:
+                    raise SourceCatchingUp(f"{member.id} is catching up")
+                raise SnapshotError(f"status {response.status}: {problem!r}")
             return receive(
                 response.read,
                 response.readline,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -17,10 +19,12 @@ from backend.ingest.lifecycle import snapshot_fetcher
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
+from backend.wire.answer import problem_answer
 from backend.wire.snapshot import PATH, file_header
 from bench.rows.copy import received
 from local.ports import free_ports
 from local.waiting import wait_until
+from model.problems import Unavailable
 from model.records import ENTRY
 from model.topology import Member
 from model.views import View
@@ -47,9 +51,14 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return b"".join(message.get("body", b"") for message in sent)
 
 
+CATCHING_UP_PROBLEM = problem_answer(Unavailable("catching-up", "It is not complete yet.")).body
+
+
 class Source:
     """A fake instance on a port of its own. `respond(send, stream)` sends the body of the answer.
-    `send` fails when the client has disconnected."""
+    `send` fails when the client has disconnected. It refuses while `is_catching_up`."""
+
+    is_catching_up = False
 
     def __init__(self, id_: str, stream: bytes, respond: Callable[[Any, bytes], None]) -> None:
         source = self
@@ -66,6 +75,12 @@ class Source:
                 assert self.path == PATH
                 source._started(orjson.loads(body)["partition"])
                 try:
+                    if source.is_catching_up:
+                        self.send_response(503)
+                        self.send_header("Content-Length", str(len(CATCHING_UP_PROBLEM)))
+                        self.end_headers()
+                        self.wfile.write(CATCHING_UP_PROBLEM)
+                        return
                     self.send_response(200)
                     self.send_header("Transfer-Encoding", "chunked")
                     self.end_headers()
@@ -210,8 +225,8 @@ def test_no_source_is_asked_after_a_complete_copy(
     assert 0 <= seconds < 20
 
 
-def check_installed(setup: Setup) -> None:
-    assert setup.left() == ["0"]
+def check_installed(setup: Setup, partitions: Sequence[str] = ("0",)) -> None:
+    assert setup.left() == [*partitions]
     store, rebuilt = setup.folder.open("orders", 0)
     assert rebuilt is None
     assert store.position == len(ENTRIES)
@@ -278,6 +293,76 @@ def test_without_a_copy_the_log_is_read(setup: Setup, add_source: AddSource) -> 
     add_source(whole)
     setup.wait()
     check_installed(setup)
+
+
+def test_a_standby_waits_for_an_instance_that_is_catching_up(
+    setup: Setup, add_source: AddSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise two new instances would both replay all partitions that they share."""
+    caplog.set_level(logging.INFO)
+    source = add_source(whole)
+    source.is_catching_up = True
+    standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
+    assert not standby()
+    wait_until(lambda: len(source.asked) >= 2, 20, "a second request", 0.01)
+    assert not standby()
+    assert setup.snapshot_fetcher.under_way()["orders", 0].is_waiting
+    source.is_catching_up = False
+    wait_until(standby, 20, "the end of the transfer", 0.01)
+    check_installed(setup)
+    assert caplog.text.count("waiting until another instance has caught up") == 1
+    assert "WARNING" not in caplog.text
+
+
+def test_an_active_does_not_wait(setup: Setup, add_source: AddSource) -> None:
+    source = add_source(whole)
+    source.is_catching_up = True
+    setup.wait()
+    assert source.asked == [0]
+    assert setup.left() == []
+
+
+def test_a_standby_that_becomes_active_waits_no_longer(setup: Setup, add_source: AddSource) -> None:
+    source = add_source(whole)
+    source.is_catching_up = True
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA, may_wait=True)
+    wait_until(lambda: len(source.asked) >= 2, 20, "a second request", 0.01)
+    setup.wait()  # as the active
+    assert setup.left() == []
+
+
+def test_a_standby_does_not_wait_for_ever(
+    setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_fetcher, "_MAX_WAIT", 0.6)
+    source = add_source(whole)
+    source.is_catching_up = True
+    standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
+    assert not standby()
+    wait_until(standby, 20, "the end of the wait", 0.01)
+    assert len(source.asked) >= 2
+    assert setup.left() == []
+
+
+def test_a_partition_that_was_assigned_again_while_it_waited_is_copied_once(
+    setup: Setup, add_source: AddSource
+) -> None:
+    source = add_source(whole)
+    source.is_catching_up = True
+    standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
+    assert not standby()
+    wait_until(lambda: source.asked, 20, "a request", 0.01)
+    setup.snapshot_fetcher.keep(set())
+    source.is_catching_up = False
+    asked_before = len(source.asked)
+    assert not standby()
+    wait_until(standby, 20, "the end of the transfer", 0.01)
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 1, METADATA)
+    setup.wait(partition=1)
+    # the request of the first assignment is due by now, and is not repeated
+    time.sleep(2 * snapshot_fetcher._ASK_AGAIN_AFTER)
+    assert source.asked[asked_before:] == [0, 1]
+    check_installed(setup, ["0", "1"])
 
 
 def test_a_folder_that_cannot_be_written_does_not_end_the_thread(

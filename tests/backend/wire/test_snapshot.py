@@ -105,9 +105,17 @@ def test_a_snapshot_is_transferred_to_another_instance(instance: Instance, tmp_p
 
 def test_requests_that_are_refused(instance: Instance) -> None:
     instance.hold(0, {b"a": b"1"}, goal=9, answerable=False)
-    for text in (question(), question(partition=1), question(hash="h"), question(view="nothing")):
+    instance.context.ingest_loop.opening()["orders", 1] = "active"
+    for text, code in (
+        (question(), "catching-up"),
+        (question(partition=1), "catching-up"),  # it is not open yet
+        (question(partition=2), "not-here"),
+        (question(hash="h"), "not-here"),
+        (question(partition=1, hash="h"), "not-here"),
+        (question(view="nothing"), "not-here"),
+    ):
         sent, problem = asked(instance, text)
-        assert (sent, problem.code) == ([], "not-here")
+        assert (sent, problem.code) == ([], code)
     for body in (b"[]", b"", b"{}", b"\xff"):
         sent, problem = asked(instance, body)
         assert (sent, problem.code) == ([], "bad-request")

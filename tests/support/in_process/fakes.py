@@ -27,8 +27,11 @@ class FakeIngestor:
     rebuilds = 0
     progress_at = float("inf")
 
+    def __init__(self) -> None:
+        self.not_open: dict[tuple[str, int], str] = {}
+
     def opening(self) -> dict[tuple[str, int], str]:
-        return {}
+        return self.not_open
 
 
 class FakeUnusedGroups:

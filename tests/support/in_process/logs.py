@@ -77,7 +77,9 @@ class LogMetadata:
 class NoSnapshots:
     """A SnapshotFetcher that fetches nothing: all records are read from the log."""
 
-    def has_ended(self, view: View, partition: int, metadata: TopicMetadata) -> bool:
+    def has_ended(
+        self, view: View, partition: int, metadata: TopicMetadata, may_wait: bool = False
+    ) -> bool:
         return True
 
     def ended_at(self, view: View, partition: int) -> float:

@@ -1,4 +1,5 @@
-"""Interrupted snapshot transfers: the next source is used, or the log is read."""
+"""Snapshot transfers between instances that start together, and interrupted ones: the next source is
+used, or the log is read."""
 
 from __future__ import annotations
 
@@ -100,3 +101,21 @@ def test_an_interrupted_snapshot_is_fetched_from_the_next_source(
     check_third()
     assert third.stop() == 0
     assert len(stored(third.data_dir, "v", 0).entries) == len(TABLE)
+
+
+def test_of_two_new_instances_only_one_reads_the_topic(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The standby waits for the active, which is still catching up, and copies its store."""
+    topic = make_topic(1)
+    table = {f"key {n}": n for n in range(50_000)}
+    writer.table(topic, table)
+    deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="1", copy_threshold="1000")
+    both = [deployment.new().launch() for _ in range(2)]
+    settle(both)
+    started = [backend.partitions("v")[0]["started"] for backend in both]
+    assert sorted(started) == [0, len(table)]
+    for backend in both:
+        answer = backend.get(key_path("v", "key 777"))
+        assert (answer.status, answer.json()["value"]) == (200, 777)
+        assert answer.headers["Served-By"].startswith(backend.id)
