@@ -153,6 +153,13 @@ class StoreMetadata:
     # smaller numbers of partitions that were known when the store was created: it has the
     # tombstones of keys that belonged to other partitions then
     earlier_counts: tuple[int, ...] = ()
+    # wall clock, ms: when it last had all records of the topic. None: at `alive_at`; 0: never
+    complete_at: int | None = None
+
+    @property
+    def last_complete(self) -> int | None:
+        """When it last had all records of the topic (wall clock, ms); None: never."""
+        return self.alive_at if self.complete_at is None else self.complete_at or None
 
     @property
     def partition_counts(self) -> set[int]:
@@ -162,8 +169,8 @@ class StoreMetadata:
     def encode(self) -> bytes:
         fields = asdict(self)
         fields["mis_partitioned"] = fields.pop("mispartitioned")  # the stored name
-        for name in ("push", "earlier_counts"):
-            if not fields[name]:
+        for name, absent in (("push", ""), ("earlier_counts", ()), ("complete_at", None)):
+            if fields[name] == absent:
                 del fields[name]  # older versions do not know it
         return orjson.dumps(fields)
 

@@ -11,6 +11,7 @@ from functools import cache
 
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
+from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.protocols import Store
 from backend.rate_limited_log import RateLimitedLog
 from model.formats.schemas import SchemaNotYet
@@ -55,6 +56,7 @@ class StorePartition:
     waiting_for: SchemaNotYet | None = None  # the schema of the record at `position`
     unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     listeners: ChangeListeners = field(default_factory=ChangeListeners)
+    completeness: Completeness = field(default_factory=Completeness)
     damaged: str | None = None  # why it must be rebuilt; set by a failed read
     partition_header: bytes = field(init=False)
     etag_format: bytes = field(init=False)  # % (record offset, representation of the value)
@@ -117,7 +119,7 @@ class StorePartition:
         stay consistent.
         """
         try:
-            self.store.touch(alive_at)
+            self.store.touch(alive_at, self.completeness.to_store(alive_at))
         except Exception as e:
             log.warning("view %s, partition %d: %s", self.view.name, self.partition, e)
         try:

@@ -64,10 +64,11 @@ def rebuild_reason(
     if position < start:
         return f"the log starts at {start}, after the position {position}: records were missed"
     retention = topic_metadata.delete_retention
-    if retention is not None and position < end and now_ms - metadata.alive_at > retention // 2:
-        offline = (now_ms - metadata.alive_at) // 1000
+    # a store that has never been complete is in its first replay, however long that takes
+    away = now_ms - (metadata.last_complete or metadata.alive_at)
+    if retention is not None and position < end and away > retention // 2:
         return (
-            f"it was offline for {offline} s: tombstones may be lost "
+            f"it was offline or behind for {away // 1000} s: tombstones may be lost "
             f"(delete.retention.ms={retention})"
         )
     return None

@@ -134,7 +134,7 @@ class CustomPartition:
     def initialise(self, position: int, metadata: StoreMetadata) -> None:
         self.write(CustomBatch(), position, metadata)
 
-    def touch(self, alive_at: int) -> None:
+    def touch(self, alive_at: int, complete_at: int | None) -> None:
         """Does nothing: no data outlives the process."""
 
     def checkpoint(self) -> None:

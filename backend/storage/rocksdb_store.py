@@ -271,10 +271,12 @@ class RocksDBStore:
         except Exception as e:
             raise _store_error(f"moving files into {self.path}", e) from e
 
-    def touch(self, alive_at: int) -> None:
-        """Store the time at which the store was last open (wall clock, ms)."""
+    def touch(self, alive_at: int, complete_at: int | None) -> None:
+        """Store when the store was last open, and last had all records of the topic: see
+        StoreMetadata."""
         if self.metadata is not None and self.position is not None:
-            self.write(self.new_batch(), self.position, replace(self.metadata, alive_at=alive_at))
+            metadata = replace(self.metadata, alive_at=alive_at, complete_at=complete_at)
+            self.write(self.new_batch(), self.position, metadata)
 
     def checkpoint(self) -> Path | None:
         """Create a checkpoint; returns the folder with its files, for `drop_checkpoint`.

@@ -352,6 +352,7 @@ class PartitionLifecycle:
             if is_newer:
                 self._previous_positions[partition_id] = position, time.monotonic()
             store_partition.progress.end_fetched(end, topic_metadata.fetched_at)
+            store_partition.completeness.end_fetched(end, position, topic_metadata.fetched_at)
 
     def verify_again(self) -> None:
         """Compare the last record of all stores with the log; meanwhile they answer as before."""
@@ -364,14 +365,18 @@ class PartitionLifecycle:
             self._assignments.update(topic, partition)
 
     def touch(self) -> None:
-        """Update `alive_at` of the stores and clean up unassigned ones, every 30 s."""
+        """Update `alive_at` and `complete_at` of the stores, and clean up unassigned ones, every
+        30 s."""
         now = time.monotonic()
         if now - self._touched_at < _TOUCH_EVERY:
             return
         self._touched_at = now
         for store_partition in self._registry.all():
+            alive_at = time.time_ns() // 1_000_000
             store_partition.metadata = replace(
-                store_partition.metadata, alive_at=time.time_ns() // 1_000_000
+                store_partition.metadata,
+                alive_at=alive_at,
+                complete_at=store_partition.completeness.to_store(alive_at),
             )
             try:
                 self._writer.write_state(store_partition)

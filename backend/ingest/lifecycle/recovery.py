@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 
+from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.protocols import Store, StoreDirectory
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.stream_time import TOLERANCE, stream_time_rebuild_reason
@@ -48,6 +49,7 @@ def open_partition(
         directory, view, partition, topic_metadata, clock_tolerance
     )
     metadata = store.metadata
+    now_ms = time.time_ns() // 1_000_000
     if metadata is None or store.position is None:
         count = topic_metadata.partitions
         known = set(partition_counts)
@@ -61,7 +63,8 @@ def open_partition(
             answerable=False,
             mispartitioned=0,
             dead_letters=0,
-            alive_at=time.time_ns() // 1_000_000,
+            alive_at=now_ms,
+            complete_at=0,
             earlier_counts=tuple(sorted(each for each in known if each < count)),
         )
         store.initialise(topic_metadata.starts[partition], metadata)
@@ -77,8 +80,17 @@ def open_partition(
     # with a retention, expiry would read the store during the bulk load
     if not answers and view.retention is None and end - position >= _BULK_LOAD_LAG:
         store.begin_bulk_load(until=end)
+    completeness = Completeness.stored(metadata.last_complete, now_ms)
+    completeness.end_fetched(end, position, topic_metadata.fetched_at)
     opened = StorePartition(
-        view, partition, store, progress, metadata, time.monotonic(), to_verify=to_verify
+        view,
+        partition,
+        store,
+        progress,
+        metadata,
+        time.monotonic(),
+        to_verify=to_verify,
+        completeness=completeness,
     )
     return opened, reason
 

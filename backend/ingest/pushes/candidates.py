@@ -145,10 +145,12 @@ class PushCandidates:
         if candidate.to_verify is None:
             progress.verify()  # the current store may still have had to be
         progress.applied(position)
+        now_ms = time.time_ns() // 1_000_000
         metadata = replace(
             candidate.metadata,
             answerable=progress.answerable,
-            alive_at=time.time_ns() // 1_000_000,
+            alive_at=now_ms,
+            complete_at=current.completeness.to_store(now_ms),
         )
         candidate.store.write(candidate.store.new_batch(), position, metadata)
         path = self._paths[view.name, partition]
@@ -167,6 +169,7 @@ class PushCandidates:
             to_verify=candidate.to_verify,
             waiting_for=candidate.waiting_for,
             unsent=current.unsent,
+            completeness=current.completeness,
         )
         self._registry.remove_candidate(candidate)
         self._registry.add(installed)

@@ -374,6 +374,7 @@ def _metadata(view: View, manifest: Manifest, alive_at: int) -> StoreMetadata:
         mispartitioned=0,
         dead_letters=0,
         alive_at=alive_at,
+        complete_at=manifest.pinned.at,
         push=manifest.push,
     )
 

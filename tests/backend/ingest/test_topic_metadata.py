@@ -66,6 +66,12 @@ def test_a_store_that_was_offline(
     offline_ms: int, position: int, retention: int | None, rebuilt: bool
 ) -> None:
     topic = topic_metadata(delete_retention=retention)
-    found = reason(position, metadata(alive_at=5 * HOUR), topic, now_ms=5 * HOUR + offline_ms)
-    assert (found is not None) == rebuilt
-    assert found is None or f"delete.retention.ms={retention}" in found
+    now_ms = 5 * HOUR + offline_ms
+    # it was open, but its log was not read
+    stuck = metadata(alive_at=now_ms, complete_at=5 * HOUR)
+    # it is in its first replay
+    incomplete = metadata(alive_at=5 * HOUR, complete_at=0)
+    for stored in (metadata(alive_at=5 * HOUR), stuck, incomplete):
+        found = reason(position, stored, topic, now_ms=now_ms)
+        assert (found is not None) == rebuilt
+        assert found is None or f"delete.retention.ms={retention}" in found

@@ -33,6 +33,7 @@ class Watcher(FakeWatcher):
 
     refreshes = 0
     start = 0  # of the log, at the next `fresh`
+    retention: int | None = None  # delete.retention.ms
 
     def fresh(self, topic: str) -> TopicMetadata | None:
         latest = self.latest[topic]
@@ -41,7 +42,7 @@ class Watcher(FakeWatcher):
 
     def set(self, end: int, start: int = 0, topic_id: str = "topic-1") -> None:
         now = time.monotonic()
-        self.latest["t"] = TopicMetadata(topic_id, 1, {0: start}, {0: end}, None, now)
+        self.latest["t"] = TopicMetadata(topic_id, 1, {0: start}, {0: end}, self.retention, now)
 
     def watch(self, partitions: object) -> None:
         pass
@@ -60,10 +61,12 @@ class Process:
         start: int = 0,
         views: Sequence[Any] = (VIEW,),
         snapshots: Callable[[DataDirectory], Any] = lambda folder: NoSnapshots(),
+        retention: int | None = None,
     ) -> None:
         self.folder = DataDirectory(root)
         self.registry = PartitionRegistry(tuple(views))
         self.watcher, self.fetcher = Watcher(), FakeFetcher()
+        self.watcher.retention = retention
         self.ingest: Ingest = ingest_of(
             views,
             self.folder,

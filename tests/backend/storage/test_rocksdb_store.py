@@ -78,10 +78,10 @@ def test_a_write_that_fails_changes_nothing(folder: DataDirectory) -> None:
 
 def test_touch_changes_only_the_time(folder: DataDirectory) -> None:
     store = filled_store(folder, 5)
-    store.touch(777)
+    store.touch(777, 555)
     store.close()
     store = open_store(folder)
-    assert (store.position, store.metadata) == (5, metadata(alive_at=777))
+    assert (store.position, store.metadata) == (5, metadata(alive_at=777, complete_at=555))
     store.close()
 
 

@@ -1,0 +1,76 @@
+"""Notices that a store may have missed tombstones, because it did not read its log for too long.
+
+Compaction removes a tombstone `delete.retention.ms` after it was written. If reading stops for
+longer, because the broker cannot be reached or the process is stopped, the tombstones in between
+may be gone when it resumes, and the deleted keys would stay in the store.
+"""
+
+from __future__ import annotations
+
+import time
+
+# s that a store may be behind with any `delete.retention.ms`: with a small one, each burst of
+# records would lead to a rebuild
+_TOLERATED = 60.0
+# ms before `alive_at` that need not be stored: a store that keeps up is some polls behind
+_RECENT = 10_000
+
+
+def boot_time() -> float:
+    """s since the machine has started. Unlike the wall clock it cannot be set, and unlike
+    `time.monotonic` it goes on while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Completeness:
+    """Until when a store had all records of its log. Only the ingest thread uses it.
+
+    A store that has never been complete is replayed, however long that takes. Times are s of
+    `boot_time`, and in metadata ms of the wall clock.
+    """
+
+    __slots__ = ("_at", "_pending")
+
+    def __init__(self, at: float | None = None) -> None:
+        """`at`: when it had all records; None if it never had."""
+        self._at = at
+        # the oldest end of the log that it has not reached yet, and when the log ended there
+        self._pending: tuple[int, float] | None = None
+
+    @staticmethod
+    def stored(at_ms: int | None, now_ms: int) -> Completeness:
+        """The completeness of a store that is opened. `at_ms`: None if it never had all records."""
+        if at_ms is None:
+            return Completeness()
+        return Completeness(boot_time() - max(0, now_ms - at_ms) / 1000)
+
+    def to_store(self, now_ms: int) -> int | None:
+        """`StoreMetadata.complete_at`, if `alive_at` is `now_ms`."""
+        if self._at is None:
+            return 0
+        behind = round((boot_time() - self._at) * 1000)
+        return None if behind <= _RECENT else max(1, now_ms - behind)
+
+    def end_fetched(self, end: int, position: int, fetched_at: float) -> None:
+        """Note that the log ended at `end` at `fetched_at` (monotonic) or later, and that the store
+        has all records before `position`."""
+        at = boot_time() - (time.monotonic() - fetched_at)
+        if position >= end:
+            self._at, self._pending = at, None
+            return
+        if self._pending is not None and position >= self._pending[0]:
+            self._at, self._pending = self._pending[1], None
+        self._pending = self._pending or (end, at)
+
+    def rebuild_reason(self, delete_retention: int | None) -> str | None:
+        """The reason to rebuild the store rather than to continue with the next record; else None.
+        `delete_retention`: `delete.retention.ms`; None if the topic is not compacted."""
+        if self._at is None or delete_retention is None:
+            return None
+        behind = boot_time() - self._at
+        if behind <= max(_TOLERATED, delete_retention / 1000):
+            return None
+        return (
+            f"it did not have all records for {behind:.0f} s: tombstones may be lost "
+            f"(delete.retention.ms={delete_retention})"
+        )
