@@ -146,7 +146,7 @@ class PartitionLifecycle:
             elif store_partition.damaged is not None:
                 self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
             elif partition_id in to_rebuild:
-                self._snapshots.keep(self.opening().keys())  # so that another one may be fetched
+                self._snapshots.forget(*partition_id)
                 self.rebuild(store_partition, "an operator has asked for it")
             else:
                 self._update_push(store_partition)
@@ -282,6 +282,9 @@ class PartitionLifecycle:
             return
         self.close(store_partition)
         name, partition = store_partition.view.name, store_partition.partition
+        if store_partition.progress.answerable:
+            # else a copy that cannot be used might be fetched for ever
+            self._snapshots.forget(name, partition)
         if keep_aside:
             self._directory.set_aside(name, partition)
         else:

@@ -177,6 +177,10 @@ class SnapshotFetcher:
         ):
             del self._transfers[view.name, partition]
 
+    def forget(self, view: str, partition: int) -> None:
+        """Forget the transfer of a store partition, so that `has_ended` requests another one."""
+        self._transfers.pop((view, partition), None)
+
     def keep(self, assigned: Set[StorePartitionId]) -> None:
         """Forget the transfers of all other store partitions, so that a snapshot can be fetched
         again when they are assigned again."""

@@ -14,6 +14,7 @@ from local.waiting import wait_until
 from model.topology import Member
 from model.views import View
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
+from tests.support.in_process.fakes import Rec
 
 
 class Copies(SnapshotFetcher):
@@ -84,4 +85,39 @@ def test_one_that_is_newer_than_the_end_that_was_fetched(
     assert process.opened().progress.position == POSITION
     process.turn([LAST], POSITION)
     assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
+    process.close()
+
+
+def test_a_store_that_has_answered_is_copied_again_when_it_is_rebuilt(
+    tmp_path: Path, store: Path, copies: list[Copies]
+) -> None:
+    process = started(tmp_path / "b1", store, POSITION, copies)
+    process.watcher.set(POSITION)
+    process.turn()
+    process.turn([LAST], POSITION)
+    assert process.answers
+    process.opened().damaged = "Corruption"
+    process.turn()
+    process.watcher.set(POSITION)
+    process.turn()
+    copies[0].wait()
+    assert copies[0].fetched == 2
+    process.watcher.set(POSITION)
+    process.turn()
+    assert process.opened().progress.position == POSITION
+    process.close()
+
+
+def test_a_copy_that_cannot_be_used_is_not_fetched_again(
+    tmp_path: Path, store: Path, copies: list[Copies]
+) -> None:
+    """Else it would be fetched for ever: the other instance may not know yet that its store is
+    damaged, or that the log has changed."""
+    process = started(tmp_path / "b1", store, POSITION, copies)
+    process.watcher.set(POSITION)
+    process.turn()
+    process.turn([Rec(LAST.at, b"x", b"x")], POSITION)
+    process.watcher.set(POSITION)
+    process.turn()
+    assert (copies[0].fetched, process.fetcher.reads_from) == (1, 0)
     process.close()

@@ -16,6 +16,7 @@ from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from model.views import View
 from tests.support.in_process.fakes import FakeFetcher, FakeWatcher
+from tests.support.in_process.logs import NoSnapshots
 
 
 @dataclass
@@ -53,7 +54,7 @@ def ingest_of(
         folder,
         registry,
         metadata_poller,
-        snapshots,
+        NoSnapshots() if snapshots is None else snapshots,
         dead_letters,
         assignments,
         writer,

@@ -88,6 +88,9 @@ class NoSnapshots:
     def retry(self, view: View, partition: int) -> None:
         pass
 
+    def forget(self, view: str, partition: int) -> None:
+        pass
+
     def keep(self, wanted: Set[tuple[str, int]]) -> None:
         pass
 
