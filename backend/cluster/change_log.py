@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 _ID = "id"  # the header that identifies a record to its writer
 _POLL = 0.2  # s
 _RETRY_AFTER = 1.0  # s
+_CHECK_EVERY = 10.0  # s between two comparisons with the end of the topic
 # all records count: compaction or retention could lose the current state
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -284,10 +285,12 @@ class ChangeLog(Generic[S]):
             while not self._stop.is_set():
                 message = consumer.poll(_POLL)
                 if message is None:
+                    self._check_position(reading, consumer)
                     continue
                 error = message.error()
                 if error is None:
                     self._apply(reading, message)
+                    reading.position = (message.offset() or 0) + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._is_live = True
                 else:
@@ -298,6 +301,27 @@ class ChangeLog(Generic[S]):
         finally:
             self._is_live = False
             consumer.close()
+
+    def _check_position(self, reading: _Reading[S], consumer: Consumer) -> None:
+        """Raises Unavailable if the topic has records after the position, and none was fetched
+        since the check before: see backend.ingest.stalled_fetch."""
+        now = time.monotonic()
+        if now - reading.checked_at < _CHECK_EVERY:
+            return
+        reading.checked_at = now
+        behind_at, reading.behind_at = reading.behind_at, None
+        try:
+            offsets = consumer.get_watermark_offsets(Partition(self.topic, 0), self._timeout)
+        except KafkaException:
+            return  # the broker does not answer
+        if offsets is None or offsets[1] <= reading.position:
+            return
+        if behind_at == reading.position:
+            raise Unavailable(
+                self._subject.unknown,
+                f"it has records after offset {behind_at}, but none is fetched",
+            )
+        reading.behind_at = reading.position
 
     def _write_first(self, reading: _Reading[S]) -> None:
         """Writes the first record, if there is none. If several instances do, one record counts."""
@@ -348,6 +372,9 @@ class _Reading(Generic[S]):
 
     states: Mapping[str, S] = field(default_factory=dict)
     outcomes: dict[bytes, bool] = field(default_factory=dict)
+    position: int = 0  # of the next record
+    checked_at: float = field(default_factory=time.monotonic)  # s, monotonic
+    behind_at: int | None = None  # the position, if the last check has found later records
 
 
 def _code_of(error: KafkaException) -> int:

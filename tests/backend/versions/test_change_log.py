@@ -6,9 +6,12 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Message
 
+from backend.cluster import change_log
 from backend.cluster.change_log import ChangeLog
 from backend.deployment_follower import deployments_of
 from backend.version_follower import versions_of
@@ -90,6 +93,36 @@ def test_of_two_changes_at_the_same_time_one_counts(follow: Callable[[], Followe
     [version] = [version for version, counts in outcomes.items() if counts]
     for followed in (*both, follow()):
         followed.wait_for({"orders": VersionState(1).switched_to(version)})
+
+
+def test_a_consumer_that_fetches_nothing_is_replaced(
+    follow: Callable[[], Followed],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Like that of ingest: librdkafka may stop fetching without an error."""
+    created: list[Consumer] = []
+
+    class FirstIsStuck(Consumer):
+        def __init__(self, settings: dict[str, Any]) -> None:
+            super().__init__(settings)
+            created.append(self)
+
+        def poll(self, timeout: float = -1) -> Message | None:
+            message = super().poll(timeout)
+            is_record = message is not None and message.error() is None
+            return None if is_record and self is created[0] else message
+
+    monkeypatch.setattr(change_log, "Consumer", FirstIsStuck)
+    monkeypatch.setattr(change_log, "_CHECK_EVERY", 0.5)
+    stuck = follow()
+    other = follow()
+    state = VersionState(1).switched_to(2)
+    other.log.change("orders", state)
+    stuck.wait_for({"orders": state})
+    assert "has records after offset 0, but none is fetched" in caplog.text
+    stuck.log.change("orders", state.rolled_back())
+    assert len(created) == 3
 
 
 def test_records_that_are_no_changes_are_skipped(
