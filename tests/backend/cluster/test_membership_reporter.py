@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -9,11 +11,12 @@ from typing import Any, cast
 import pytest
 
 from backend.ingest.topic_metadata import TopicMetadata
+from backend.instance_context import InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.security.cluster import ClusterAccess
 from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import Finding, FindingsFile
-from model.records import hash_of_topic
+from model.records import StoreMetadata, hash_of_topic
 from model.topology import NO_EPOCH, Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import ME, OTHER, Instance, context
@@ -114,6 +117,19 @@ class Restarted:
         self.reporter.remember()
 
 
+@contextmanager
+def stores(
+    folder: Path, of: InstanceContext, made_from: Mapping[int, StoreMetadata]
+) -> Iterator[None]:
+    """The instance has open stores of `orders`: partition -> what its store was made from."""
+    instance = Instance(DataDirectory(folder / "data"), ORDERS)
+    instance.context = of
+    for number, each in made_from.items():
+        instance.hold(number, made_from=each)
+    yield
+    instance.close()
+
+
 def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) -> None:
     """If all instances restart, nobody has a topology, and the stores are not open yet."""
     assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {}
@@ -131,12 +147,9 @@ def test_what_was_known_of_a_view_is_reported_after_a_restart(tmp_path: Path) ->
     assert reported.mispartitioned == ("orders",)
     # it opens them: they have been built again since
     b1.opening = []
-    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
-    instance.context = b1.context
-    instance.hold(0, made_from=metadata(partitions=6))
-    assert b1.reporter.is_out_of_date()
-    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (6,)}
-    instance.close()
+    with stores(tmp_path, b1.context, {0: metadata(partitions=6)}):
+        assert b1.reporter.is_out_of_date()
+        assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (6,)}
     b1.apply(partition_counts=(6,))
     assert Restarted(tmp_path).reporter.now(NO_EPOCH).partition_counts == {"orders": (6,)}
 
@@ -164,42 +177,33 @@ def test_the_number_of_partitions_before_a_restart_is_of_its_topic(tmp_path: Pat
 
 def test_a_store_of_a_former_topic_is_not_reported(tmp_path: Path) -> None:
     b1 = Restarted(tmp_path)
-    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
-    instance.context = b1.context
-    instance.hold(0, made_from=metadata(partitions=4))
-    b1.apply()
-    for topic_id, expected in (("topic-1", {"orders": (4,)}), ("topic-2", {})):
-        know(b1, topic_id, 6)
-        assert b1.reporter.now(Epoch(6, 1)).partition_counts == expected
-    instance.close()
+    with stores(tmp_path, b1.context, {0: metadata(partitions=4)}):
+        b1.apply()
+        for topic_id, expected in (("topic-1", {"orders": (4,)}), ("topic-2", {})):
+            know(b1, topic_id, 6)
+            assert b1.reporter.now(Epoch(6, 1)).partition_counts == expected
 
 
 def test_counts_that_the_leader_ignored_are_reported_again(tmp_path: Path) -> None:
     """Another instance still had stores of the topic before it was recreated."""
     b1 = Joined(tmp_path)
-    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
-    instance.context = b1._context
-    instance.hold(0, made_from=metadata(partitions=3))
-    b1.report()
-    assert not b1.requests_topology()
-    b1.now += 10.1
-    assert b1.requests_topology()
-    instance.close()
+    with stores(tmp_path, b1._context, {0: metadata(partitions=3)}):
+        b1.report()
+        assert not b1.requests_topology()
+        b1.now += 10.1
+        assert b1.requests_topology()
 
 
 def test_a_leader_that_passes_on_only_the_smallest_count_is_told_once(tmp_path: Path) -> None:
     """It is of an older version: another rebalance would not change that."""
     b1 = Restarted(tmp_path)
-    instance = Instance(DataDirectory(tmp_path / "data"), ORDERS)
-    instance.context = b1.context
-    instance.hold(0, made_from=metadata(partitions=4))
-    instance.hold(5, made_from=replace(metadata(partitions=5), earlier_counts=(4,)))
-    b1.apply(partition_counts=(4,))
-    assert b1.reporter.is_out_of_date()
-    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (4, 5)}
-    b1.apply(partition_counts=(4,))
-    assert not b1.reporter.is_out_of_date()
-    instance.close()
+    grown = replace(metadata(partitions=5), earlier_counts=(4,))
+    with stores(tmp_path, b1.context, {0: metadata(partitions=4), 5: grown}):
+        b1.apply(partition_counts=(4,))
+        assert b1.reporter.is_out_of_date()
+        assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (4, 5)}
+        b1.apply(partition_counts=(4,))
+        assert not b1.reporter.is_out_of_date()
 
 
 def test_only_what_was_known_of_the_same_stores_is_reported(tmp_path: Path) -> None:
