@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Set
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -141,7 +142,8 @@ class PushCandidates:
         """Replace the current store partition, between two reads."""
         view, partition = current.view, current.partition
         now = time.monotonic()
-        progress, position = current.progress, candidate.progress.position
+        # a copy: if this fails, the current store goes on from its own position
+        progress, position = copy(current.progress), candidate.progress.position
         if candidate.to_verify is None:
             progress.verify()  # the current store may still have had to be
         progress.applied(position)

@@ -76,6 +76,30 @@ def test_a_full_disk_at_the_installation_leaves_the_current_store(
     assert (value(cluster, "live"), value(cluster, "pushed")) == (RECORDS - 1, 1)
 
 
+def test_a_store_behind_the_push_goes_on_from_its_own_position(
+    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after the failure it went on from the push's offset, without the records
+    before."""
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on the disk")
+
+    for offset in range(RECORDS, RECORDS + 9):
+        cluster.write(Record(offset, b"late %d" % offset, (), b"1", 1_000), 0)
+    push(folder, cluster.view, [RECORDS + 9], {"pushed": "1"})
+    node = cluster.nodes["b1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(node.folder, "replace", fail)
+        for _ in range(4):
+            cluster.turn("b1", most=1)
+        assert [each["error"] for each in node.pushes.documents(["orders"])[0]["transfers"]] == [
+            "OSError: no space left on the disk"
+        ]
+    cluster.settle()
+    assert value(cluster, f"late {RECORDS + 8}") == 1
+
+
 def test_a_log_without_the_records_of_a_push_does_not_cost_the_current_store(
     cluster: Cluster, folder: Path
 ) -> None:
