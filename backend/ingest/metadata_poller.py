@@ -28,6 +28,7 @@ from backend.rate_limited_log import RateLimitedLog
 log = logging.getLogger(__name__)
 
 _NEW_CLIENT_AFTER = 15.0  # s without an answer
+_CONFIG_EVERY = 300.0  # s between two looks at the configuration of a topic
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -44,7 +45,8 @@ class MetadataPoller:
         self._timeout = timeout
         self._watched: Mapping[str, Set[int]] = {}
         self.latest: dict[str, TopicMetadata] = {}  # by topic; readers may keep the dict
-        self._delete_retention: dict[str, tuple[str, int | None]] = {}  # topic -> (id, ms)
+        # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
+        self._delete_retention: dict[str, tuple[str, int | None, float]] = {}
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._polled = threading.Condition()
@@ -138,13 +140,18 @@ class MetadataPoller:
         ends = self._offsets(needed, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         for topic, topic_id in ids.items():
             has_both = starts[topic].keys() & ends[topic].keys()
+            try:
+                delete_retention = self._delete_retention_of(topic, topic_id)
+            except (KafkaException, TimeoutError) as e:
+                self._log.warn(topic, f"topic {topic}: its configuration is not known: {e}")
+                continue
             if has_both or not needed[topic]:
                 found = TopicMetadata(
                     topic_id=topic_id,
                     partitions=counts[topic],
                     starts={number: starts[topic][number] for number in has_both},
                     ends={number: ends[topic][number] for number in has_both},
-                    delete_retention=self._delete_retention_of(topic, topic_id),
+                    delete_retention=delete_retention,
                     fetched_at=fetched_at,
                 )
                 self.latest[topic] = found.after(self.latest.get(topic))
@@ -180,15 +187,23 @@ class MetadataPoller:
         return offsets
 
     def _delete_retention_of(self, topic: str, topic_id: str) -> int | None:
-        known = self._delete_retention.get(topic)
-        if known is not None and known[0] == topic_id:
-            return known[1]
+        """It is read again after some minutes. If that fails, the known one counts. Raises
+        KafkaException, TimeoutError."""
+        now = time.monotonic()
+        id_, retention, read_at = self._delete_retention.get(topic, ("", None, 0.0))
+        if id_ == topic_id and now - read_at < _CONFIG_EVERY:
+            return retention
         resource = ConfigResource(ResourceType.TOPIC, topic)
         [future] = self._admin.describe_configs([resource]).values()
-        config = future.result(self._timeout + 1)
-        compacted = "compact" in (config["cleanup.policy"].value or "")
-        retention = int(config["delete.retention.ms"].value) if compacted else None
-        self._delete_retention[topic] = (topic_id, retention)
+        try:
+            config = future.result(self._timeout + 1)
+        except (KafkaException, TimeoutError):
+            if id_ != topic_id:
+                raise
+        else:
+            compacted = "compact" in (config["cleanup.policy"].value or "")
+            retention = int(config["delete.retention.ms"].value) if compacted else None
+        self._delete_retention[topic] = (topic_id, retention, now)
         return retention
 
 

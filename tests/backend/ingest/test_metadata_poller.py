@@ -101,11 +101,13 @@ class DescribingAdmin(Admin):
             {number: no_leader if number in without_leader else number for number in range(5)}
         )
         self.asked: list[set[int]] = []
+        self.configs = {"cleanup.policy": "delete"}
+        self.refused: set[str] = set()  # topics whose configuration may not be read
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         future: Future[Any] = Future()
         future.set_result(SimpleNamespace(topic_id="topic-1", partitions=[None] * 5))
-        return {"orders": future}
+        return dict.fromkeys(topics.topic_names, future)
 
     def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
         self.asked.append({partition.partition for partition in requests})
@@ -113,7 +115,12 @@ class DescribingAdmin(Admin):
 
     def describe_configs(self, resources: Any) -> dict[Any, Future[Any]]:
         future: Future[Any] = Future()
-        future.set_result({"cleanup.policy": SimpleNamespace(value="delete")})
+        if resources[0].name in self.refused:
+            error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+            future.set_exception(KafkaException(error))
+        else:
+            configs = self.configs.items()
+            future.set_result({name: SimpleNamespace(value=value) for name, value in configs})
         return {resources[0]: future}
 
 
@@ -142,6 +149,30 @@ def test_partitions_without_a_leader_do_not_hide_the_others() -> None:
     assert (found.partitions, found.ends) == (5, {0: 0, 3: 3, 4: 4})
     assert found.starts.keys() == found.ends.keys()
     assert not found.has_all_offsets
+
+
+def test_a_topic_whose_configuration_is_refused_does_not_hide_the_others() -> None:
+    """Regression: no view of the instance was opened."""
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    admin.refused = {"a"}
+    assert poller.poll({"a": {1}, "orders": {1}})
+    assert poller.latest.keys() == {"orders"}
+
+
+def test_a_change_of_the_configuration_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    poller.poll({"orders": {1}})
+    admin.configs = {"cleanup.policy": "compact,delete", "delete.retention.ms": "1000"}
+    poller.poll({"orders": {1}})
+    assert poller.latest["orders"].delete_retention is None, "it is not read at each poll"
+    monkeypatch.setattr(metadata_poller, "_CONFIG_EVERY", 0.0)
+    poller.poll({"orders": {1}})
+    assert poller.latest["orders"].delete_retention == 1000
+    admin.refused = {"orders"}
+    poller.poll({"orders": {1}})
+    assert poller.latest["orders"].delete_retention == 1000
 
 
 def test_without_any_offset_the_previous_metadata_stay() -> None:
