@@ -5,9 +5,9 @@ lack tombstones that the other instance has read. Ingest then continues from the
 position. One thread fetches one snapshot at a time. If no instance can send one, the topic is
 replayed.
 
-If another instance is still catching up, a new standby waits for it for a minute. So when new
-instances start together, each replays only the partitions for which it is the active, and copies
-the others.
+An instance that is busy with other snapshots is asked again. So is one that is still catching up,
+but not by the active: when new instances start together, each replays only the partitions for which
+it is the active, and copies the others.
 """
 
 from __future__ import annotations
@@ -39,14 +39,18 @@ log = logging.getLogger(__name__)
 
 _READ_TIMEOUT = 10.0  # s
 _RETRY_AFTER = 10.0  # s
-# s until an instance that is catching up is asked again, and more for each one that waits
+# s until an instance is asked again, and more for each other partition that waits
 _ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.5, 0.02
+_MAX_WAIT = {"overloaded": 600.0, CATCHING_UP: 60.0}  # s, by the code of the problem
 _MAX_PROBLEM_BYTES = 2000
-_MAX_WAIT = 60.0  # s that a standby waits for an instance that is catching up
 
 
-class SourceCatchingUp(SnapshotError):
-    """The other instance does not have all records yet."""
+class AskAgain(SnapshotError):
+    """The other instance has the store partition, but cannot send it now. `code`: see _MAX_WAIT."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class SnapshotDirectory(Protocol):
@@ -63,7 +67,8 @@ class SnapshotDirectory(Protocol):
 
 @dataclass
 class SnapshotTransfer:
-    """The progress of one transfer. `may_wait`: for an instance that is catching up."""
+    """The progress of one transfer. `may_wait`: for an instance that is catching up. `is_waiting`:
+    an instance is asked again later."""
 
     requested_at: float = 0.0  # s, monotonic
     may_wait: bool = False
@@ -207,12 +212,6 @@ class SnapshotFetcher:
                 transfer.ended_at = time.monotonic()
                 transfer.done = True
             else:
-                if not transfer.is_waiting:
-                    log.info(
-                        "view %s, partition %d: waiting until another instance has caught up and "
-                        "can send a snapshot",
-                        view.name, partition,
-                    )  # fmt: skip
                 transfer.is_waiting = True
                 pause = _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * len(self._waiting)
                 self._waiting.append((time.monotonic() + pause, request))
@@ -228,17 +227,19 @@ class SnapshotFetcher:
             return self._waiting.popleft()[1]
 
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
-        """Fetch a snapshot from the first instance that has one. False if none has one yet, and
-        this one should wait."""
-        is_catching_up = False
+        """Fetch a snapshot from the first instance that can send one. False if another instance
+        must be asked again."""
+        waits_until = transfer.requested_at
         for member in self._sources(view.name, partition):
             try:
                 if self._stop.is_set() or self._fetch_from(view, partition, member, transfer):
                     return True
-            except SourceCatchingUp:
-                is_catching_up = True
-        has_time = time.monotonic() < transfer.requested_at + _MAX_WAIT
-        return not (is_catching_up and transfer.may_wait and has_time)
+            except AskAgain as e:
+                if transfer.may_wait or e.code != CATCHING_UP:
+                    waits_until = max(waits_until, transfer.requested_at + _MAX_WAIT[e.code])
+                if not transfer.is_waiting:
+                    log.info("view %s, partition %d: %s", view.name, partition, e)
+        return time.monotonic() >= waits_until
 
     def _fetch_from(
         self, view: View, partition: int, member: Member, transfer: SnapshotTransfer
@@ -255,7 +256,7 @@ class SnapshotFetcher:
             # any error of the other instance, of its files or of this disk
             if snapshot is not None:
                 self._directory.discard(snapshot)
-            if isinstance(e, SourceCatchingUp):
+            if isinstance(e, AskAgain):
                 raise
             log.warning(
                 "view %s, partition %d: no snapshot from %s: %s", *partition_id, member.id, e
@@ -289,9 +290,11 @@ class SnapshotFetcher:
             response = connection.getresponse()
             if response.status != 200:
                 problem = response.read(_MAX_PROBLEM_BYTES)
-                if code_in(problem) == CATCHING_UP:
-                    raise SourceCatchingUp(f"{member.id} is catching up")
+                code = code_in(problem)
+                if code in _MAX_WAIT:
+                    raise AskAgain(code, f"{member.id} cannot send a snapshot yet: {code}")
                 raise SnapshotError(f"status {response.status}: {problem!r}")
+            transfer.is_waiting = False
             return receive(
                 response.read,
                 response.readline,

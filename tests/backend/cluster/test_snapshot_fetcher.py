@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from backend.ingest.lifecycle import snapshot_fetcher
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
-from backend.wire.answer import problem_answer
 from backend.wire.snapshot import PATH, file_header
 from bench.rows.copy import received
 from local.ports import free_ports
@@ -51,18 +51,16 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return b"".join(message.get("body", b"") for message in sent)
 
 
-CATCHING_UP_PROBLEM = problem_answer(Unavailable("catching-up", "It is not complete yet.")).body
-
-
 class Source:
     """A fake instance on a port of its own. `respond(send, stream)` sends the body of the answer.
-    `send` fails when the client has disconnected. It refuses while `is_catching_up`."""
-
-    is_catching_up = False
+    `send` fails when the client has disconnected. The first `refusals` requests get a problem with
+    `code`."""
 
     def __init__(self, id_: str, stream: bytes, respond: Callable[[Any, bytes], None]) -> None:
         source = self
         self.asked: list[int] = []  # the partitions
+        self.refusals = 0.0
+        self.code = "catching-up"
         self.concurrent = self.max_concurrent = 0
         self._lock = threading.Lock()
 
@@ -75,11 +73,12 @@ class Source:
                 assert self.path == PATH
                 source._started(orjson.loads(body)["partition"])
                 try:
-                    if source.is_catching_up:
+                    if len(source.asked) <= source.refusals:
+                        refusal = Unavailable(source.code, "Ask again later.").body()
                         self.send_response(503)
-                        self.send_header("Content-Length", str(len(CATCHING_UP_PROBLEM)))
+                        self.send_header("Content-Length", str(len(refusal)))
                         self.end_headers()
-                        self.wfile.write(CATCHING_UP_PROBLEM)
+                        self.wfile.write(refusal)
                         return
                     self.send_response(200)
                     self.send_header("Transfer-Encoding", "chunked")
@@ -280,6 +279,20 @@ def test_after_a_source_that_refuses_or_is_silent_the_next_is_asked(
     check_installed(setup)
 
 
+@pytest.mark.parametrize("max_wait", [600.0, 0.0])
+def test_a_source_that_is_busy_is_asked_again(
+    setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch, max_wait: float
+) -> None:
+    """Regression: the log was read, which may lack deletes of moved keys."""
+    monkeypatch.setattr(snapshot_fetcher, "_ASK_AGAIN_AFTER", 0.01)
+    monkeypatch.setitem(snapshot_fetcher._MAX_WAIT, "overloaded", max_wait)
+    busy = add_source(whole)
+    busy.code, busy.refusals = "overloaded", 3
+    setup.wait()  # also as the active
+    assert busy.asked == [0] * (4 if max_wait else 1)
+    assert setup.left() == (["0"] if max_wait else [])
+
+
 def test_without_a_copy_the_log_is_read(setup: Setup, add_source: AddSource) -> None:
     snapshot_sources = [add_source(fault) for fault in (cut, half, changed, no_store)]
     setup.wait()
@@ -301,22 +314,22 @@ def test_a_standby_waits_for_an_instance_that_is_catching_up(
     """Otherwise two new instances would both replay all partitions that they share."""
     caplog.set_level(logging.INFO)
     source = add_source(whole)
-    source.is_catching_up = True
+    source.refusals = inf
     standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
     assert not standby()
     wait_until(lambda: len(source.asked) >= 2, 20, "a second request", 0.01)
     assert not standby()
     assert setup.snapshot_fetcher.under_way()["orders", 0].is_waiting
-    source.is_catching_up = False
+    source.refusals = 0
     wait_until(standby, 20, "the end of the transfer", 0.01)
     check_installed(setup)
-    assert caplog.text.count("waiting until another instance has caught up") == 1
+    assert caplog.text.count("cannot send a snapshot yet: catching-up") == 1
     assert "WARNING" not in caplog.text
 
 
 def test_an_active_does_not_wait(setup: Setup, add_source: AddSource) -> None:
     source = add_source(whole)
-    source.is_catching_up = True
+    source.refusals = inf
     setup.wait()
     assert source.asked == [0]
     assert setup.left() == []
@@ -324,7 +337,7 @@ def test_an_active_does_not_wait(setup: Setup, add_source: AddSource) -> None:
 
 def test_a_standby_that_becomes_active_waits_no_longer(setup: Setup, add_source: AddSource) -> None:
     source = add_source(whole)
-    source.is_catching_up = True
+    source.refusals = inf
     assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA, may_wait=True)
     wait_until(lambda: len(source.asked) >= 2, 20, "a second request", 0.01)
     setup.wait()  # as the active
@@ -334,9 +347,9 @@ def test_a_standby_that_becomes_active_waits_no_longer(setup: Setup, add_source:
 def test_a_standby_does_not_wait_for_ever(
     setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot_fetcher, "_MAX_WAIT", 0.6)
+    monkeypatch.setitem(snapshot_fetcher._MAX_WAIT, "catching-up", 0.6)
     source = add_source(whole)
-    source.is_catching_up = True
+    source.refusals = inf
     standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
     assert not standby()
     wait_until(standby, 20, "the end of the wait", 0.01)
@@ -348,12 +361,12 @@ def test_a_partition_that_was_assigned_again_while_it_waited_is_copied_once(
     setup: Setup, add_source: AddSource
 ) -> None:
     source = add_source(whole)
-    source.is_catching_up = True
+    source.refusals = inf
     standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
     assert not standby()
     wait_until(lambda: source.asked, 20, "a request", 0.01)
     setup.snapshot_fetcher.keep(set())
-    source.is_catching_up = False
+    source.refusals = 0
     asked_before = len(source.asked)
     assert not standby()
     wait_until(standby, 20, "the end of the transfer", 0.01)

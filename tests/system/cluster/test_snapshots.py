@@ -1,5 +1,5 @@
-"""Snapshot transfers between instances that start together, and interrupted ones: the next source is
-used, or the log is read."""
+"""Snapshot transfers between instances that start together. Interrupted transfers: the next source
+is used, or the log is read."""
 
 from __future__ import annotations
 
