@@ -13,7 +13,7 @@ from spark.checkpoints.definitions import description, is_installed
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import query_folders
 from spark.checkpoints.identity import Rule, ViewIdentity, digest, from_json, to_json
-from spark.checkpoints.plans import placeholder, plan_text, python_functions
+from spark.checkpoints.plans import literals, placeholder, plan_text, python_functions
 from spark.errors import JobError, rebuild
 from spark.settings import Settings
 from spark.view import View, derived_rows
@@ -100,6 +100,7 @@ def _rule_of(session: SparkSession, view: View) -> Rule:
         code=digest(description((view.derive, view.inputs, view.output_mode), is_framework)),
         spark=session.version,
         release=_release(),
+        literals=literals(rows),
     )
 
 

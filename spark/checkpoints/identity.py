@@ -7,9 +7,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 FORMAT = 1
+_LATER = ("literals",)
+"""Fields of ``Rule`` that earlier releases do not know. They read only the others."""
 _MAX_SHOWN = 160  # characters
 
 
@@ -28,11 +31,13 @@ class Rule:
     code: str
     spark: str
     release: str
+    literals: tuple[str, ...] | None = None
 
     @property
     def digest(self) -> str:
         """Names the rule on a command line."""
-        return digest(json.dumps([self.plan, self.functions]))[:12]
+        more = [self.literals] if self.literals else []
+        return digest(json.dumps([self.plan, self.functions, *more]))[:12]
 
     def difference(self, now: Rule) -> str | None:
         """How ``now`` differs, for a message; None if both are the same rule.
@@ -49,6 +54,10 @@ class Rule:
             )
         if self.plan != now.plan:
             return _first_difference(self.plan, now.plan)
+        if self.literals is not None and now.literals is not None:
+            for old, new in zip_longest(self.literals, now.literals, fillvalue=""):
+                if old != new:
+                    return f"its plan has the text {_shown(new, 0)} instead of {_shown(old, 0)}"
         if self.functions != now.functions:
             return "a Python function that it runs, or a constant of that, was edited"
         return None
@@ -69,7 +78,9 @@ class ViewIdentity:
 
 
 def to_json(identity: ViewIdentity) -> str:
-    return json.dumps({"format": FORMAT, **asdict(identity)}, indent=1)
+    document = asdict(identity)
+    later = {name: document["rule"].pop(name) for name in _LATER}
+    return json.dumps({"format": FORMAT, **document, "more_of_rule": later}, indent=1)
 
 
 def from_json(text: str) -> ViewIdentity:
@@ -78,7 +89,10 @@ def from_json(text: str) -> ViewIdentity:
         found: Mapping[str, Any] = json.loads(text)
         if found["format"] != FORMAT:
             raise ValueError(f"it has format {found['format']}, and this release reads {FORMAT}")
-        rule = {**found["rule"], "functions": tuple(found["rule"]["functions"])}
+        rule = {**found["rule"], **found.get("more_of_rule", {})}
+        for name in ("functions", "literals"):
+            if rule.get(name) is not None:
+                rule[name] = tuple(rule[name])
         rest = {name: found[name] for name in ViewIdentity.__slots__ if name != "rule"}
         return ViewIdentity(**{**rest, "sources": tuple(rest["sources"])}, rule=Rule(**rule))
     except (KeyError, TypeError, AttributeError) as error:

@@ -1,7 +1,8 @@
-"""The plan of a view as text, and the Python functions in it."""
+"""The plan of a view as text, and the literals and Python functions in it."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ _NO_LIMIT = 2**31 - 1
 _UUID = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 _ADDRESS = re.compile(r"@[0-9a-f]+\b")
 _EXPRESSION_ID = re.compile(r"#(\d+)")
+_LITERAL = "org.apache.spark.sql.catalyst.expressions.Literal"
 
 
 def placeholder(session: SparkSession, *, streaming: bool = True) -> DataFrame:
@@ -41,6 +43,28 @@ def normalised(text: str) -> str:
     return _EXPRESSION_ID.sub(
         lambda match: f"#{numbers.setdefault(match[1], len(numbers))}", text
     ).strip()
+
+
+def literals(rows: DataFrame) -> tuple[str, ...]:
+    """The texts in the analysed plan that ``normalised`` changes, in the order of the plan."""
+    analysed = rows._jdf.queryExecution().analyzed()
+    return tuple(filter(_has_id, _texts(json.loads(analysed.toJSON()))))
+
+
+def _texts(node: Any) -> Iterator[str]:
+    """The literals of the type string in Spark's description of a plan as JSON."""
+    if isinstance(node, list):
+        for part in node:
+            yield from _texts(part)
+    elif isinstance(node, dict):
+        if node.get("class") == _LITERAL and node["dataType"] == "string" and node["value"]:
+            yield node["value"]
+        for part in node.values():
+            yield from _texts(part)
+
+
+def _has_id(text: str) -> bool:
+    return any(pattern.search(text) for pattern in (_UUID, _ADDRESS, _EXPRESSION_ID))
 
 
 def python_functions(session: SparkSession, rows: DataFrame) -> list[object]:

@@ -30,6 +30,16 @@ IDENTITY = ViewIdentity(
 
 def test_the_file_has_all_fields() -> None:
     assert from_json(to_json(IDENTITY)) == IDENTITY
+    full = replace(IDENTITY, rule=replace(RULE, literals=("#100", "@cafe")))
+    assert from_json(to_json(full)) == full
+
+
+def test_files_of_earlier_and_later_releases_are_read() -> None:
+    found = json.loads(to_json(IDENTITY))
+    # earlier releases refuse a rule with other fields, and ignore fields beside it
+    assert found["rule"].keys() == {"plan", "functions", "code", "spark", "release"}
+    del found["more_of_rule"]
+    assert from_json(json.dumps(found)) == IDENTITY
 
 
 @pytest.mark.parametrize(
@@ -39,7 +49,8 @@ def test_the_file_has_all_fields() -> None:
         ("[]", "TypeError"),
         ("{}", "KeyError: 'format'"),
         (json.dumps({"format": 2}), "it has format 2, and this release reads 1"),
-        (json.dumps({"format": 1, "rule": {}}), "KeyError: 'functions'"),
+        (json.dumps({"format": 1, "rule": {}}), "KeyError: "),
+        (json.dumps({"format": 1, "rule": [], "more_of_rule": 1}), "TypeError"),
     ],
 )
 def test_another_content_is_an_error(text: str, message: str) -> None:
@@ -62,6 +73,19 @@ def test_a_difference_of_plans_is_shown() -> None:
     assert edited.digest != RULE.digest
     longer = replace(RULE, plan=RULE.plan + "\n" + "x" * 5000)
     assert len(RULE.difference(longer) or "") < 300
+
+
+def test_a_difference_of_literals_is_shown() -> None:
+    before, now = (replace(RULE, literals=("#7", text)) for text in ("#100", "#200"))
+    assert before.difference(now) == "its plan has the text `#200` instead of `#100`"
+    assert before.difference(replace(now, literals=("#7",))) == (
+        "its plan has the text `` instead of `#100`"
+    )
+    assert before.digest != now.digest
+    # a checkpoint of an earlier release has none
+    assert RULE.difference(now) is None
+    assert now.difference(RULE) is None
+    assert RULE.digest == replace(RULE, literals=()).digest
 
 
 def test_a_difference_of_functions_is_named() -> None:
