@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from model.kafka_config import NOT_FROM_THE_FUTURE
-from spark.errors import JobError
+from spark.errors import JobError, Unavailable
 from spark.sources import Kafka
 
 _ANSWER_SECONDS = 5
@@ -193,14 +193,18 @@ class KafkaAdmin:
         return self.config(topic, "cleanup.policy")
 
     def config(self, topic: str, name: str) -> str | None:
-        """A setting of the topic; None if the job may not read it."""
+        """A setting of the topic; None if the job may not read it. ``Unavailable`` if the brokers
+        do not answer."""
         resource_class = self._jvm.org.apache.kafka.common.config.ConfigResource
         kind = resource_class.Type.valueOf("TOPIC")
         try:
             [config] = (
                 self._admin.describeConfigs([resource_class(kind, topic)]).all().get().values()
             )
-        except Py4JJavaError:
+        except Py4JJavaError as error:
+            why = root_cause(error)
+            if "Timeout" in why:
+                raise Unavailable(f"topic {topic}: the brokers do not answer: {why}") from error
             return None
         return str(config.get(name).value())
 

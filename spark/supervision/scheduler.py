@@ -33,6 +33,7 @@ from spark.supervision.events import (
 from spark.supervision.queries import view_queries
 from spark.supervision.static_sources import StaticSources
 from spark.supervision.tasks import running_tasks
+from spark.supervision.tombstones import TombstoneGuard
 from spark.view import View
 
 _MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
@@ -53,8 +54,8 @@ class QueryScheduler:
     A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
     in a row, up to ``_MAX_BACKOFF``. It also waits until all tasks of the failed query have ended:
     otherwise one of them could write an older value after the restarted query has written a newer
-    one. A view whose checkpoint belongs to something else is refused:
-    it is not started again.
+    one. A view whose checkpoint belongs to something else, or that may have missed tombstones, is
+    refused: it is not started again.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class QueryScheduler:
         events: Events,
         watermarks: Watermarks,
         static: StaticSources,
+        tombstones: TombstoneGuard,
         log: Callable[[str], None],
     ) -> None:
         self._session = session
@@ -74,6 +76,7 @@ class QueryScheduler:
         self._watermarks = watermarks
         self._log = log
         self._static = static
+        self._tombstones = tombstones
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
@@ -234,6 +237,7 @@ class QueryScheduler:
         try:
             if query == view.name:
                 check_view(self._session, view, self._settings, self._log)
+                self._tombstones.check(view)
                 if self._settings.is_real_time(view):
                     check_slots(self._session, self._settings, self._topics)
             unstarted = view_queries(

@@ -43,7 +43,6 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
     job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
-        tombstones = TombstoneGuard(session, admin, settings)
         try:
             progress = ProgressListener(
                 session, settings.progress, [view.name for view in settings.views], stop.events
@@ -58,7 +57,10 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         session.streams.addListener(watermarks)
         stop.started()
         static = StaticSources(session, admin, settings, topics)
-        scheduler = QueryScheduler(session, settings, topics, stop.events, watermarks, static, log)
+        tombstones = TombstoneGuard(session, admin, settings, progress.statuses)
+        scheduler = QueryScheduler(
+            session, settings, topics, stop.events, watermarks, static, tombstones, log
+        )
         commands = PipelineCommands(admin, settings.views, settings.group_prefix, stop.events)
         rebuilds = Rebuilds(session, admin, settings, topics, log)
         control = ViewControl(scheduler, progress, commands, rebuilds, tombstones, log)
@@ -79,7 +81,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
-                    tombstones.keep(progress.statuses(), is_last=True)
+                    tombstones.keep(is_last=True)
                     scheduler.stop()
                     session.streams.removeListener(watermarks)
                     session.streams.removeListener(progress)
@@ -109,7 +111,7 @@ def _watch(
         except queue.Empty:
             if time.monotonic() >= next_check:
                 check_unchanged(admin, settings, topics)
-                tombstones.keep(progress.statuses())
+                tombstones.keep()
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why, is_final=True)
                     first_failure = first_failure or JobError(why)

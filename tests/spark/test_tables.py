@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
 
-from local.kafka.broker import Broker, quiet_admin
-from local.waiting import wait_until
-from spark.errors import JobError
+from local.kafka.broker import Broker
+from spark.errors import JobError, Unavailable
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import RAW_RECORD
+from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
 from spark.sources import Kafka
 from spark.supervision.signals import StopSignal
@@ -26,7 +25,7 @@ from spark.supervision.supervisor import supervise
 from spark.tables import changes, latest, mapped
 from spark.view import View
 from tests.support.plugins.fixtures import MakeTopic
-from tests.support.topics import Writer, history, table_of
+from tests.support.topics import Writer, history, set_config, table_of
 
 pytestmark = pytest.mark.spark
 
@@ -87,21 +86,6 @@ CITIES = {
     "Oslo": {"count": 2, "credit": BIG},
     "Lima": {"count": 2, "credit": 14},
 }
-
-
-def set_config(servers: str, topic: str, name: str, value: str) -> None:
-    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = quiet_admin(servers)
-    [future] = admin.incremental_alter_configs([resource]).values()
-    future.result(10)
-
-    def is_set() -> bool:
-        [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
-        return bool(described.result(10)[name].value == value)
-
-    # the broker applies it a little later
-    wait_until(is_set, 10, f"{name} of {topic}")
 
 
 def rows_of(session: SparkSession, records: Sequence[Record]) -> DataFrame:
@@ -175,3 +159,9 @@ def test_a_stream_ends_with_the_table_of_a_batch(
     set_config(servers, source, "delete.retention.ms", "0")
     with pytest.raises(JobError, match=r"customers: .* keeps tombstones for 0 s .*To rebuild"):
         run("live", live)
+
+
+def test_unreachable_brokers_do_not_mean_that_tombstones_are_kept(session: SparkSession) -> None:
+    short = {"request.timeout.ms": "500", "default.api.timeout.ms": "500"}
+    with KafkaAdmin(session, Kafka("127.0.0.1:1", short)) as admin, pytest.raises(Unavailable):
+        admin.config("customers", "delete.retention.ms")

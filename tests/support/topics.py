@@ -15,8 +15,15 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
+from local.kafka.broker import quiet_admin
 from local.waiting import wait_until
 
 
@@ -33,6 +40,21 @@ def commit_offsets(admin: AdminClient, group: str, units: list[TopicPartition]) 
             return False
 
     wait_until(committed, 30, f"the offsets of {group} to be committed", 0.1)
+
+
+def set_config(servers: str, topic: str, name: str, value: str) -> None:
+    """Change a setting of a topic, and wait until the broker has it."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = quiet_admin(servers)
+    [future] = admin.incremental_alter_configs([resource]).values()
+    future.result(10)
+
+    def is_set() -> bool:
+        [described] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return bool(described.result(10)[name].value == value)
+
+    wait_until(is_set, 10, f"{name} of {topic}")
 
 
 class Writer:

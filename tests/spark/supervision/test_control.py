@@ -10,6 +10,8 @@ from queue import SimpleQueue
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType, StructField, StructType
 
 from backend.pipelines.commands import CommandSender
 from backend.pipelines.consumer_groups import ConsumerGroups
@@ -25,12 +27,16 @@ from model.pipelines.commands import (
     to_metadata,
 )
 from model.pipelines.status import Heartbeat, parse_heartbeat
+from spark.errors import JobError
+from spark.formats.decoders import JsonDecoder
 from spark.kafka_admin import TopicPartition
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.events import CommandReceived, Event
+from spark.tables import mapped
 from spark.views import VIEWS
 from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import set_config
 
 VIEW = VIEWS["word-count"]
 FIRST = TopicPartition(VIEW.topic, 0)
@@ -291,6 +297,41 @@ def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
         runner.wait_counts(one=1)
         runner.wait_state("running")
         runner.wait_progress(lambda p: p["dead_letters"] == 1, "other")
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_view_of_a_table_that_may_have_missed_tombstones_is_not_resumed(
+    runner: ControlledRunner, broker: Broker
+) -> None:
+    def keep_tombstones(milliseconds: int) -> None:
+        set_config(servers, runner.source, "delete.retention.ms", str(milliseconds))
+
+    servers = broker.bootstrap_servers
+    schema = StructType([StructField("n", LongType())])
+    decoder = JsonDecoder(schema, is_table=True)
+    runner.view = replace(
+        runner.view, decoder=decoder, derive=lambda rows: mapped(rows, F.to_json(F.struct("n")))
+    )
+    runner.settings = replace(runner.settings, views=[runner.view])
+    set_config(servers, runner.source, "cleanup.policy", "compact")
+    runner.write(b'{"n": 1}')
+
+    def resume_late() -> None:
+        with runner.stream() as thread:
+            runner.wait_progress(lambda p: bool(p["source_offsets"]))
+            runner.send(PAUSE)
+            keep_tombstones(0)
+            runner.send(RESUME)
+            # no other view runs, so the job ends
+            thread.join(20)
+
+    with pytest.raises(JobError, match="keeps tombstones for 0 s"):
+        resume_late()
+    keep_tombstones(86_400_000)
+    runner.write(b'{"n": 2}')
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 2}})
 
 
 @pytest.mark.spark
