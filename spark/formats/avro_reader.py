@@ -53,6 +53,13 @@ _LOGICAL: dict[str, DataType] = {
     "long-local-timestamp-millis": TimestampNTZType(),
     "long-local-timestamp-micros": TimestampNTZType(),
 }
+_PROMOTIONS = {
+    "int": ("long", "float", "double"),
+    "long": ("float", "double"),
+    "float": ("double",),
+    "string": ("bytes",),
+    "bytes": ("string",),
+}
 _MAX_DIGITS = 38  # of a decimal in Spark
 
 
@@ -258,16 +265,20 @@ def _type(node: Any, named: Named, path: str) -> DataType:
 
 def _nullable(node: Any, named: Named) -> tuple[bool, dict[str, Any] | None]:
     """Whether null is allowed, and the only other type; None if there are several."""
-    branches = node if isinstance(node, list) else [node]
-    full = [
-        named.get(branch, {"type": branch}) if isinstance(branch, str) else branch
-        for branch in branches
-    ]
-    others = [branch for branch in full if branch["type"] != "null"]
-    has_null = len(others) < len(full)
+    branches = _branches(node, named)
+    others = [branch for branch in branches if branch["type"] != "null"]
+    has_null = len(others) < len(branches)
     if not others:
         return True, {"type": "null"}
     return has_null, others[0] if len(others) == 1 else None
+
+
+def _branches(node: Any, named: Named) -> list[dict[str, Any]]:
+    """The types of a union, or the only type, with the definitions of named types."""
+    return [
+        named.get(branch, {"type": branch}) if isinstance(branch, str) else branch
+        for branch in (node if isinstance(node, list) else [node])
+    ]
 
 
 def _check_logical_types(
@@ -275,23 +286,40 @@ def _check_logical_types(
 ) -> None:
     """ValueError if the types mean different things: Avro itself would convert the number of a
     timestamp to a plain number, and the other way round."""
-    _, wrote = _nullable(writer, writer_named)
     _, reads = _nullable(reader, reader_named)
-    if wrote is None or reads is None:
+    if reads is None:
         return
-    for name in ("items", "values"):
-        if name in wrote and name in reads:
-            _check_logical_types(wrote[name], writer_named, reads[name], reader_named, f"{path}[]")
-    written = {field["name"]: field["type"] for field in wrote.get("fields", ())}
-    for field in reads.get("fields", ()):
-        if field["name"] in written:
-            inner = f"{path}.{field['name']}".lstrip(".")
-            _check_logical_types(
-                written[field["name"]], writer_named, field["type"], reader_named, inner
-            )
-    before, now = _meaning(wrote), _meaning(reads)
-    if before != now:
-        raise ValueError(f"{path or 'the schema'}: {before}, but the view reads {now}")
+    for wrote in _branches(writer, writer_named):
+        # A record with another branch is malformed.
+        if not _is_readable(wrote, reads):
+            continue
+        for name in ("items", "values"):
+            if name in reads:
+                of = wrote[name], writer_named, reads[name], reader_named
+                _check_logical_types(*of, f"{path}[]")
+        # as fastavro finds the fields
+        by_name = {alias: each for each in reads.get("fields", ()) for alias in _aliases(each)}
+        by_name |= {each["name"]: each for each in reads.get("fields", ())}
+        for field in wrote.get("fields", ()):
+            if (found := by_name.get(field["name"])) is not None:
+                of = field["type"], writer_named, found["type"], reader_named
+                _check_logical_types(*of, f"{path}.{found['name']}".lstrip("."))
+        before, now = _meaning(wrote), _meaning(reads)
+        if before != now:
+            raise ValueError(f"{path or 'the schema'}: {before}, but the view reads {now}")
+
+
+def _is_readable(wrote: dict[str, Any], reads: dict[str, Any]) -> bool:
+    """Whether Avro converts values of one type to the other one."""
+    if "name" in wrote and "name" in reads:
+        names = {wrote["name"], wrote["name"].rpartition(".")[2]}
+        return not names.isdisjoint({reads["name"].rpartition(".")[2], *_aliases(reads)})
+    return reads["type"] in (wrote["type"], *_PROMOTIONS.get(wrote["type"], ()))
+
+
+def _aliases(node: dict[str, Any]) -> Sequence[str]:
+    aliases: Sequence[str] = node.get("aliases", ())
+    return aliases
 
 
 def _meaning(node: dict[str, Any]) -> str:

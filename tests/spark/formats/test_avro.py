@@ -237,6 +237,47 @@ def test_schemas_that_do_not_fit_are_dead_letters(running: FakeRegistry) -> None
     assert [path for path, _ in running.asked].count("/schemas/ids/3") == 1
 
 
+@pytest.mark.parametrize(
+    ("writer", "value"),
+    [
+        (record(field("sent", "long")), {"sent": 1_767_263_400_000}),
+        (record(field("at", ["string", "long"])), {"at": 1_767_263_400_000}),
+        (record(field("at", ["int", "string"])), {"at": 1}),
+        (record(field("sent", ["null", "string", "long"])), {"sent": None}),
+    ],
+    ids=["renamed", "in a union", "promoted", "both"],
+)
+def test_a_plain_number_is_no_time_however_the_field_is_found(
+    running: FakeRegistry, writer: dict[str, Any], value: dict[str, Any]
+) -> None:
+    running.add(1, writer)
+    reader = record(field("at", ["null", logical("long", "timestamp-millis")], aliases=["sent"]))
+    of = avro(reader, is_framed=True, registry=Registry(running.url))
+    assert read(of, framed(1, writer, value)) == [
+        "schema 1: at: no time or decimal, but the view reads timestamp"
+    ]
+
+
+def test_only_branches_that_can_be_read_count(running: FakeRegistry) -> None:
+    millis = logical("long", "timestamp-millis")
+    other = record(field("at", "long"), name="Other")
+    named = record(field("at", millis), name="Named")
+    writer = record(
+        field("sent", ["string", millis]), field("at", "string"), field("part", [other, named])
+    )
+    running.add(1, writer)
+    reader = record(
+        field("at", "string"),
+        field("time", logical("long", "timestamp-micros"), aliases=["sent", "at"]),
+        field("part", named),
+    )
+    of = avro(reader, is_framed=True, registry=Registry(running.url))
+    good = {"sent": AT, "at": "text", "part": ("shop.Named", {"at": AT})}
+    first, second = read(of, framed(1, writer, good), framed(1, writer, {**good, "sent": "text"}))
+    assert first == {"at": "text", "time": AT, "part": {"at": AT}}
+    assert "SchemaResolutionError" in second
+
+
 def test_a_registry_that_is_away_is_no_reason_for_a_dead_letter(running: FakeRegistry) -> None:
     running.answers["/schemas/ids/1"] = (503, {"error_code": 50301})
     of = avro(ORDER, is_framed=True, registry=Registry(running.url))
