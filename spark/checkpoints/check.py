@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pyspark.sql import SparkSession
 
-from spark.checkpoints.definitions import description, is_installed
+from spark.checkpoints.definitions import description, details, is_installed
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import query_folders
 from spark.checkpoints.identity import Rule, ViewIdentity, digest, from_json, to_json
@@ -92,16 +92,22 @@ def _rule_of(session: SparkSession, view: View) -> Rule:
             return False
         return module.partition(".")[0] in ("spark", "model") or is_library(module)
 
+    functions = python_functions(session, rows)
+    code = view.derive, view.inputs, view.output_mode
     return Rule(
         plan=f"Output {view.output_mode}\n{plan_text(rows)}",
-        functions=tuple(
-            digest(description(each, is_library)) for each in python_functions(session, rows)
-        ),
-        code=digest(description((view.derive, view.inputs, view.output_mode), is_framework)),
+        functions=tuple(digest(description(each, is_library)) for each in functions),
+        code=digest(description(code, is_framework)),
         spark=session.version,
         release=_release(),
         literals=literals(rows),
+        function_details=_digest(details(functions, is_library)),
+        code_details=_digest(details(code, is_framework)),
     )
+
+
+def _digest(text: str) -> str:
+    return digest(text) if text else ""
 
 
 def _release() -> str:

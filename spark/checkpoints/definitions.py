@@ -17,15 +17,17 @@ import re
 import struct
 import sys
 import sysconfig
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial, partialmethod
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 _IGNORED = {"annotation", "returns", "type_comment", "type_params", "kind"}
 _LIBRARY_FOLDERS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_COLLECTIONS = (Mapping, list, set, frozenset, re.Pattern, struct.Struct, Enum)
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 IsLibrary = Callable[[str], bool]
@@ -49,6 +51,16 @@ def description(value: object, is_library: IsLibrary = is_installed) -> str:
     return "\n".join(_Describer(is_library).lines(value))
 
 
+def details(value: object, is_library: IsLibrary = is_installed) -> str:
+    """What ``description`` leaves out, in the same form: the values of enums, what submodules have,
+    the code of decorators, and members of classes other than methods, numbers and texts. Empty if
+    there is none. Checkpoints of before have only the description, so it stays as it is."""
+    describer = _Describer(is_library)
+    for _ in describer.lines(value):
+        pass
+    return "\n".join(describer.details())
+
+
 class _Describer:
     """Yields one line per function, class and constant, each function and class once."""
 
@@ -56,12 +68,19 @@ class _Describer:
         self._is_library = is_library
         self._known: dict[int, int] = {}
         self._kept: list[object] = []  # so that no id is used twice
+        self._left_out: deque[Iterator[str]] = deque()
+
+    def details(self) -> Iterator[str]:
+        """What ``lines`` has left out. Call when they are read."""
+        while self._left_out:
+            yield from self._left_out.popleft()
 
     def lines(self, value: Any) -> Iterator[str]:
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             yield f"{type(value).__name__} {value!r}"
         elif isinstance(value, Enum):
             yield f"enum {type(value).__qualname__}.{value.name}"
+            self._left_out.append(self.lines(value.value))
         elif isinstance(value, re.Pattern):
             yield f"regex {value.pattern!r} {value.flags}"
         elif isinstance(value, struct.Struct):
@@ -72,7 +91,7 @@ class _Describer:
                 yield from self.lines(key)
                 yield from self.lines(item)
         elif isinstance(value, set | frozenset):
-            yield f"set {sorted(map(repr, value))}"
+            yield f"set {sorted(map(self._of_set, value))}"
         elif isinstance(value, tuple | list):
             yield f"{type(value).__name__} {len(value)}"
             for item in value:
@@ -99,6 +118,10 @@ class _Describer:
         elif hasattr(value, "__wrapped__"):
             yield "wrapped"
             yield from self.lines(value.__wrapped__)
+            if isinstance(value, FunctionType) and not self._is_library(
+                str(value.__globals__.get("__name__"))
+            ):
+                self._left_out.append(self._function(value))
         elif self._is_library(_module_of(value)):
             yield _library_value(value)
             # A function that a library made for this value, such as a plan from a table.
@@ -126,6 +149,21 @@ class _Describer:
                 for attribute in sorted(names & vars(used).keys()):
                     yield f"global {name}.{attribute}"
                     yield from self.lines(vars(used)[attribute])
+                self._left_out.append(self._submodules(used, names, {used.__name__}))
+
+    def _submodules(self, module: ModuleType, names: set[str], seen: set[str]) -> Iterator[str]:
+        """What a function with these names uses of the modules within a module."""
+        for name in sorted(names & vars(module).keys()):
+            inner = vars(module)[name]
+            if not isinstance(inner, ModuleType) or inner.__name__ in seen:
+                continue
+            seen.add(inner.__name__)
+            if self._is_library(inner.__name__):
+                continue
+            for attribute in sorted(names & vars(inner).keys()):
+                yield f"global {inner.__name__}.{attribute}"
+                yield from self.lines(vars(inner)[attribute])
+            yield from self._submodules(inner, names, seen)
 
     def _closure(self, function: Any) -> Iterator[str]:
         for cell in getattr(function, "__closure__", None) or ():
@@ -149,6 +187,44 @@ class _Describer:
             elif isinstance(member, str | bytes | int | float | tuple) and name[:2] != "__":
                 yield f"member {name}"
                 yield from self.lines(member)
+        self._left_out.append(self._other_members(of))
+
+    def _other_members(self, of: type) -> Iterator[str]:
+        if issubclass(of, Enum):
+            members: dict[str, Any] = {
+                name: member.value for name, member in of.__members__.items()
+            }
+        else:
+            members = {
+                name: found
+                for name, member in sorted(vars(of).items())
+                if name[:2] != "__" and (found := self._other_member(member)) is not None
+            }
+        if is_dataclass(of):
+            factories = {f"new {each.name}": each.default_factory for each in fields(of)}
+            members |= {name: made for name, made in factories.items() if made is not MISSING}
+        for name, member in members.items():
+            yield f"member {of.__qualname__}.{name}"
+            yield from self.lines(member)
+
+    def _other_member(self, member: Any) -> Any:
+        """What counts of a member that ``_class`` leaves out; None if nothing."""
+        if isinstance(member, property):
+            return member.fset
+        if isinstance(member, cached_property | partialmethod):
+            return member.func
+        member = getattr(member, "__func__", member)
+        if isinstance(member, FunctionType | str | bytes | int | float | tuple):
+            return None
+        is_described = isinstance(member, _COLLECTIONS) or hasattr(member, "__wrapped__")
+        return member if is_described or not self._is_library(_module_of(member)) else None
+
+    def _of_set(self, item: object) -> str:
+        """The same text in each process, whatever the order of a set and the addresses are."""
+        text = repr(item)
+        if "frozenset(" in text or " at 0x" in text:
+            return description(item, self._is_library)
+        return text
 
     def _object(self, value: object) -> Iterator[str]:
         yield from self.lines(type(value))

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 FORMAT = 1
-_LATER = ("literals",)
+_LATER = ("literals", "function_details", "code_details")
 """Fields of ``Rule`` that earlier releases do not know. They read only the others."""
 _MAX_SHOWN = 160  # characters
 
@@ -32,11 +32,13 @@ class Rule:
     spark: str
     release: str
     literals: tuple[str, ...] | None = None
+    function_details: str | None = None
+    code_details: str | None = None
 
     @property
     def digest(self) -> str:
         """Names the rule on a command line."""
-        more = [self.literals] if self.literals else []
+        more = [each for each in (self.literals, self.function_details) if each]
         return digest(json.dumps([self.plan, self.functions, *more]))[:12]
 
     def difference(self, now: Rule) -> str | None:
@@ -46,7 +48,7 @@ class Rule:
         a view was only rewritten. After an upgrade only the view's own code is comparable.
         """
         if (self.spark, self.release) != (now.spark, now.release):
-            if self.code == now.code:
+            if self.code == now.code and not _differ(self.code_details, now.code_details):
                 return None
             return (
                 f"its code was edited, and its plan cannot be compared, because Spark {self.spark} "
@@ -58,7 +60,7 @@ class Rule:
             for old, new in zip_longest(self.literals, now.literals, fillvalue=""):
                 if old != new:
                     return f"its plan has the text {_shown(new, 0)} instead of {_shown(old, 0)}"
-        if self.functions != now.functions:
+        if self.functions != now.functions or _differ(self.function_details, now.function_details):
             return "a Python function that it runs, or a constant of that, was edited"
         return None
 
@@ -97,6 +99,11 @@ def from_json(text: str) -> ViewIdentity:
         return ViewIdentity(**{**rest, "sources": tuple(rest["sources"])}, rule=Rule(**rule))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
+
+
+def _differ(before: str | None, now: str | None) -> bool:
+    """Whether both are known, and not the same."""
+    return None not in (before, now) and before != now
 
 
 def digest(text: str) -> str:

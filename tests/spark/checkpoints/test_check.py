@@ -177,6 +177,28 @@ def test_an_edited_constant_of_a_python_function_is_refused(checkpoint: Checkpoi
     assert "a Python function that it runs, or a constant of that, was edited" in message
 
 
+def test_an_edited_set_of_a_class_is_refused(checkpoint: Checkpoint) -> None:
+    def without(words: set[str]) -> View:
+        class Stop:
+            WORDS = words
+
+        def chosen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                texts = [
+                    text for text in batch.column("text").to_pylist() if text not in Stop.WORDS
+                ]
+                yield pa.RecordBatch.from_pydict({"text": texts})
+
+        def derive(texts: DataFrame) -> DataFrame:
+            return word_count(texts.mapInArrow(chosen, "text string"))
+
+        return replace(WORDS, derive=derive)
+
+    checkpoint.start(without({"a", "the"}))
+    checkpoint.start(without({"the", "a"}))
+    assert "a constant of that, was edited" in checkpoint.refused(without({"a", "this"}))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
@@ -13,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from spark.checkpoints.definitions import description
+from spark.checkpoints.definitions import description, details
 from spark.formats.registry import Registry
 from spark.raw_topics.flights import FLIGHTS
 from spark.views import VIEWS
@@ -71,10 +75,9 @@ def load(tmp_path: Path) -> Callable[..., ModuleType]:
     """`load((old, new), …)`: the module with these edits, each time in another file."""
     count = 0
 
-    def make(*edits: tuple[str, str]) -> ModuleType:
+    def make(*edits: tuple[str, str], text: str = SOURCE) -> ModuleType:
         nonlocal count
         count += 1
-        text = SOURCE
         for old, new in edits:
             assert text.count(old) == 1, old
             text = text.replace(old, new)
@@ -130,6 +133,129 @@ def test_an_edit_of_a_rule_changes_the_text(
     load: Callable[..., ModuleType], edit: tuple[str, str]
 ) -> None:
     assert description(load(edit).rule) != description(load().rule)
+
+
+RICH = """
+import re
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property, lru_cache, wraps
+
+
+class Color(Enum):
+    RED = "red"
+
+
+@dataclass
+class Options:
+    names: list = field(default_factory=lambda: ["first"])
+
+
+def doubled(function):
+    @wraps(function)
+    def inner(value):
+        return 2 * function(value)
+    return inner
+
+
+class Rules:
+    WORDS = {"a", "the"}
+    CODES = ["one"]
+    NAMES = {"key": 1}
+    PATTERN = re.compile("[a-z]+")
+    COLOR = Color.RED
+    STATES = {}
+
+    class Inner:
+        LIMIT = 100
+
+    @cached_property
+    def half(self):
+        return 50
+
+    @property
+    def size(self):
+        return 1
+
+    @size.setter
+    def size(self, size):
+        self.other = 11
+
+    @lru_cache(3)
+    def third(self):
+        return 33
+
+
+@doubled
+def rule(value):
+    return Rules(), Options()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"red"', '"dark red"'),
+        ('"first"', '"second"'),
+        ("2 * ", "3 * "),
+        ('"the"', '"this"'),
+        ('["one"]', '["two"]'),
+        ('"key": 1', '"key": 2'),
+        ("[a-z]", "[A-Z]"),
+        ("COLOR = Color.RED", "COLOR = None"),
+        ("STATES = {}", "STATES = {1: 2}"),
+        ("LIMIT = 100", "LIMIT = 101"),
+        ("return 50", "return 51"),
+        ("self.other = 11", "self.other = 12"),
+        ("return 33", "return 34"),
+    ],
+)
+def test_an_edit_of_a_detail_changes_only_the_details(
+    load: Callable[..., ModuleType], old: str, new: str
+) -> None:
+    assert RICH.count(old) == 1
+    one, same, other = load(text=RICH), load(text=RICH), load(text=RICH.replace(old, new))
+    assert details(one.rule) == details(same.rule) != details(other.rule)
+    # checkpoints of earlier releases have this text
+    assert description(one.rule) == description(other.rule)
+
+
+def test_simple_rules_have_no_details(load: Callable[..., ModuleType]) -> None:
+    assert details(load().rule) == ""
+
+
+def test_what_a_submodule_has_is_a_detail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    texts = []
+    for number, limit in enumerate((1, 1, 2)):
+        package = f"package{number}"
+        inner = tmp_path / package / "inner"
+        inner.mkdir(parents=True)
+        (tmp_path / package / "__init__.py").touch()
+        (inner / "__init__.py").write_text(f"from {package}.inner import deep")
+        (inner / "deep.py").write_text(f"LIMIT = {limit}\ndef chosen(n): return n < LIMIT")
+        code = f"import {package}.inner\ndef rule(n): return {package}.inner.deep.chosen(n)"
+        (tmp_path / package / "rule.py").write_text(code)
+        rule = importlib.import_module(f"{package}.rule").rule
+        texts.append(details(rule).replace(package, "package"))
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_text_is_the_same_in_each_process() -> None:
+    program = (
+        "from spark.checkpoints.definitions import description, details\n"
+        "class Item: pass\n"
+        "class Rule:\n"
+        "    WORDS = {'a', 'b', 'c', frozenset({'d', 'e', 'f'})}\n"
+        "ITEMS = {frozenset({'d', 'e', 'f'}), ('x', frozenset({'y', 'z'})), Item()}\n"
+        "def rule(): return Rule, ITEMS\n"
+        "print(description(rule), details(rule))"
+    )
+    texts = [
+        subprocess.check_output([sys.executable, "-c", program], env={**os.environ, **seed})
+        for seed in ({"PYTHONHASHSEED": str(number)} for number in range(1, 4))
+    ]
+    assert len({*texts}) == 1
 
 
 def test_lambdas_closures_and_partials_are_described(load: Callable[..., ModuleType]) -> None:

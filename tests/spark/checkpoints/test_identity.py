@@ -30,7 +30,8 @@ IDENTITY = ViewIdentity(
 
 def test_the_file_has_all_fields() -> None:
     assert from_json(to_json(IDENTITY)) == IDENTITY
-    full = replace(IDENTITY, rule=replace(RULE, literals=("#100", "@cafe")))
+    known = replace(RULE, literals=("#100", "@cafe"), function_details="f", code_details="")
+    full = replace(IDENTITY, rule=known)
     assert from_json(to_json(full)) == full
 
 
@@ -92,6 +93,20 @@ def test_a_difference_of_functions_is_named() -> None:
     edited = replace(RULE, functions=("f2",))
     assert "a Python function that it runs" in (RULE.difference(edited) or "")
     assert edited.digest != RULE.digest
+
+
+def test_details_count_if_both_releases_know_them() -> None:
+    before = replace(RULE, function_details="f1", code_details="c1")
+    edited = replace(before, function_details="f2")
+    assert "a Python function that it runs" in (before.difference(edited) or "")
+    assert edited.digest != before.digest
+    assert RULE.difference(edited) is None
+    assert edited.difference(RULE) is None
+    assert RULE.digest == replace(RULE, function_details="", code_details="c1").digest
+    upgraded = replace(edited, release="1.1")
+    assert before.difference(upgraded) is None
+    assert "its code was edited" in (before.difference(replace(upgraded, code_details="c2")) or "")
+    assert RULE.difference(upgraded) is None
 
 
 @pytest.mark.parametrize("upgrade", [{"spark": "4.3.0"}, {"release": "1.1"}])
