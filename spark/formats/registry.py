@@ -1,8 +1,12 @@
 """Schemas by id, in Spark's workers: for records with Confluent's framing.
 
-A worker asks the registry once for each id, and keeps the answer. If the registry does not answer,
+A worker asks the registry once for each id, and keeps the schema. If the registry does not answer,
 the query fails, and the job starts it again; so no record is lost because a registry is away. A
 record whose schema does not exist is malformed.
+
+A worker keeps for one task only that a schema does not exist. The records of a task were written
+before it began. So if a schema was registered before a record was written, the workers of the view
+and those of its dead letters all find it, and the record is not lost between both.
 """
 
 from __future__ import annotations
@@ -37,7 +41,6 @@ FRAME = 5
 
 _MAX_KNOWN = 1000  # schemas, and errors, of a reader in a worker
 _MAX_READERS = 100
-_ERROR_SECONDS = 60.0  # after which an unknown id is asked for again
 _ATTEMPTS = 3
 _PAUSE = 0.5  # s
 
@@ -97,7 +100,7 @@ def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> byte
 def framed_decoder(
     registry: Registry | None, reader: Hashable, decode_with: Callable[[RegisteredSchema], Decode]
 ) -> Decode:
-    """A decoder of framed records; it raises ValueError if a record is malformed.
+    """A decoder of framed records, for one task; it raises ValueError if a record is malformed.
 
     ``decode_with``: for a schema, a decoder of what follows the frame; ValueError if there is none.
     The worker keeps its results for this ``reader``.
@@ -109,11 +112,12 @@ def framed_decoder(
             _READERS.pop(next(iter(_READERS)))
         schemas = _READERS[registry, reader] = _Schemas(registry.client(), decode_with)
     known = schemas.decoder
+    missing: dict[int, str] = {}  # id ► the registry's answer
 
     def decode(raw: bytes) -> Any:
         if len(raw) < FRAME or raw[0]:
             raise ValueError("without Confluent's framing: a zero byte and 4 bytes with the id")
-        return known(int.from_bytes(raw[1:FRAME], "big"))(raw[FRAME:])
+        return known(int.from_bytes(raw[1:FRAME], "big"), missing)(raw[FRAME:])
 
     return decode
 
@@ -127,20 +131,24 @@ class _Schemas:
         self._client = client
         self._decode_with = decode_with
         self._decoders: dict[int, Decode] = {}
-        self._errors: dict[int, tuple[str, float]] = {}  # message and expiry
+        self._errors: dict[int, str] = {}  # of schemas that cannot be converted
 
-    def decoder(self, schema_id: int) -> Decode:
-        """Raises ValueError, SchemaSourceUnavailable."""
+    def decoder(self, schema_id: int, missing: dict[int, str]) -> Decode:
+        """``missing``: ids that the registry does not have, of one task. Raises ValueError,
+        SchemaSourceUnavailable."""
         if (known := self._decoders.get(schema_id)) is not None:
             return known
-        error, expiry = self._errors.get(schema_id, ("", 0.0))
-        if time.monotonic() < expiry:
+        error = self._errors.get(schema_id) or missing.get(schema_id)
+        if error is not None:
             raise ValueError(error)
+        errors = missing
         try:
-            found = self._decode_with(self._fetch(schema_id))
+            schema = self._fetch(schema_id)
+            errors = self._errors
+            found = self._decode_with(schema)
         except ValueError as e:
             error = f"schema {schema_id}: {e}"
-            _keep(self._errors, schema_id, (error, time.monotonic() + _ERROR_SECONDS))
+            _keep(errors, schema_id, error)
             raise ValueError(error) from None
         _keep(self._decoders, schema_id, found)
         return found

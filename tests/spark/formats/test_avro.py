@@ -234,7 +234,19 @@ def test_schemas_that_do_not_fit_are_dead_letters(running: FakeRegistry) -> None
     assert (
         found[4] == found[5] == "without Confluent's framing: a zero byte and 4 bytes with the id"
     )
-    assert [path for path, _ in running.asked].count("/schemas/ids/3") == 1
+    assert [path for path, _ in running.asked].count("/schemas/ids/3") == 2, "once in each task"
+    assert [path for path, _ in running.asked].count("/schemas/ids/2") == 1
+
+
+def test_a_record_written_after_its_schema_was_registered_is_read(running: FakeRegistry) -> None:
+    """A worker has met the id before, in a record that came too early or is garbage. Another one,
+    of the dead letters, has not: it reads the record, and so does not write it."""
+    plain = record(field("id", "int"))
+    of = avro(plain, is_framed=True, registry=Registry(running.url))
+    raw = framed(7, plain, {"id": 1})
+    assert read(of, raw) == ["schema 7: the registry has no schema with this id"]
+    running.add(7, plain)
+    assert read(of, raw) == [{"id": 1}]
 
 
 @pytest.mark.parametrize(
