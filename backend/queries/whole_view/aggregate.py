@@ -25,6 +25,7 @@ from backend.queries.whole_view.fields import Documents, Number, NumberField, Va
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.formats.float64 import json_number
+from model.formats.json_decoder import decode_json
 from model.kinds.kind import Pair
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
@@ -307,11 +308,14 @@ def _name_of(group: object) -> bytes:
     """JSON text; equal for 1 and 1.0, and for objects with the same members in another order."""
     if type(group) is float and group.is_integer() and abs(group) < 2**53:
         group = int(group)
-    return orjson.dumps(group, option=orjson.OPT_SORT_KEYS)
+    try:
+        return orjson.dumps(group, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # an integer of more than 64 bits
+        return json.dumps(group, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _place(name: bytes) -> tuple[int, Any]:
-    group = orjson.loads(name)
+    group = decode_json(name)
     rank = _RANKS.get(type(group), len(_RANKS))
     return rank, group if type(group) in _RANKS else name
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import accumulate
 
-import orjson
-
-from backend.queries.whole_view.fields import Documents, Number, NumberField
+from backend.queries.whole_view.fields import Documents, Number, NumberField, parse_exactly
 from model.views import View
 
 Ranked = tuple[Number, bytes, bytes]
@@ -29,7 +27,7 @@ class Ranking:
 
     def of_items(self, items: Iterable[bytes]) -> list[Number | None]:
         """The ranks of JSON items."""
-        return self._ranks([orjson.loads(item)["value"] for item in items])
+        return self._ranks([parse_exactly(item)["value"] for item in items])
 
     def _ranks(self, documents: list[object]) -> list[Number | None]:
         numbers = self._numbers.of(documents)

@@ -79,7 +79,10 @@ def number_at(value: Any, by: str | None) -> float:
     """The number that the entry was ranked by."""
     for name in by.split(".") if by else ():
         value = value[name]
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # an integer
+        return math.inf if value > 0 else -math.inf
 
 
 def bars(numbers: Sequence[float]) -> list[RenderableType]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+from model.formats.json_decoder import decode_json
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.errors import BadUse, NoAnswer, ServerError
-from queryable.client.protocol.json_decoder import decode_json
 from queryable.client.protocol.parameters import Order, Parameters
 from queryable.client.protocol.requests import ApiRequest
 from queryable.client.protocol.responses import decoding, json_of

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from model.formats.json_decoder import decode_json
 from queryable.client.protocol.errors import QueryableError, ServerError, error_from_response
-from queryable.client.protocol.json_decoder import decode_json
 from queryable.client.protocol.transport import (
     Call,
     CloseStream,

@@ -300,6 +300,15 @@ VALUES: dict[str, bytes] = {
 }  # fmt: skip
 
 
+def test_top_of_numbers_that_differ_beyond_64_bits(orders: World) -> None:
+    orders.put_all({b"%d" % n: b'{"n":%d}' % (10**30 + n) for n in (3, 1, 2)})
+    for instance in ("b1", "b2"):
+        found = orders.ask("top?by=n", instance).body
+        assert found == b'{"items":[%b]}' % b",".join(
+            b'{"key":"%d","value":{"n":%d}}' % (n, 10**30 + n) for n in (3, 2, 1)
+        )
+
+
 def test_top(orders: World) -> None:
     orders.put_all({key.encode(): value for key, value in VALUES.items()})
     for instance in ("b1", "b2"):

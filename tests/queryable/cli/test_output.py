@@ -60,6 +60,8 @@ def test_bars_start_at_zero() -> None:
     assert (down.begin, down.end) == (0.0, 10.0)
     assert number_at({"a": {"b": 3}}, "a.b") == 3.0
     assert number_at(4, None) == 4.0
+    assert number_at(10**400, None) == math.inf
+    assert number_at(-(10**400), None) == -math.inf
 
 
 def test_newline_of_a_value_file_is_kept_for_strings_and_bytes(tmp_path: Any) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from model.formats.json_decoder import decode_json
 from queryable.client.protocol.answers import Change, Source
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.errors import Unavailable
-from queryable.client.protocol.json_decoder import decode_json
 from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.parameters import Parameters, key_target
 from queryable.client.protocol.requests import ApiRequest

@@ -19,9 +19,14 @@ def decode_json(text: bytes) -> Any:
     orjson turns integers of more than 64 bits into floats. Texts that may contain one, and texts
     that orjson rejects, go to the slower parser.
     """
-    if _LONG not in text.translate(_DIGITS):
+    if not may_have_long_integers(text):
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:
             pass
     return json.loads(text)
+
+
+def may_have_long_integers(text: bytes) -> bool:
+    """Whether an integer in the text may have more than 64 bits."""
+    return _LONG in text.translate(_DIGITS)
