@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
+from model.versions import base_of
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.errors import NoAnswer, Unavailable, error_from_response
 from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
@@ -265,6 +266,16 @@ class ClientContext:
             # offsets of one version mean nothing in another one
             view = session.views[name] = replace(view, name=f"{view.name}@{view.version}")
         return view
+
+    def answering(
+        self, view: View, headers: Mapping[str, str], deadline: float | None = None
+    ) -> Call[View]:
+        """The version of the view that answered, to decode the answer with: another one may have
+        become current since `view` was described."""
+        version = Source(headers).version
+        if version in (None, view.version):
+            return view
+        return (yield from self.view(f"{base_of(view.name)}@{version}", deadline))
 
     def forget_views(self) -> None:
         """Forgets what views are: another version may be current."""

@@ -51,7 +51,8 @@ class CursorPager(Generic[T]):
         context: ClientContext,
         path: str,
         query: Callable[[], Parameters],
-        decode: Callable[[Mapping[str, Any]], T],
+        view: View,
+        decode: Callable[[View, Mapping[str, Any]], T],
         *,
         limit: int | None,
         page: int,
@@ -59,13 +60,15 @@ class CursorPager(Generic[T]):
         instances: Callable[[float], Call[tuple[str, ...]]] | None = None,
         on_page: Callable[[Source], None] | None = None,
     ) -> None:
-        """`query` returns new parameters, without limit and cursor. `decode` decodes an item.
+        """`query` returns new parameters, without limit and cursor. `decode` decodes an item of the
+        view that answered.
         `limit` is for all pages together. `instances`, given a deadline, returns the base URLs to
         ask first."""
         self.source: Source | None = None
         self._context = context
         self._path = path
         self._query = query
+        self._view = view
         self._decode = decode
         self._remaining = limit
         self._page = page
@@ -87,8 +90,9 @@ class CursorPager(Generic[T]):
         request = ApiRequest(query.append_to(self._path), instances=instances)
         response = yield from self._context.send(request, deadline)
         document = json_of(response)
+        self._view = yield from self._context.answering(self._view, response.headers, deadline)
         with decoding():
-            items = [self._decode(item) for item in document["items"]]
+            items = [self._decode(self._view, item) for item in document["items"]]
             self._cursor = document["next"]
         self.source = Source(response.headers)
         if self._on_page is not None:
@@ -135,18 +139,21 @@ class StreamPager(Generic[T]):
         self,
         context: ClientContext,
         path: str,
-        query: Callable[[T | None], Parameters],
-        decode: Callable[[Mapping[str, Any]], T],
+        view: View,
+        query: Callable[[View, T | None], Parameters],
+        decode: Callable[[View, Mapping[str, Any]], T],
         was_received: Callable[[T, T], bool],
         *,
         limit: int | None,
         timeout: float | None,
     ) -> None:
-        """`query(last)`: parameters for all items from `last` on, `last` included.
+        """`query(view, last)`: parameters for all items from `last` on, `last` included.
+        `decode(view, item)` decodes an item of the view that answered.
         `was_received(item, last)`: whether `item` came before or with `last`."""
         self.source: Source | None = None
         self._context = context
         self._path = path
+        self._view = view
         self._query = query
         self._decode = decode
         self._was_received = was_received
@@ -167,7 +174,7 @@ class StreamPager(Generic[T]):
             except TransportError as e:
                 yield from self._close_stream()
                 # if the stream breaks each time before a new item, the retry budget ends it
-                if not self._context.budget.spend():
+                if not can_resume(self._view) or not self._context.budget.spend():
                     raise NoAnswer(str(e)) from None
                 continue
             if not chunk:
@@ -181,7 +188,7 @@ class StreamPager(Generic[T]):
         return None
 
     def _open(self) -> Call[None]:
-        query = self._query(self._last)
+        query = self._query(self._view, self._last)
         if self._last is None:  # a resumed stream begins with items that were already received
             query.add("limit", self._remaining)
         request = ApiRequest(query.append_to(self._path), headers=_NDJSON)
@@ -192,10 +199,13 @@ class StreamPager(Generic[T]):
         self.source = Source(stream.headers)
         if (version := stream.headers.get("view-version")) is not None:
             self._path = _of_version(self._path, version)
+        self._view = yield from self._context.answering(
+            self._view, stream.headers, self._context.deadline(self._timeout)
+        )
 
     def _new_items(self, lines: list[bytes]) -> list[T]:
         with decoding():
-            items = [self._decode(decode_json(line)) for line in lines]
+            items = [self._decode(self._view, decode_json(line)) for line in lines]
         if self._is_skipping and self._last is not None:
             skipped = 0
             while skipped < len(items) and self._was_received(items[skipped], self._last):

@@ -44,14 +44,20 @@ def get_many(
     encoded = [view_info.key.json_bytes(key) for key in wanted]
     for start, end, body in split_into_batches(encoded):
         request = json_post(target, body, is_idempotent=True)
-        response = yield from context.send(request, context.deadline(timeout))
+        deadline = context.deadline(timeout)
+        response = yield from context.send(request, deadline)
+        answering = yield from context.answering(view_info, response.headers, deadline)
+        if answering.key.name != view_info.key.name:  # it has read other keys, or none
+            return (
+                yield from get_many(context, answering.name, wanted, stale=stale, timeout=timeout)
+            )
         document = json_of(response)
         failed = []
         with decoding():
             for key, item in zip(wanted[start:end], document["items"], strict=True):
                 status = item["status"]
                 if status == 200:
-                    value = view_info.value.from_json(item["value"])
+                    value = answering.value.from_json(item["value"])
                     answers.append(Answer(response.headers, key, True, value))
                     continue
                 answers.append(Answer(response.headers, key, False))

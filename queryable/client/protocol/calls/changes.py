@@ -59,6 +59,7 @@ class ChangePager:
         self.source: Source | None = None
         self._context = context
         self._view = view
+        self._answering = view  # whose formats the stream has
         self._key = key
         self._last_id = None if after is None else f"{after[0]}:{after[1]}"
         self._patience = patience
@@ -98,13 +99,16 @@ class ChangePager:
                     self._view, self._key, context.deadline(None)
                 )
                 request = ApiRequest(target, headers=headers, instances=replicas)
-                stream = yield from context.open_stream(request, READ_TIMEOUT)
+                stream = self._stream = yield from context.open_stream(request, READ_TIMEOUT)
+                self._answering = yield from context.answering(
+                    self._view, stream.headers, context.deadline(None)
+                )
                 break
             except Unavailable as e:
+                yield from self._close_stream()
                 if e.is_final or context.clock() + e.retry_after >= give_up_at:
                     raise
                 yield Sleep(e.retry_after)
-        self._stream = stream
         self._events = EventDecoder()
         self._is_first_after_resume = self._last_id is not None
         self.source = Source(stream.headers)
@@ -114,12 +118,12 @@ class ChangePager:
             # of a view's later versions: version/partition:offset
             partition, offset = map(int, event.id.rpartition("/")[2].split(":"))
             document = decode_json("\n".join(event.data).encode())
-            key = self._view.key.from_json(document["key"])
+            key = self._answering.key.from_json(document["key"])
             is_deleted = event.kind == "deleted"
-            value = None if is_deleted else self._view.value.from_json(document["value"])
+            value = None if is_deleted else self._answering.value.from_json(document["value"])
         self._last_id = event.id
         if offset >= 0:
-            self._context.note_record(self._view, partition, offset)
+            self._context.note_record(self._answering, partition, offset)
         return Change(key, value, is_deleted, partition, offset)
 
     def _is_new(self, change: Change) -> bool:

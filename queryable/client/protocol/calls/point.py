@@ -50,12 +50,13 @@ def get(
         answer = Answer(response.headers, key, False)
     else:
         document = json_of(response)
+        answering = yield from context.answering(view_info, response.headers, deadline)
         with decoding():
             answer = Answer(
                 response.headers,
                 key,
                 True,
-                view_info.value.from_json(document["value"]),
+                answering.value.from_json(document["value"]),
                 document.get("valid_from"),
                 document.get("valid_to"),
             )

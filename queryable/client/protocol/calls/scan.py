@@ -19,6 +19,7 @@ from queryable.client.protocol.pagination import (
 from queryable.client.protocol.parameters import Order, Parameters, Stale
 from queryable.client.protocol.rows import entry_from_json
 from queryable.client.protocol.transport import Call
+from queryable.client.protocol.views import View
 
 
 def scan(
@@ -46,7 +47,7 @@ def scan(
     view_info = yield from context.view(view, context.deadline(timeout))
     check_page_size(page, limit)
 
-    def query(received: Entry | None = None) -> Parameters:
+    def query(view_info: View, received: Entry | None = None) -> Parameters:
         first, last = remaining_range(order, from_, to, received)
         return (
             Parameters()
@@ -58,13 +59,16 @@ def scan(
             .add("stale", stale)
         )
 
-    decode = partial(entry_from_json, view_info)
     path = f"/views/{view_info.name}/keys"
     if stream and can_resume(view_info):
         return StreamPager(
-            context, path, query, decode, _has_same_key, limit=limit, timeout=timeout
-        )
-    return CursorPager(context, path, query, decode, limit=limit, page=page, timeout=timeout)
+            context, path, view_info, query, entry_from_json, _has_same_key,
+            limit=limit, timeout=timeout,
+        )  # fmt: skip
+    return CursorPager(
+        context, path, partial(query, view_info), view_info, entry_from_json,
+        limit=limit, page=page, timeout=timeout,
+    )  # fmt: skip
 
 
 def _has_same_key(entry: Entry, last: Entry) -> bool:

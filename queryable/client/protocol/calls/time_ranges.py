@@ -188,7 +188,8 @@ class _Query:
             context,
             f"/views/{view.name}/keys/{segment}/{self.kind.path}",
             query,
-            partial(self.kind.decode, view, key=key),
+            view,
+            partial(self.kind.decode, key=key),
             limit=self.limit,
             page=self.page,
             timeout=self.timeout,
@@ -201,7 +202,7 @@ class _Query:
     ) -> Any:
         view = self.view
 
-        def query(received: Any = None) -> Parameters:
+        def query(view: View, received: Any = None) -> Parameters:
             first, last = remaining_range(self.order, *keys, received)
             return (
                 self._add_times(Parameters())
@@ -213,13 +214,13 @@ class _Query:
             )
 
         path = f"/views/{view.name}/{self.kind.path}"
-        decode = partial(self.kind.decode, view)
         if stream and can_resume(view):
             return StreamPager(
                 self.context,
                 path,
+                view,
                 query,
-                decode,
+                self.kind.decode,
                 self._was_received,
                 limit=self.limit,
                 timeout=self.timeout,
@@ -227,8 +228,9 @@ class _Query:
         return CursorPager(
             self.context,
             path,
-            query,
-            decode,
+            partial(query, view),
+            view,
+            self.kind.decode,
             limit=self.limit,
             page=self.page,
             timeout=self.timeout,

@@ -29,6 +29,7 @@ def top(
     request = ApiRequest(query.append_to(f"/views/{view_info.name}/top"))
     response = yield from context.send(request, deadline)
     document = json_of(response)
+    answering = yield from context.answering(view_info, response.headers, deadline)
     with decoding():
-        entries = [entry_from_json(view_info, item) for item in document["items"]]
+        entries = [entry_from_json(answering, item) for item in document["items"]]
     return Ranking(entries, Source(response.headers))

@@ -7,16 +7,24 @@ from typing import Any
 
 import pytest
 
-from queryable.client.protocol.calls import metadata, point, scan, view_versions
-from queryable.client.protocol.errors import BadRequest, NoAnswer
-from queryable.client.protocol.transport import Response
+from queryable.client.protocol.calls import (
+    batch,
+    changes,
+    metadata,
+    point,
+    scan,
+    time_ranges,
+    top,
+    view_versions,
+)
+from queryable.client.protocol.errors import BadRequest, BadUse, NoAnswer
+from queryable.client.protocol.transport import Response, TransportError
 from tests.queryable.client.protocol.scripted_transport import (
     CUT,
     ORDERS,
     Driver,
     ScriptedStream,
     ok,
-    orders,
     problem,
     rows,
 )
@@ -36,13 +44,15 @@ def value(version: int, epoch: str, offset: int = 7) -> Response:
 
 def test_a_view_is_described_again_after_a_switch() -> None:
     driver = Driver(
-        described(1, "5-1"), value(1, "5-1"), value(2, "5-2"),
-        described(2, "5-2", value="int64"), value(2, "5-2"), value(2, "5-1"), value(2, "5-2"),
+        described(1, "5-1"), value(1, "5-1"), value(2, "5-2"), described(2, "5-2"),
+        described(2, "5-2"), value(2, "5-2"), value(2, "5-1"), value(2, "5-2"),
     )  # fmt: skip
     found = [driver.call(point.get, "orders", "a") for _ in range(5)]
     assert [answer.version for answer in found] == [1, 2, 2, 2, 2]
     # once per epoch; an older epoch, of an instance that is behind, means nothing
-    assert [target for target in driver.targets if "keys" not in target] == ["/views/orders"] * 2
+    assert [target for target in driver.targets if "keys" not in target] == [
+        "/views/orders", "/views/orders%402", "/views/orders",
+    ]  # fmt: skip
     assert driver.call(metadata.view, "orders").topic == "orders-v2"
 
 
@@ -68,11 +78,110 @@ def test_a_broken_stream_resumes_in_its_version() -> None:
 
     first = ScriptedStream([lines("a", "b"), CUT])
     first.headers = {"view-version": "1"}
-    driver = orders(first, ScriptedStream([lines("b", "c"), b""]))
+    driver = Driver(
+        described(1, "5-1"), first, ScriptedStream([lines("b", "c"), b""])
+    )  # fmt: skip
     assert [row.key for row in rows(driver, scan.scan, "orders", stream=True)] == ["a", "b", "c"]
-    assert [target.partition("?")[0] for target in driver.targets] == [
+    assert [target.partition("?")[0] for target in driver.targets[1:]] == [
         "/views/orders/keys", "/views/orders@1/keys",
     ]  # fmt: skip
+
+
+def switched(answer: Response | ScriptedStream, **second: Any) -> Driver:
+    """The client knows version 1 with text; version 2 answers, which is then described."""
+    name = second.pop("name", "orders@2")
+    return Driver(
+        described(1, "5-1", value="string"), answer, described(2, "5-2", name=name, **second)
+    )
+
+
+def answer_of(version: int, document: Any) -> Response:
+    return ok(document, topology_epoch="5-2", view_version=str(version))
+
+
+def stream_of(version: int, *chunks: bytes | TransportError) -> ScriptedStream:
+    stream = ScriptedStream([*chunks])
+    stream.headers = {"view-version": str(version), "topology-epoch": "5-2"}
+    return stream
+
+
+ITEM = {"key": "a", "value": "dGVh"}
+PAGE = {"items": [ITEM], "next": None}
+LINE = json.dumps(ITEM).encode() + b"\n"
+
+
+def test_the_first_answer_after_a_switch_has_the_formats_of_its_version() -> None:
+    driver = switched(answer_of(2, ITEM), value="bytes")
+    assert driver.call(point.get, "orders", "a").value == b"tea"
+    assert driver.targets[-1] == "/views/orders%402"
+    batched = answer_of(2, {"items": [{"status": 200, **ITEM}]})
+    [found] = switched(batched, value="bytes").call(batch.get_many, "orders", ["a"])
+    assert found.value == b"tea"
+    ranked = switched(answer_of(2, PAGE), value="bytes").call(top.top, "orders", "n")
+    assert ranked == [("a", b"tea")]
+    for options, answer in ({}, answer_of(2, PAGE)), ({"stream": True}, stream_of(2, LINE, b"")):
+        driver = switched(answer, value="bytes")
+        assert rows(driver, scan.scan, "orders", **options) == [("a", b"tea")]
+    window = {**ITEM, "start": 5, "end": 6, "sequence": 0}
+    driver = switched(answer_of(2, {"items": [window], "next": None}), value="bytes")
+    [row] = rows(driver, time_ranges.windows, "orders", "a")
+    assert row.value == b"tea"
+    event = b"id: 2/0:7\nevent: value\ndata: %b\n" % LINE
+    driver = switched(stream_of(2, event), value="bytes")
+    [change] = driver.run(driver.call(changes.changes, "orders", "a").next())
+    assert (change.value, change.offset) == (b"tea", 7)
+
+
+def test_an_answer_of_the_former_version_has_its_formats() -> None:
+    """An instance that is behind answers a client that knows the new version."""
+    driver = Driver(
+        described(2, "5-2", value="bytes"), answer_of(1, ITEM), described(1, "5-2", value="string")
+    )
+    assert driver.call(point.get, "orders", "a").value == "dGVh"
+    assert driver.targets[-1] == "/views/orders%401"
+
+
+def test_a_view_that_has_just_got_versions() -> None:
+    driver = Driver(ok({**ORDERS, "value": "string"}), answer_of(1, ITEM), described(1, "5-2"))
+    assert driver.call(point.get, "orders", "a").value == "dGVh"
+
+
+def test_a_batch_is_sent_again_if_the_version_has_other_keys() -> None:
+    missing = answer_of(2, {"items": [{"status": 404}]})
+    driver = Driver(
+        described(1, "5-1", key="bytes"), missing,
+        described(2, "5-2", name="orders@2", key="json"),
+    )  # fmt: skip
+    with pytest.raises(BadUse):  # bytes are no JSON
+        driver.call(batch.get_many, "orders", [b"tea"])
+    driver = Driver(
+        described(1, "5-1", key="json"), missing,
+        described(2, "5-2", name="orders@2", key="float64"),
+        answer_of(2, {"items": [{"status": 200, "value": 7}]}),
+    )  # fmt: skip
+    [answer] = driver.call(batch.get_many, "orders", [1])
+    assert answer.value == 7
+    assert driver.targets[-1] == "/views/orders@2/batch"
+    assert driver.requests[-1].body == b'{"keys":[1.0]}'
+
+
+def test_changes_follow_further_switches() -> None:
+    first, second = (b"id: %b0:7\nevent: value\ndata: %b\n" % (v, LINE) for v in (b"", b"2/"))
+    driver = Driver(
+        described(1, "5-1", value="string"), stream_of(1, first, b""), stream_of(2, second, b""),
+        described(2, "5-2", name="orders@2", value="bytes"), stream_of(1, first),
+    )  # fmt: skip
+    pager = driver.call(changes.changes, "orders", "a")
+    found = [driver.run(pager.next())[0].value for _ in range(3)]
+    assert found == ["dGVh", b"tea", "dGVh"]
+    assert driver.targets[-1] == "/views/orders/keys/a/changes"
+
+
+def test_a_broken_stream_whose_keys_have_many_texts_is_not_resumed() -> None:
+    """It was opened for keys of the former version, which have one text."""
+    driver = switched(stream_of(2, LINE, CUT), key="json")
+    with pytest.raises(NoAnswer):
+        rows(driver, scan.scan, "orders", stream=True)
 
 
 def test_commands_are_sent_once() -> None:
