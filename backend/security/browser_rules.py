@@ -37,7 +37,7 @@ _PAGES = (b"/admin", b"/admin/")  # that other sites may link to
 VARY_ORIGIN: Header = (b"vary", b"origin")
 # the methods and headers of the API, and the headers of answers that are not always readable
 _METHODS = b"GET, HEAD, POST"
-_REQUEST_HEADERS = b"Authorization, Content-Type, If-None-Match, Last-Event-ID"
+_REQUEST_HEADERS = b"Authorization, Content-Type, If-None-Match, Last-Event-ID, View-Version"
 _READABLE_HEADERS = (
     b"ETag, Lag, Link, Location, Offset, Partition, Pipeline-Lag, Pipeline-Staleness, "
     b"Pipeline-State, Retry-After, Retry-Elsewhere, Schema-Fingerprint, Schema-Id, Served-By, "

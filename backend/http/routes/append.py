@@ -7,16 +7,17 @@ import asyncio
 import orjson
 
 from backend.http.limits.bodies import require_json
+from backend.http.paths import undecided
 from backend.http.request import Request
 from backend.ingest.appender import NotTaken, QueueFull, RecordTooLarge
-from backend.instance_context import InstanceContext
+from backend.instance_context import VIEW_VERSION, InstanceContext
 from backend.queries.batch import record_key
 from backend.queries.key_bodies import parse_members
 from backend.queries.point import ViewReads
 from backend.wire.answer import JSON, Answer
 from model.formats.base64url import from_base64url
 from model.partitioner import partition_of
-from model.problems import BadRequest, NotFound, Unavailable
+from model.problems import BadRequest, Conflict, NotFound, Unavailable
 from model.views import ANY_PARTITION, View
 
 
@@ -31,10 +32,13 @@ class AppendRoute:
     async def append(self, request: Request) -> Answer:
         """Answers `{"partition": p, "offset": o}` once the broker has stored the record.
 
-        BadRequest, NotFound, UnsupportedMediaType, Unavailable.
+        BadRequest, Conflict, NotFound, UnsupportedMediaType, Unavailable.
         """
         topic = request.more["topic"]
         reads = self._reads.get(topic)
+        version = request.header(VIEW_VERSION)
+        if version is not None:
+            self._check_version(reads, version)
         if reads is None:
             raise NotFound(
                 "no-such-resource",
@@ -49,6 +53,27 @@ class AppendRoute:
         offset = await self._append(topic, partition, key, value)
         request.details["offset"] = offset
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
+
+    def _check_version(self, reads: ViewReads | None, version: bytes) -> None:
+        """Conflict unless the version that the record is encoded for is current; Unavailable if
+        this instance does not know which version is current."""
+        versions = self._context.versions
+        if reads is None:
+            # perhaps the topic of a version that its views.toml does not declare
+            if versions.undecided:
+                raise undecided(min(versions.undecided))
+            return
+        base = reads.view.base
+        current = versions.named.get(base)
+        if current is None:
+            raise undecided(base)
+        if current != reads.view or version != b"%d" % current.version:
+            raise Conflict(
+                "version-not-current",
+                f"The record is not for version {current.version} of view {base}, which is the "
+                "current one. It was not written. Encode it again for this version.",
+                current=current.version,
+            )
 
     def _partition(self, view: View, key: bytes) -> int:
         """The partition in which reads look the key up; Unavailable."""

@@ -43,6 +43,7 @@ NOTHING_WRITTEN = frozenset(
         "keys-unavailable",
         "quota-exceeded",
         "too-many-requests",
+        "version-unknown",
     )
 )
 """Codes of a 503 or 429 which mean that the appended record was not written."""
@@ -280,6 +281,14 @@ class ClientContext:
     def forget_views(self) -> None:
         """Forgets what views are: another version may be current."""
         self._views.forget(self.clock())
+
+    def leave_version(self, name: str) -> bool:
+        """Forgets what views are, because another version of this one may be current. False if the
+        session has read or written the view, and so stays with its version."""
+        if self.offsets is not None and not self.offsets.leave_version(name):
+            return False
+        self.forget_views()
+        return True
 
     def topology(self, deadline: float | None = None) -> Call[Topology]:
         """Fetches the current topology."""

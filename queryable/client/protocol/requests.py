@@ -25,5 +25,9 @@ class ApiRequest:
     max_attempts: int = MAX_ATTEMPTS
 
 
-def json_post(target: str, body: bytes, *, is_idempotent: bool) -> ApiRequest:
-    return ApiRequest(target, "POST", _JSON, body, is_idempotent=is_idempotent)
+def json_post(
+    target: str, body: bytes, *, is_idempotent: bool, version: int | None = None
+) -> ApiRequest:
+    """`version`: the version of the view that the body is for."""
+    headers = _JSON if version is None else {**_JSON, "view-version": str(version)}
+    return ApiRequest(target, "POST", headers, body, is_idempotent=is_idempotent)

@@ -27,6 +27,14 @@ class SessionOffsets:
         self._seen: dict[str, dict[int, int]] = {}
         self.views: dict[str, View] = {}  # with versions, by the name that they were read by
 
+    def leave_version(self, name: str) -> bool:
+        """Lets the view be read in another version; False if there are offsets of its topic."""
+        view = self.views.get(name)
+        if view is not None and view.topic in self._seen:
+            return False
+        self.views.pop(name, None)
+        return True
+
     def note_record(self, topic: str, partition: int, offset: int) -> None:
         """Records that a record was written or read."""
         seen = self._seen.setdefault(topic, {})

@@ -6,10 +6,16 @@ from typing import Any
 
 from queryable.client.protocol.answers import Appended
 from queryable.client.protocol.context import NOTHING_WRITTEN, ClientContext
-from queryable.client.protocol.errors import NoAnswer, Unavailable, Unconfirmed
+from queryable.client.protocol.errors import NoAnswer, QueryableError, Unavailable, Unconfirmed
 from queryable.client.protocol.requests import json_post
 from queryable.client.protocol.responses import decoding, json_of
-from queryable.client.protocol.transport import Call
+from queryable.client.protocol.transport import Call, Sleep
+from queryable.client.protocol.views import View
+
+_OUTDATED = frozenset(("version-not-current", "no-such-resource"))
+"""Codes which mean that another version may be current: the topic may be gone with its version."""
+
+_SWITCHING = 0.1  # s; within it, all instances learn of a switch
 
 DELETE: Any = type("Delete", (), {"__repr__": lambda _: "DELETE"})()
 """Passed as the value, deletes the key."""
@@ -26,14 +32,37 @@ def append(
     """Appends a record to the topic of a view; without a value, deletes the key.
 
     The view must be declared with `append = "on"`. The record is sent again only if it cannot have
-    been written; if it may have been, the error is Unconfirmed.
+    been written; if it may have been, the error is Unconfirmed. It is for the current version of
+    the view, unless `view` names one.
     """
     deadline = context.deadline(timeout)
     view_info = yield from context.view(view, deadline)
+    version = None if "@" in view else view_info.version
+    try:
+        return (yield from _append(context, view_info, version, key, value, deadline))
+    except QueryableError as e:
+        is_outdated = version is not None and e.code in _OUTDATED
+        if not is_outdated or not context.leave_version(view):
+            raise
+    yield Sleep(_SWITCHING)
+    view_info = yield from context.view(view, deadline)
+    return (yield from _append(context, view_info, view_info.version, key, value, deadline))
+
+
+def _append(
+    context: ClientContext,
+    view_info: View,
+    version: int | None,
+    key: Any,
+    value: Any,
+    deadline: float,
+) -> Call[Appended]:
+    """`version`: the one that must be current; None: whichever is."""
     body = b'{"key":%b' % view_info.key.json_bytes(key)
     if value is not DELETE:
         body += b',"value":%b' % view_info.value.json_bytes(value)
-    request = json_post(f"/topics/{view_info.topic}/records", body + b"}", is_idempotent=False)
+    target = f"/topics/{view_info.topic}/records"
+    request = json_post(target, body + b"}", is_idempotent=False, version=version)
     try:
         document = json_of((yield from context.send(request, deadline)))
     except Unavailable as e:

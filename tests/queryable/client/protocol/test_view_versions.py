@@ -17,7 +17,8 @@ from queryable.client.protocol.calls import (
     top,
     view_versions,
 )
-from queryable.client.protocol.errors import BadRequest, BadUse, NoAnswer
+from queryable.client.protocol.calls.append import append
+from queryable.client.protocol.errors import BadRequest, BadUse, NoAnswer, NotFound
 from queryable.client.protocol.transport import Response, TransportError
 from tests.queryable.client.protocol.scripted_transport import (
     CUT,
@@ -25,6 +26,7 @@ from tests.queryable.client.protocol.scripted_transport import (
     Driver,
     ScriptedStream,
     ok,
+    orders,
     problem,
     rows,
 )
@@ -182,6 +184,82 @@ def test_a_broken_stream_whose_keys_have_many_texts_is_not_resumed() -> None:
     driver = switched(stream_of(2, LINE, CUT), key="json")
     with pytest.raises(NoAnswer):
         rows(driver, scan.scan, "orders", stream=True)
+
+
+def appended(driver: Driver, *args: Any) -> tuple[tuple[int, int], list[tuple[str, str, bytes]]]:
+    """Where the record was written, and the topics, versions and bodies that were sent."""
+    result = driver.call(append, *args)
+    sent = [
+        (each.target.split("/")[2], (each.headers or {}).get("view-version", ""), each.body or b"")
+        for each in driver.requests
+        if each.method == "POST"
+    ]
+    return result, sent
+
+
+WRITTEN = ok({"partition": 0, "offset": 9})
+NOT_CURRENT = problem(409, "version-not-current")
+
+
+def test_an_append_after_a_switch_is_encoded_again_for_the_current_version() -> None:
+    driver = Driver(described(1, "5-1", value="string"), NOT_CURRENT, described(2, "5-2"), WRITTEN)
+    result, sent = appended(driver, "orders", "a", "tea")
+    assert result == (0, 9)
+    assert sent == [
+        ("orders-v1", "1", b'{"key":"a","value":"tea"}'),
+        ("orders-v2", "2", b'{"key":"a","value":"tea"}'),
+    ]
+    driver = Driver(
+        described(1, "5-1", value="string"), NOT_CURRENT, described(2, "5-2", value="int64")
+    )
+    with pytest.raises(BadUse):
+        driver.call(append, "orders", "a", "tea")
+
+
+def test_an_append_to_a_topic_that_is_gone_goes_to_the_current_version() -> None:
+    gone = problem(404, "no-such-resource")
+    driver = Driver(described(1, "5-1"), gone, described(2, "5-2"), WRITTEN)
+    assert [topic for topic, *_ in appended(driver, "orders", "a", 1)[1]] == [
+        "orders-v1", "orders-v2",
+    ]  # fmt: skip
+    # a view without versions cannot have another topic
+    with pytest.raises(NotFound):
+        orders(gone).call(append, "orders", "a", 1)
+
+
+def test_an_append_is_encoded_again_once() -> None:
+    driver = Driver(described(1, "5-1"), NOT_CURRENT, described(2, "5-2"), NOT_CURRENT)
+    with pytest.raises(BadRequest, match="version-not-current"):
+        driver.call(append, "orders", "a", 1)
+    # instances learn of a switch one after the other, within milliseconds
+    assert len(driver.sleeps) == 1
+
+
+def test_an_instance_that_does_not_know_the_version_yet_is_asked_again() -> None:
+    driver = Driver(described(2, "5-2"), problem(503, "version-unknown", retry_after="1"), WRITTEN)
+    assert len(appended(driver, "orders", "a", 1)[1]) == 2
+
+
+def test_an_append_to_a_named_version_is_for_no_other() -> None:
+    driver = Driver(described(1, "5-2", name="orders@1"), WRITTEN)
+    assert appended(driver, "orders@1", "a", 1)[1] == [
+        ("orders-v1", "", b'{"key":"a","value":1}'),
+    ]  # fmt: skip
+
+
+def test_a_session_does_not_write_to_another_version_than_it_has_read() -> None:
+    driver = Driver(described(1, "5-1"), value(1, "5-1"), NOT_CURRENT)
+    with driver.context.session():
+        driver.call(point.get, "orders", "a")
+        with pytest.raises(BadRequest, match="version-not-current"):
+            driver.call(append, "orders", "a", 1)
+    # one that has read nothing begins with the current version
+    driver = Driver(described(1, "5-1"), NOT_CURRENT, described(2, "5-2"), WRITTEN, value(2, "5-2"))
+    with driver.context.session() as seen:
+        assert [version for _, version, _ in appended(driver, "orders", "a", 1)[1]] == ["1", "2"]
+        assert driver.call(point.get, "orders", "a").version == 2
+        assert seen.snapshot()["orders-v2"] == {0: 9, 2: 6}
+    assert driver.targets[-1] == "/views/orders@2/keys/a?min_offset=0:9"
 
 
 def test_commands_are_sent_once() -> None:

@@ -1,0 +1,92 @@
+"""Records for one version of a view: appended only while that version is current."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from model.versions import VersionState
+from tests.support.in_process.versioned import FIRST, SECOND, Deployment, Said
+
+Written = list[tuple[str, int, bytes, bytes | None]]
+
+
+@pytest.fixture
+def written() -> Written:
+    return []
+
+
+@pytest.fixture
+def made(tmp_path: Path, written: Written) -> Iterator[Deployment]:
+    views = [replace(of, append=True) for of in (FIRST, SECOND)]
+    deployment = Deployment(tmp_path, views, None)
+    context = deployment.contexts["b1"]
+
+    def append(
+        topic: str, partition: int, key: bytes, value: bytes | None, done: Callable[..., None]
+    ) -> None:
+        written.append((topic, partition, key, value))
+        done(len(written) - 1, "")
+
+    context.appender = cast(Any, SimpleNamespace(append=append))
+    for of in views:
+        context.metadata_poller.latest[of.topic] = cast(Any, SimpleNamespace(partitions=1))
+    yield deployment
+    deployment.close()
+
+
+def append(made: Deployment, topic: str, version: str | None) -> Said:
+    headers = {} if version is None else {"view-version": version}
+    body = {"key": "a", "value": 1}
+    return made.ask(f"/topics/{topic}/records", "b1", "POST", body, headers)
+
+
+def test_a_record_for_the_current_version_is_appended(made: Deployment, written: Written) -> None:
+    assert append(made, "orders", "1").status == 200
+    made.switch(2)
+    assert append(made, "orders-v2", "2").status == 200
+    assert [topic for topic, *_ in written] == ["orders", "orders-v2"]
+
+
+def test_a_record_for_another_version_is_refused(made: Deployment, written: Written) -> None:
+    made.switch(2)
+    # the last one was encoded for the topic of another version than it says
+    for topic, version in (("orders", "1"), ("orders-v2", "1"), ("orders", "2")):
+        answer = append(made, topic, version)
+        assert (answer.status, answer.json["code"]) == (409, "version-not-current")
+        assert answer.json["current"] == 2
+    assert append(made, "orders-v2", "two").json["code"] == "version-not-current"
+    assert written == []
+
+
+def test_a_topic_can_be_written_whichever_version_is_current(
+    made: Deployment, written: Written
+) -> None:
+    """A request without the header names the topic alone."""
+    made.switch(2)
+    assert append(made, "orders", None).status == 200
+    assert [topic for topic, *_ in written] == ["orders"]
+
+
+@pytest.mark.parametrize("topic", ["orders", "orders-v3"])
+def test_an_instance_that_does_not_know_the_current_version_says_so(
+    made: Deployment, written: Written, topic: str
+) -> None:
+    """Its views.toml does not declare the version, and so not its topic."""
+    made.contexts["b1"].apply_versions({"orders": VersionState(3, 2, (), 5)})
+    answer = append(made, topic, "3")
+    assert (answer.status, answer.json["code"]) == (503, "version-unknown")
+    assert "retry-after" in answer.named
+    assert append(made, "orders-v3", None).status == 404
+    assert written == []
+
+
+def test_a_view_without_versions_has_version_1(tmp_path: Path, made: Deployment) -> None:
+    """The client may have learned of the versions from an instance that declares them already."""
+    made.contexts["b1"].versions = type(made.contexts["b1"].versions)((FIRST,))
+    assert append(made, "orders", "1").status == 200
