@@ -6,7 +6,6 @@ they start; other processes only know its name. See docs/custom-classes.md.
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +13,7 @@ import orjson
 
 from model.classes import import_class
 from model.formats.codec import Codec
-from model.formats.format import Format, PythonForm, document
+from model.formats.format import Format, PythonForm, document, parse_json, written_json
 from model.formats.schemas import SchemaSource
 from model.problems import ConfigurationError
 
@@ -87,9 +86,10 @@ def _to_text(value: Any) -> bytes:
 
 def _from_typed(text: str) -> Any:
     try:
-        return json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return text
+    return value if isinstance(value, str) else written_json(text)
 
 
 class CustomFormat(Format):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,8 +29,43 @@ class FieldError(ValueError):
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
+# the texts of a document, and what is between its other parts
+_TEXT_OR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WrittenJson:
+    """A JSON document as a person has written it. A Python value would lose the form of its
+    numbers, such as 1e2."""
+
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def written_json(text: str) -> WrittenJson:
+    """The document without spaces between its parts, as `document` writes it; ValueError."""
+    parse_json(text)
+    return WrittenJson(_TEXT_OR_SPACE.sub(lambda found: found[1] or "", text))
+
+
+def parse_json(text: str) -> Any:
+    """ValueError, also for numbers that JSON does not have."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError as e:
+        raise ValueError(f"not a JSON document: {e}") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
+
+
 def document(value: Any) -> bytes:
     """A Python value as a JSON document; ValueError."""
+    if isinstance(value, WrittenJson):
+        return value.text.encode()
     try:
         return _encode(value).encode()
     except (TypeError, ValueError, RecursionError) as e:
@@ -52,7 +88,7 @@ class PythonForm:
 
     to_json: Callable[[Any], bytes] = document
     from_json: Callable[[Any], Any] = identity
-    from_typed: Callable[[str], Any] = json.loads
+    from_typed: Callable[[str], Any] = written_json
     """As people type it at a terminal."""
 
     is_typed_text: bool = False

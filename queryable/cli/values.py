@@ -12,6 +12,7 @@ from uuid import UUID
 
 from model.formats.base64url import from_base64url, to_base64url
 from model.formats.float64 import float_text
+from model.formats.format import WrittenJson
 from model.times import EPOCH
 from queryable import Raw, View
 from queryable.client.protocol.errors import BadUse
@@ -52,6 +53,8 @@ def json_value(value: Any) -> Any:
         return json_value(value.data)
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, WrittenJson):
+        return json.loads(value.text)
     return value
 
 

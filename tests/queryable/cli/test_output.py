@@ -10,6 +10,7 @@ import pytest
 from rich.bar import Bar
 from rich.console import Console
 
+from model.formats.format import WrittenJson
 from queryable import View
 from queryable.cli.commands.append import _value
 from queryable.cli.commands.top import bars, number_at
@@ -71,7 +72,7 @@ def test_newline_of_a_value_file_is_kept_for_strings_and_bytes(tmp_path: Any) ->
     def read(kind: str) -> Any:
         return _value(None, str(file), View.from_json({**ORDERS, "value": kind}))
 
-    assert (read("int64"), read("json")) == (17, 17)
+    assert (read("int64"), read("json")) == (17, WrittenJson("17"))
     assert (read("string"), read("bytes")) == ("17\n", b"17\n")
     file.write_bytes(b"\xff\n")
     assert read("bytes") == b"\xff\n"
