@@ -181,7 +181,8 @@ class Version(NamedTuple):
 class Change(NamedTuple):
     """A key's new value, or its deletion.
 
-    `partition` and `offset` are those of the record; offset -1: the partition was empty.
+    `partition` and `offset` are those of the record; offset -1: the partition was empty. `version`:
+    of the view; None if it is not declared with versions.
     """
 
     key: Any
@@ -189,6 +190,7 @@ class Change(NamedTuple):
     is_deleted: bool
     partition: int
     offset: int
+    version: int | None = None
 
 
 class Appended(NamedTuple):

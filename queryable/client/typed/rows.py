@@ -49,3 +49,4 @@ class TypedChange(NamedTuple, Generic[K, V]):
     is_deleted: bool
     partition: int
     offset: int
+    version: int | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
-from queryable.client.protocol.answers import Appended, Count
+from queryable.client.protocol.answers import Appended, Change, Count
 from queryable.client.protocol.calls import changes, count, scan, time_ranges
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.parameters import Order, Route, Span, Stale, Time
@@ -141,11 +141,19 @@ class TypedView(Generic[K, V]):
         return found
 
     def changes(
-        self, key: K, *, after: tuple[int, int] | None = None, patience: float = 60.0
+        self,
+        key: K,
+        *,
+        after: tuple[int, int] | TypedChange[K, V] | None = None,
+        patience: float = 60.0,
     ) -> Rows[TypedChange[K, V]]:
         """The current value of a key, then each change. The rows have no end."""
         call = self._calls.rows(
-            changes.changes, TypedChange, self._calls.key(key), after=after, patience=patience
+            changes.changes,
+            TypedChange,
+            self._calls.key(key),
+            after=Change(*after) if isinstance(after, TypedChange) else after,
+            patience=patience,
         )
         return Rows(self._run, call)
 

@@ -32,17 +32,31 @@ def changes(
     view: str,
     key: Any,
     *,
-    after: tuple[int, int] | None = None,
+    after: tuple[int, int] | Change | None = None,
     patience: float = 60.0,
 ) -> Call[Pager[Change]]:
     """The current value of a key, then each change. The rows have no end.
 
-    `after`: partition and offset of the last change already seen; older changes are omitted.
-    `patience`: Unavailable is raised after this many seconds without an available instance.
+    `after`: the last change already seen; older ones are omitted. It may be given as its partition
+    and offset; then a deletion may be repeated and, unless `view` names a version, so may the value
+    of a version after the first one. `patience`: Unavailable is raised after this many seconds
+    without an available instance.
     """
     view_info = yield from context.view(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
-    return ChangePager(context, view_info, key, after, patience)
+    named = view_info.version if "@" in view else None
+    last_id = None if after is None else _event_id(after, named)
+    return ChangePager(context, view_info, key, after, last_id, patience)
+
+
+def _event_id(after: tuple[int, int] | Change, version: int | None) -> str:
+    """The id that the server has given the change: ids of a view's later versions name it.
+    `version`: the one that the caller names."""
+    if isinstance(after, Change):
+        partition, offset, version = after.partition, after.offset, after.version
+    else:
+        partition, offset = after
+    return f"{partition}:{offset}" if version in (None, 1) else f"{version}/{partition}:{offset}"
 
 
 class ChangePager:
@@ -53,7 +67,8 @@ class ChangePager:
         context: ClientContext,
         view: View,
         key: Any,
-        after: tuple[int, int] | None,
+        after: tuple[int, int] | Change | None,
+        last_id: str | None,
         patience: float,
     ) -> None:
         self.source: Source | None = None
@@ -61,13 +76,14 @@ class ChangePager:
         self._view = view
         self._answering = view  # whose formats the stream has
         self._key = key
-        self._last_id = None if after is None else f"{after[0]}:{after[1]}"
+        self._last_id = last_id
         self._patience = patience
         self._stream: Any = None
         self._events = EventDecoder()
         # The event of an absent key has the offset of the partition's last record, not that of the
-        # delete, so each stream repeats it under another id.
-        self._was_deleted = False
+        # delete, so each stream repeats it under another id. If the view has a push, each stream
+        # begins with the value.
+        self._last = after if isinstance(after, Change) else None
         self._is_first_after_resume = False
 
     def next(self) -> Call[list[Change]]:
@@ -124,12 +140,14 @@ class ChangePager:
         self._last_id = event.id
         if offset >= 0:
             self._context.note_record(self._answering, partition, offset)
-        return Change(key, value, is_deleted, partition, offset)
+        return Change(key, value, is_deleted, partition, offset, self._answering.version)
 
     def _is_new(self, change: Change) -> bool:
-        is_repeated = self._is_first_after_resume and self._was_deleted and change.is_deleted
-        self._is_first_after_resume, self._was_deleted = False, change.is_deleted
-        return not is_repeated
+        last, is_first = self._last, self._is_first_after_resume
+        self._last, self._is_first_after_resume = change, False
+        if last is None or not is_first:
+            return True
+        return change != last and not (change.is_deleted and last.is_deleted)
 
     def _close_stream(self) -> Call[None]:
         if self._stream is not None:

@@ -36,6 +36,13 @@ class ScriptedStream:
         self.is_closed = False
 
 
+def stream_of(version: int, *chunks: bytes | TransportError) -> ScriptedStream:
+    """Of a version of the view, soon after a switch."""
+    stream = ScriptedStream([*chunks])
+    stream.headers = {"view-version": str(version), "topology-epoch": "5-2"}
+    return stream
+
+
 Reply = Response | TransportError | ScriptedStream
 
 
@@ -58,7 +65,7 @@ LATE = TransportError("no answer in time", may_have_arrived=True, timed_out=True
 
 
 class Driver:
-    """Runs calls. Its clock advances only when a call sleeps."""
+    """Runs calls. Its clock advances only when a call sleeps, or reads if `seconds_per_read`."""
 
     def __init__(
         self,
@@ -66,7 +73,9 @@ class Driver:
         direct: bool = False,
         timeout: float = 10.0,
         other_urls: tuple[str, ...] = (),
+        seconds_per_read: float = 0.0,
     ) -> None:
+        self.seconds_per_read = seconds_per_read
         self.now = 100.0
         self.requests: list[Request] = []
         self.sleeps: list[float] = []
@@ -89,6 +98,7 @@ class Driver:
                         result = self.replies.pop(0)
                     case ReadChunk(stream):
                         result = stream.chunks.pop(0)
+                        self.now += self.seconds_per_read
                     case CloseStream(stream):
                         stream.is_closed = True
                     case Sleep(seconds):

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from queryable.client.protocol.answers import Change
 from queryable.client.protocol.calls import changes
+from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
+    ORDERS,
+    Driver,
     ScriptedStream,
+    ok,
     orders,
     problem,
+    stream_of,
 )
 
 
@@ -49,3 +55,55 @@ def test_deletion_is_not_repeated_after_a_resume() -> None:
     # the second stream has nothing new; the third resumes at its position
     assert [change.offset for change in driver.run(pager.next())] == [8, 9]
     assert (driver.requests[-1].headers or {})["last-event-id"] == "2:6"
+
+
+def event_of(change: str) -> bytes:
+    kind = "deleted" if change.endswith("-") else "value"
+    data = '{"key":"a"}' if kind == "deleted" else '{"key":"a","value":1}'
+    return f"id: {change.rstrip('-')}\nevent: {kind}\ndata: {data}\n\n".encode()
+
+
+def described(version: int) -> Response:
+    return ok({**ORDERS, "version": version})
+
+
+def sent_ids(driver: Driver) -> list[str | None]:
+    return [(each.headers or {}).get("last-event-id") for each in driver.requests]
+
+
+def first_change(driver: Driver, *args: Any, **kwargs: Any) -> Change:
+    return driver.run(driver.call(changes.changes, *args, **kwargs).next())[0]
+
+
+def test_changes_continue_after_a_change_of_the_same_version() -> None:
+    """Offsets of one version mean nothing in another, so ids name the later versions."""
+    driver = Driver(described(2), stream_of(2, event_of("2/3:7")))
+    seen = first_change(driver, "orders", "a")
+    assert seen.version == 2
+    driver.replies += [stream_of(2, event_of("2/3:8"))]
+    assert first_change(driver, "orders", "a", after=seen).offset == 8
+    assert sent_ids(driver)[-1] == "2/3:7"
+    # a partition and an offset are those of the version that the name means
+    for name, version, expected in (("orders@2", 2, "2/3:7"), ("orders@1", 1, "3:7")):
+        driver = Driver(
+            ok({**ORDERS, "name": name, "version": version}), stream_of(version, event_of("3:8"))
+        )
+        first_change(driver, name, "a", after=(3, 7))
+        assert sent_ids(driver)[-1] == expected
+
+
+def test_a_deletion_that_was_seen_is_not_repeated() -> None:
+    driver = orders(ScriptedStream([event_of("2:4-")]))
+    seen = first_change(driver, "orders", "a")
+    assert (seen.is_deleted, seen.version) == (True, None)
+    # the offset of the partition's last record, which is of another key
+    driver.replies = [ScriptedStream([event_of("2:9-") + event_of("2:10")])]
+    assert first_change(driver, "orders", "a", after=seen).offset == 10
+
+
+def test_the_same_event_is_not_returned_again() -> None:
+    """In a view with a push, a stream always begins with the value, also if it was seen."""
+    once = ScriptedStream([event_of("2:4"), b""])
+    driver = orders(once, ScriptedStream([event_of("2:4"), event_of("2:5")]))
+    pager = driver.call(changes.changes, "orders", "a")
+    assert [driver.run(pager.next())[0].offset for _ in range(2)] == [4, 5]

@@ -19,7 +19,7 @@ from queryable.client.protocol.calls import (
 )
 from queryable.client.protocol.calls.append import append
 from queryable.client.protocol.errors import BadRequest, BadUse, NoAnswer, NotFound
-from queryable.client.protocol.transport import Response, TransportError
+from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
     CUT,
     ORDERS,
@@ -29,6 +29,7 @@ from tests.queryable.client.protocol.scripted_transport import (
     orders,
     problem,
     rows,
+    stream_of,
 )
 
 
@@ -99,12 +100,6 @@ def switched(answer: Response | ScriptedStream, **second: Any) -> Driver:
 
 def answer_of(version: int, document: Any) -> Response:
     return ok(document, topology_epoch="5-2", view_version=str(version))
-
-
-def stream_of(version: int, *chunks: bytes | TransportError) -> ScriptedStream:
-    stream = ScriptedStream([*chunks])
-    stream.headers = {"view-version": str(version), "topology-epoch": "5-2"}
-    return stream
 
 
 ITEM = {"key": "a", "value": "dGVh"}
