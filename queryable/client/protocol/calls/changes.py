@@ -7,7 +7,7 @@ from typing import Any
 from model.formats.json_decoder import decode_json
 from queryable.client.protocol.answers import Change, Source
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.errors import Unavailable
+from queryable.client.protocol.errors import NoAnswer, Unavailable
 from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.parameters import Parameters, key_target
 from queryable.client.protocol.requests import ApiRequest
@@ -25,6 +25,8 @@ from queryable.client.protocol.views import View
 # s; an instance sends a comment every 10 s
 READ_TIMEOUT = 25.0
 _REOPEN_DELAY = 0.1
+_MAX_REOPEN_DELAY = 2.0
+_LASTING = 1.0  # s; a stream that ends earlier has ended at once
 
 
 def changes(
@@ -40,7 +42,7 @@ def changes(
     `after`: the last change already seen; older ones are omitted. It may be given as its partition
     and offset; then a deletion may be repeated and, unless `view` names a version, so may the value
     of a version after the first one. `patience`: Unavailable is raised after this many seconds
-    without an available instance.
+    without an available instance, or with streams that end at once.
     """
     view_info = yield from context.view(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
@@ -85,6 +87,10 @@ class ChangePager:
         # begins with the value.
         self._last = after if isinstance(after, Change) else None
         self._is_first_after_resume = False
+        # when the open stream began; and, while streams end at once, until when to open others
+        self._opened_at = 0.0
+        self._give_up_at: float | None = None
+        self._reopened = 0
 
     def next(self) -> Call[list[Change]]:
         while True:
@@ -96,11 +102,29 @@ class ChangePager:
                 chunk = b""
             if not chunk:  # the partition moved, or the instance stopped: another one continues
                 yield from self._close_stream()
-                yield Sleep(_REOPEN_DELAY)
+                yield Sleep(self._reopen_delay())
                 continue
             changes = [self._decode(event) for event in self._events.feed(chunk)]
             if changes := [change for change in changes if self._is_new(change)]:
+                self._note_progress()
                 return changes
+
+    def _note_progress(self) -> None:
+        self._give_up_at, self._reopened = None, 0
+
+    def _reopen_delay(self) -> float:
+        """Seconds until the next stream; longer after each one that ends at once. Raises NoAnswer
+        if they do so for too long."""
+        now = self._context.clock()
+        if now - self._opened_at >= _LASTING:
+            self._note_progress()
+        elif self._give_up_at is not None and now >= self._give_up_at:
+            raise NoAnswer(f"The streams of changes of view {self._view.name} end at once.")
+        if self._give_up_at is None:
+            self._give_up_at = now + self._patience
+        delay = min(_REOPEN_DELAY * 2.0**self._reopened, _MAX_REOPEN_DELAY)
+        self._reopened = min(self._reopened + 1, 10)  # no overflow
+        return delay
 
     def _open(self) -> Call[None]:
         target = key_target(self._view, self._key, "/changes", Parameters())
@@ -125,6 +149,7 @@ class ChangePager:
                 if e.is_final or context.clock() + e.retry_after >= give_up_at:
                     raise
                 yield Sleep(e.retry_after)
+        self._opened_at = context.clock()
         self._events = EventDecoder()
         self._is_first_after_resume = self._last_id is not None
         self.source = Source(stream.headers)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from queryable.client.protocol.answers import Change
 from queryable.client.protocol.calls import changes
+from queryable.client.protocol.errors import NoAnswer
 from queryable.client.protocol.transport import Response
 from tests.queryable.client.protocol.scripted_transport import (
     ORDERS,
@@ -107,3 +110,25 @@ def test_the_same_event_is_not_returned_again() -> None:
     driver = orders(once, ScriptedStream([event_of("2:4"), event_of("2:5")]))
     pager = driver.call(changes.changes, "orders", "a")
     assert [driver.run(pager.next())[0].offset for _ in range(2)] == [4, 5]
+
+
+def test_streams_that_end_at_once_are_given_up() -> None:
+    ended = [ScriptedStream([b": nothing new\n\n", b""]) for _ in range(1000)]
+    driver = orders(ScriptedStream([event_of("2:4"), b""]), *ended)
+    pager = driver.call(changes.changes, "orders", "a", patience=60.0)
+    driver.run(pager.next())
+    began = driver.now
+    with pytest.raises(NoAnswer, match="end at once"):
+        driver.run(pager.next())
+    assert 60 <= driver.now - began < 63
+    assert len(driver.requests) < 50
+
+
+def test_streams_that_stay_open_or_have_changes_are_not_given_up() -> None:
+    driver = orders(*[ScriptedStream([event_of(f"2:{n}"), b""]) for n in range(1000)])
+    pager = driver.call(changes.changes, "orders", "a", patience=1.0)
+    for n in range(1000):
+        assert driver.run(pager.next())[0].offset == n
+    lasting = [ScriptedStream([b": still there\n\n", b""]) for _ in range(100)]
+    driver = orders(*lasting, ScriptedStream([event_of("2:4")]), seconds_per_read=5.0)
+    assert first_change(driver, "orders", "a", patience=1.0).offset == 4
