@@ -111,7 +111,7 @@ class Transport:
             # `connect` includes the wait for a free connection
             timeout=aiohttp.ClientTimeout(
                 total=total,
-                connect=request.timeout,
+                connect=request.connect_timeout or request.timeout,
                 sock_read=request.timeout if total is None else None,
             ),
         )

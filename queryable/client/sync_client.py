@@ -110,7 +110,9 @@ class Transport:
                 retries=False,
                 redirect=False,
                 assert_same_host=False,
-                timeout=urllib3.Timeout(total=request.timeout) if preload else request.timeout,
+                timeout=urllib3.Timeout(connect=request.connect_timeout, total=request.timeout)
+                if preload
+                else request.timeout,
                 preload_content=preload,
                 decode_content=False,
             )

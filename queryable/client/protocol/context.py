@@ -152,14 +152,18 @@ class ClientContext:
         while True:
             url = urls[min(attempt, len(urls) - 1)]
             # each instance gets a share of the time, so one that hangs does not use all of it
-            share = max(deadline - self.clock(), 0.001) / max(len(urls) - attempt, 1)
+            remaining = max(deadline - self.clock(), 0.001)
+            share = remaining / max(len(urls) - attempt, 1)
+            # one that has got a request which must not be sent twice has all of it for the answer
+            whole = share if request.is_idempotent else remaining
             wire = Request(
                 url,
                 request.target,
-                share if read_timeout is None else read_timeout,
+                whole if read_timeout is None else read_timeout,
                 request.method,
                 self._with_token(request.headers),
                 request.body,
+                None if request.is_idempotent else share,
             )
             error: Unavailable
             try:

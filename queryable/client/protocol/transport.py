@@ -18,6 +18,7 @@ class Request:
     """One HTTP request to `base_url` + `target` (path and query, percent-encoded).
 
     `timeout` is in seconds: for the whole exchange, or, of a stream, for each read.
+    `connect_timeout`: for connecting, if that has less time.
     """
 
     base_url: str
@@ -26,6 +27,7 @@ class Request:
     method: str = "GET"
     headers: Mapping[str, str] | None = field(default=None, repr=False)  # they have the token
     body: bytes | None = None
+    connect_timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

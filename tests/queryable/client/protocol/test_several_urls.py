@@ -79,3 +79,15 @@ def test_urls_are_a_list_or_separated_by_commas(monkeypatch: pytest.MonkeyPatch)
         Client("http://a,")
     with pytest.raises(BadUse, match="at most 8"):
         Client([f"http://h{n}" for n in range(9)])
+
+
+def test_a_record_that_is_sent_has_all_the_time_for_its_answer() -> None:
+    """It is not sent to another URL once it may have arrived. Only connecting has a share."""
+    driver = orders(REFUSED, problem(503, "overloaded"), PROCESSED, other_urls=OTHERS, timeout=9.0)
+    driver.call(append, "orders", "a", 1)
+    assert [(each.timeout, each.connect_timeout) for each in driver.requests] == [
+        (9.0, 3.0), (9.0, 4.5), (9.0, 9.0),
+    ]  # fmt: skip
+    driver = orders(VALUE, other_urls=OTHERS, timeout=9.0)
+    driver.call(get, "orders", "a")
+    assert [(each.timeout, each.connect_timeout) for each in driver.requests] == [(3.0, None)]
