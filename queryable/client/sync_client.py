@@ -37,6 +37,7 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
+from queryable.client.timed_responses import STREAMS, LimitedConnection, LimitedTlsConnection
 from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
 from queryable.client.typed.rows import K, V
@@ -101,6 +102,7 @@ class Transport:
 
     def _send(self, request: Request, preload: bool) -> urllib3.BaseHTTPResponse:
         pool, prefix = self._pools.get(request.base_url) or self._new_pool(request.base_url)
+        STREAMS.set(not preload)
         try:
             return pool.urlopen(
                 request.method,
@@ -128,6 +130,7 @@ class Transport:
     def _new_pool(self, base_url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
         tls = {"ssl_context": self._tls()} if base_url.startswith("https:") else {}
         pool = urllib3.connection_from_url(base_url, maxsize=self._connections, **tls)
+        pool.ConnectionCls = LimitedTlsConnection if tls else LimitedConnection
         # if two threads race, one pool is kept and the other is discarded unused
         return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
 

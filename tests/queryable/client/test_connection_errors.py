@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from local.ports import free_ports
 from local.waiting import wait_until
 from queryable import AsyncClient, Client, NoAnswer, ServerError, Unavailable, Unconfirmed
+from queryable.client.timed_responses import LimitedReader
 from tests.queryable.client.both_clients import AnyClient
 from tests.queryable.client.fake_server import RequestHandler, serving
 
@@ -81,6 +83,67 @@ def test_timeout_when_the_view_is_known(runner: asyncio.Runner, kind: str) -> No
             client.append("orders", "a", 1, timeout=0.2)
         finished.set()
         client.close()
+
+
+@contextmanager
+def dripping(head: bytes) -> Iterator[str]:
+    """A server that sends the head, then a byte every 50 ms until the client has disconnected."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+        def drip(connection: socket.socket) -> None:
+            with suppress(OSError), connection:
+                connection.sendall(head)
+                connection.settimeout(0.05)
+                while True:
+                    with suppress(TimeoutError):
+                        if not connection.recv(65536):
+                            return
+                    connection.sendall(b"x")
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+
+
+HEADS = {
+    "head": b"HTTP/1.1 200 OK\r\nX: ",
+    "body": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
+    "without length": b"HTTP/1.1 200 OK\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+def test_a_server_that_drips_is_not_waited_for(
+    runner: asyncio.Runner, kind: str, head: bytes
+) -> None:
+    """The time-out is for the whole answer."""
+    with dripping(head) as url:
+        client = make_client(kind, url, runner)
+        started = time.monotonic()
+        with pytest.raises(NoAnswer, match="no answer in time"):
+            client.get("orders", "a", timeout=0.4)
+        assert 0.39 < time.monotonic() - started < 3
+        client.close()
+
+
+def test_the_time_that_was_left_is_no_limit_for_the_next_request_of_the_connection() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.settimeout(5.0)
+        theirs.sendall(b"ab")
+        for _ in range(2):
+            reader = LimitedReader(ours)
+            assert reader.read(1)
+            assert (ours.gettimeout() or 5.0) < 5.0
+            reader.close()
+            assert ours.gettimeout() == 5.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
