@@ -1,5 +1,5 @@
 """What views of one views.toml may not have in common: paths, folders of pushes, and topics of
-versions of a view."""
+versions of a view; and what views with one topic must have in common if clients append to it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def conflicts(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Con
     yield from _versions(views, entries)
     yield from _paths(views, entries)
     yield from _pushes(views, entries)
+    yield from _appends(views, entries)
 
 
 def _versions(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
@@ -90,3 +91,32 @@ def _pushes(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confl
                 f'"{view.push}" is the folder of [views.{other}], too: each view and each version '
                 "has its own folder for pushes",
             )
+
+
+def _appends(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
+    """An append names the topic alone, so all views that allow it there encode alike."""
+    first: dict[str, tuple[View, str]] = {}
+    for view, entry in zip(views, entries, strict=True):
+        if not view.append:
+            continue
+        other, declared = first.setdefault(view.topic, (view, entry))
+        known = _encoding(other)
+        for field, value in _encoding(view).items():
+            if value != known[field]:
+                yield Conflict(
+                    entry,
+                    "append",
+                    f'[views.{declared}] allows to append to "{view.topic}", too, and {field} '
+                    "differs from that of this view: let one of them allow it",
+                )
+
+
+def _encoding(view: View) -> dict[str, str | None]:
+    """What decides about the bytes and the partition of an appended record."""
+    return {
+        "key": view.key,
+        "key_schema": view.key_schema,
+        "value": view.value,
+        "value_schema": view.value_schema,
+        "partitioner": view.append_partitioner,
+    }

@@ -113,6 +113,11 @@ class View:
         return self.kind.is_custom
 
     @property
+    def append_partitioner(self) -> str:
+        """The partitioner of records that clients append."""
+        return "murmur2" if self.partitioner == ANY_PARTITION else self.partitioner
+
+    @property
     def routed_encodings(self) -> tuple[str, ...]:
         """The encodings of keys in URLs from which the proxy can compute the partition. With other
         encodings, the request goes to any instance, which forwards it."""

@@ -88,6 +88,23 @@ def test_views_must_not_share_a_folder_for_pushes() -> None:
     parse_views(entry.format("orders", "a", "s3://x/y") + entry.format("orders@2", "b", "s3://x/z"))
 
 
+def test_views_to_whose_topic_clients_append_have_the_same_records() -> None:
+    """The topic is all that an append names."""
+    entry = '[views."{}"]\ntopic = "t"\nkey = "string"\nvalue = "{}"\nappend = "{}"\n{}\n'
+    first = entry.format("texts", "string", "on", "")
+    for other, more, field in (
+        ("json", "", "value"),
+        ("string", 'partitioner = "crc32"', "partitioner"),
+    ):
+        second = entry.format("documents", other, "on", more)
+        with pytest.raises(ConfigurationError, match=rf"append.*{field} differs from that of"):
+            parse_views(first + second)
+        parse_views(first + entry.format("documents", other, "off", more))
+    # murmur2 computes the partition if readers cannot
+    for more in ('store = "versioned"', 'partitioner = "none"'):
+        parse_views(first + entry.format("again", "string", "on", more))
+
+
 def test_names_are_split() -> None:
     assert split_name("orders") == ("orders", 1)
     assert split_name("orders@12") == ("orders", 12)

@@ -18,7 +18,7 @@ from backend.wire.answer import JSON, Answer
 from model.formats.base64url import from_base64url
 from model.partitioner import partition_of
 from model.problems import BadRequest, Conflict, NotFound, Unavailable
-from model.views import ANY_PARTITION, View
+from model.views import View
 
 
 class AppendRoute:
@@ -82,8 +82,7 @@ class AppendRoute:
             raise Unavailable(
                 "topic-missing", f"The partitions of topic {view.topic} are not known yet."
             )
-        partitioner = "murmur2" if view.partitioner == ANY_PARTITION else view.partitioner
-        return partition_of(partitioner)(key, metadata.partitions)
+        return partition_of(view.append_partitioner)(key, metadata.partitions)
 
     async def _append(self, topic: str, partition: int, key: bytes, value: bytes | None) -> int:
         loop = asyncio.get_running_loop()
