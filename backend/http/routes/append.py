@@ -38,7 +38,7 @@ class AppendRoute:
         reads = self._reads.get(topic)
         version = request.header(VIEW_VERSION)
         if version is not None:
-            self._check_version(reads, version)
+            self._check_version(topic, version)
         if reads is None:
             raise NotFound(
                 "no-such-resource",
@@ -54,25 +54,25 @@ class AppendRoute:
         request.details["offset"] = offset
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
 
-    def _check_version(self, reads: ViewReads | None, version: bytes) -> None:
+    def _check_version(self, topic: str, version: bytes) -> None:
         """Conflict unless the version that the record is encoded for is current; Unavailable if
         this instance does not know which version is current."""
         versions = self._context.versions
-        if reads is None:
-            # perhaps the topic of a version that its views.toml does not declare
-            if versions.undecided:
-                raise undecided(min(versions.undecided))
+        views = [view for view in self._context.views.values() if view.topic == topic]
+        if any(version == b"%d" % of.version and versions.named.get(of.base) == of for of in views):
             return
-        base = reads.view.base
-        current = versions.named.get(base)
-        if current is None:
-            raise undecided(base)
-        if current != reads.view or version != b"%d" % current.version:
+        bases = {view.base for view in views}
+        # an unknown topic may be that of a version that its views.toml does not declare
+        if unknown := versions.undecided & (bases or versions.undecided):
+            raise undecided(min(unknown))
+        if bases:
+            base = min(bases)
+            current = versions.named[base].version
             raise Conflict(
                 "version-not-current",
-                f"The record is not for version {current.version} of view {base}, which is the "
-                "current one. It was not written. Encode it again for this version.",
-                current=current.version,
+                f"The record is not for version {current} of view {base}, which is the current "
+                "one. It was not written. Encode it again for this version.",
+                current=current,
             )
 
     def _partition(self, view: View, key: bytes) -> int:

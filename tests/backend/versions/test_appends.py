@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from model.versions import VersionState
+from model.versions import Versions, VersionState
+from model.views import View
 from tests.support.in_process.versioned import FIRST, SECOND, Deployment, Said
 
 Written = list[tuple[str, int, bytes, bytes | None]]
@@ -21,10 +23,9 @@ def written() -> Written:
     return []
 
 
-@pytest.fixture
-def made(tmp_path: Path, written: Written) -> Iterator[Deployment]:
-    views = [replace(of, append=True) for of in (FIRST, SECOND)]
-    deployment = Deployment(tmp_path, views, None)
+@contextmanager
+def deployed(folder: Path, written: Written, *views: View) -> Iterator[Deployment]:
+    deployment = Deployment(folder, [replace(of, append=True) for of in views], None)
     context = deployment.contexts["b1"]
 
     def append(
@@ -36,8 +37,16 @@ def made(tmp_path: Path, written: Written) -> Iterator[Deployment]:
     context.appender = cast(Any, SimpleNamespace(append=append))
     for of in views:
         context.metadata_poller.latest[of.topic] = cast(Any, SimpleNamespace(partitions=1))
-    yield deployment
-    deployment.close()
+    try:
+        yield deployment
+    finally:
+        deployment.close()
+
+
+@pytest.fixture
+def made(tmp_path: Path, written: Written) -> Iterator[Deployment]:
+    with deployed(tmp_path, written, FIRST, SECOND) as deployment:
+        yield deployment
 
 
 def append(made: Deployment, topic: str, version: str | None) -> Said:
@@ -86,7 +95,19 @@ def test_an_instance_that_does_not_know_the_current_version_says_so(
     assert written == []
 
 
-def test_a_view_without_versions_has_version_1(tmp_path: Path, made: Deployment) -> None:
+def test_a_view_without_versions_has_version_1(made: Deployment) -> None:
     """The client may have learned of the versions from an instance that declares them already."""
-    made.contexts["b1"].versions = type(made.contexts["b1"].versions)((FIRST,))
+    made.contexts["b1"].versions = Versions((FIRST,))
     assert append(made, "orders", "1").status == 200
+
+
+def test_a_topic_of_several_views_is_written_for_any_that_is_current(
+    tmp_path: Path, written: Written
+) -> None:
+    mirror = replace(SECOND, name="mirror", path=None)
+    with deployed(tmp_path, written, FIRST, SECOND, mirror) as made:
+        made.switch(2)
+        assert append(made, "orders-v2", "2").status == 200
+        assert append(made, "orders-v2", "1").status == 200  # of `mirror`
+        assert append(made, "orders-v2", "3").status == 409
+    assert len(written) == 2
