@@ -77,6 +77,8 @@ class RecordApplier:
                 self._lifecycle.rebuild(
                     store_partition, f"the log no longer has offset {offset}, or has changed"
                 )
+        for source in fetched.unreadable:
+            self._assignments.pause(source)
 
     def _begins_after(self, source: Source, offset: int) -> bool:
         """Whether the log begins after this offset now. If it does not, and does not have the

@@ -7,6 +7,7 @@ offsets.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,9 +16,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from backend.ingest.batch import Record
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
+_errors = RateLimitedLog(log)
 
+_PAUSE = 1.0  # s before a partition is read again whose next records could not be read
+_LATE_ERRORS = 2  # after damaged records
 _MORE_RECORDS_TIMEOUT = 0.01  # s that a fetch waits for more records after the first one
 
 Source = tuple[str, int]
@@ -30,6 +35,7 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
+    "check.crcs": True,  # by default, what has changed on a broker's disk is a record like others
     "allow.auto.create.topics": False,
     "log_level": 6,  # disconnections
     "fetch.wait.max.ms": 100,
@@ -47,12 +53,14 @@ _SETTINGS = {
 class Fetched:
     """The result of one fetch: records in offset order, the log ends that were reached, the
     partitions whose log does not have the requested offset, those whose log has another record
-    before it, and whether a connection to a broker has ended since the previous fetch."""
+    before it, those whose next records cannot be read, and whether a connection to a broker has
+    ended since the previous fetch."""
 
     records: dict[Source, list[Record]] = field(default_factory=dict)
     ends: dict[Source, int] = field(default_factory=dict)
     lost: list[Source] = field(default_factory=list)
     truncated: list[Source] = field(default_factory=list)
+    unreadable: list[Source] = field(default_factory=list)
     disconnected: bool = False
 
 
@@ -79,6 +87,9 @@ class RecordConsumer:
         own = {"logger": self._log, **_SETTINGS}
         self._consumer = Consumer({"group.id": "queryable-unused", **client_settings, **own})
         self._assigned: set[Source] = set()
+        # Damaged records make librdkafka fetch from a random offset, too. The error of that comes
+        # later, even after the next `assign` (librdkafka 2.16): so many of them do not count.
+        self._damaged: dict[Source, int] = {}
 
     def assign(self, source: Source, position: int, leader_epoch: int) -> None:
         """Start or restart reading `source` at `position`.
@@ -107,11 +118,14 @@ class RecordConsumer:
         if messages:
             messages += self._consume(max_records - 1, _MORE_RECORDS_TIMEOUT)
         topic, partition, run = "", -1, []
+        unreadable = fetched.unreadable
         for message in messages:
             error = message.error()
             if error is not None:
                 self._add_event(fetched, message, error)
                 continue
+            if unreadable and _source(message) in unreadable:
+                continue  # after damaged records, librdkafka may return anything
             # consecutive messages are mostly from the same partition
             if message.partition() != partition or message.topic() != topic:
                 topic, partition = source = _source(message)
@@ -128,15 +142,26 @@ class RecordConsumer:
             return []
 
     def _add_event(self, fetched: Fetched, message: Message, error: KafkaError) -> None:
-        source = _source(message)
-        if error.code() == KafkaError._PARTITION_EOF:
+        source, code = _source(message), error.code()
+        if code == KafkaError._BAD_MSG:
+            self._damaged[source] = _LATE_ERRORS
+        if source in fetched.unreadable:
+            return
+        if code == KafkaError._PARTITION_EOF:
             fetched.ends[source] = cast(int, message.offset())
-        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+        elif code == KafkaError._AUTO_OFFSET_RESET and not self._is_of_damage(source):
             fetched.lost.append(source)
-        elif error.code() == KafkaError._LOG_TRUNCATION:
+        elif code == KafkaError._LOG_TRUNCATION:
             fetched.truncated.append(source)
         else:
-            log.warning("fetching %s-%s: %s", *source, error)
+            _errors.warn(str(source), f"fetching {source[0]}-{source[1]}: {error}")
+            fetched.unreadable.append(source)
+
+    def _is_of_damage(self, source: Source) -> bool:
+        left = self._damaged.pop(source, 0)
+        if left > 1:
+            self._damaged[source] = left - 1
+        return left > 0
 
     def close(self) -> None:
         self._consumer.close()
@@ -155,6 +180,20 @@ class SourceAssignments:
     def __init__(self, registry: PartitionRegistry) -> None:
         self.consumer: RecordConsumer | None = None
         self._registry = registry
+        self._paused: dict[Source, float] = {}  # until when: s, monotonic
+
+    def pause(self, source: Source) -> None:
+        """Stop reading a topic partition for a moment, then read it from the same offset again."""
+        assert self.consumer is not None
+        self.consumer.unassign(source)
+        self._paused[source] = time.monotonic() + _PAUSE
+
+    def end_pauses(self) -> None:
+        """Read those again that have paused long enough."""
+        now = time.monotonic()
+        for source in [source for source, until in self._paused.items() if until <= now]:
+            del self._paused[source]
+            self.update(*source)
 
     def update(self, topic: str, partition: int) -> None:
         """Read this topic partition from the smallest offset that its store partitions need. Stop

@@ -132,6 +132,7 @@ class IngestLoop:
         self._lifecycle.touch()
         for resumed in self._registry.resume():
             self._assignments.update(resumed.view.topic, resumed.partition)
+        self._assignments.end_pauses()
         self._applier.apply(fetch())
         self._applier.expire()
 
