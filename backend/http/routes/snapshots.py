@@ -16,6 +16,7 @@ from typing import BinaryIO
 import orjson
 
 from backend.http.asgi import Send
+from backend.ingest.protocols import Store
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import lacks_tombstones
 from backend.security.cluster import Sender
@@ -62,10 +63,12 @@ class SnapshotSender:
                 f"Partition {partition} of {view} may lack deletes of moved keys here.",
             )
         self._in_progress += 1
-        folder: Path | None = None
         began = time.monotonic()
+        store = store_partition.store
+        making = asyncio.create_task(asyncio.to_thread(store.checkpoint))
         try:
-            folder = await asyncio.to_thread(store_partition.store.checkpoint)
+            # a thread cannot be cancelled
+            folder = await asyncio.shield(making)
             if folder is None:
                 return Unavailable("not-here", f"The store of view {view} does not support copies.")
             mac = None if sender is None else sender.answer_mac()
@@ -75,9 +78,8 @@ class SnapshotSender:
                 view, partition, size, time.monotonic() - began,
             )  # fmt: skip
         finally:
+            await _drop(store, making)
             self._in_progress -= 1
-            if folder is not None:
-                await asyncio.to_thread(store_partition.store.drop_checkpoint, folder)
         return None
 
     def _is_here(self, view: str, hash_: str, partition: int) -> bool:
@@ -127,6 +129,13 @@ class SnapshotSender:
             end += mac.hex() + b"\n"
         await _write(send, end, more=False)
         return total
+
+
+async def _drop(store: Store, making: asyncio.Task[Path | None]) -> None:
+    """Delete the checkpoint when it is made."""
+    await asyncio.wait([making])
+    if making.exception() is None and (folder := making.result()) is not None:
+        await asyncio.to_thread(store.drop_checkpoint, folder)
 
 
 def _read_piece(file: BinaryIO, digest: hashlib._Hash, size: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import random
+import threading
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -196,6 +197,36 @@ def test_at_most_two_snapshots_are_sent_at_once(instance: Instance) -> None:
             await transfers[1]
         # both have ended, so two others can start
         assert await asyncio.gather(request(receive_now), request(receive_now)) == ["", ""]
+
+    asyncio.run(run())
+    assert [path.name for path in (instance.folder.root / "orders").iterdir()] == ["0"]
+
+
+def test_a_checkpoint_is_deleted_if_the_client_disconnects_while_it_is_made(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: its files stayed on the disk until the next start."""
+    store = instance.hold(0, {b"a": b"1"}).store
+    make, begun, proceed = store.checkpoint, threading.Event(), threading.Event()
+
+    def slow() -> Path | None:
+        begun.set()
+        assert proceed.wait(20)
+        return make()
+
+    monkeypatch.setattr(store, "checkpoint", slow)
+
+    async def run() -> None:
+        sender = SnapshotSender(instance.context)
+        sending = asyncio.create_task(sender.answer(question(), _discard))
+        await asyncio.to_thread(begun.wait, 20)
+        sending.cancel()
+        await asyncio.sleep(0)
+        proceed.set()
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        monkeypatch.undo()
+        assert await sender.answer(question(), _discard) is None
 
     asyncio.run(run())
     assert [path.name for path in (instance.folder.root / "orders").iterdir()] == ["0"]
