@@ -211,15 +211,21 @@ class KafkaAdmin:
     def end_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """Topic ► partition ► end offset. ``topics``: their numbers of partitions. Raises OSError,
         Py4JError."""
-        latest = self._clients.admin.OffsetSpec.latest()
+        return self._offsets(topics, self._clients.admin.OffsetSpec.latest())
+
+    def start_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        """As ``end_offsets``: the first offsets that the brokers keep."""
+        return self._offsets(topics, self._clients.admin.OffsetSpec.earliest())
+
+    def _offsets(self, topics: Mapping[str, int], spec: Any) -> dict[str, dict[int, int]]:
         wanted = self._map_class()
         for topic, count in topics.items():
             for partition in range(count):
-                wanted.put(self._partition_class(topic, partition), latest)
-        ends: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+                wanted.put(self._partition_class(topic, partition), spec)
+        offsets: dict[str, dict[int, int]] = {topic: {} for topic in topics}
         for partition, found in self._wait(self._admin.listOffsets(wanted).all()).items():
-            ends[partition.topic()][partition.partition()] = found.offset()
-        return ends
+            offsets[partition.topic()][partition.partition()] = found.offset()
+        return offsets
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> str:
         optional = self._jvm.java.util.Optional

@@ -1,14 +1,16 @@
-"""Static sources: topics that a view reads up to offsets that never change.
+"""Static sources: topics that a view reads from and up to offsets that never change.
 
 Spark would read such a table again in each micro-batch, and apply its changes only to records that
-arrive later: the view would depend on when they were read. So the end offsets at the first start
-are stored in the checkpoint, and a view whose static source has changed since then is stopped.
+arrive later: the view would depend on when they were read. So the offsets at the first start are
+stored in the checkpoint, and a view whose static source has changed since then is stopped: it has
+got records, or has lost some because they expired or were deleted.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -19,8 +21,15 @@ from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.view import View
 
-Ends = dict[str, dict[int, int]]
-"""Topic ► partition ► end offset."""
+Offsets = dict[str, dict[int, int]]
+"""Topic ► partition ► offset."""
+
+
+class Bounds(NamedTuple):
+    """The first offsets that the topics have, and their ends."""
+
+    starts: Offsets
+    ends: Offsets
 
 
 class StaticSources:
@@ -44,7 +53,7 @@ class StaticSources:
             }
             for view in settings.views
         }
-        self._ends: dict[str, Ends] = {}
+        self._bounds: dict[str, Bounds] = {}  # by view
 
     def ending_offsets(self, view: View) -> dict[str, str]:
         """Topic ► the offsets up to which the view reads it, in Spark's format. ``JobError`` if the
@@ -52,47 +61,59 @@ class StaticSources:
         topics = self._partitions[view.name]
         if not topics:
             return {}
-        ends = self._stored(view)
-        if (why := self._change(view, ends)) is not None:
+        bounds = self._bounds[view.name] = self._stored(view)
+        if (why := self._change(view, bounds)) is not None:
             raise JobError(why)
         return {
             topic: json.dumps({topic: {str(each): end for each, end in of_topic.items()}})
-            for topic, of_topic in ends.items()
+            for topic, of_topic in bounds.ends.items()
         }
 
     def changed(self, views: Iterable[View]) -> dict[str, str]:
         """The views whose static sources have changed since they were started ► the reason."""
         reasons = {
-            view.name: self._change(view, self._ends[view.name])
+            view.name: self._change(view, self._bounds[view.name])
             for view in views
-            if view.name in self._ends
+            if view.name in self._bounds
         }
         return {name: why for name, why in reasons.items() if why is not None}
 
-    def _stored(self, view: View) -> Ends:
-        path = f"{self._settings.checkpoint(view)}/static-sources.json"
-        files = CheckpointFiles(self._session)
-        stored = files.read_json(path)
-        if stored is None:
-            stored = self._admin.end_offsets(self._partitions[view.name])
-            files.replace_json(path, stored)
-        ends = {
-            topic: {int(partition): int(end) for partition, end in of_topic.items()}
-            for topic, of_topic in stored.items()
-        }
-        self._ends[view.name] = ends
-        return ends
+    def _stored(self, view: View) -> Bounds:
+        folder = self._settings.checkpoint(view)
+        partitions = self._partitions[view.name]
 
-    def _change(self, view: View, ends: Ends) -> str | None:
+        def stored(name: str, now: Callable[[Mapping[str, int]], Offsets]) -> Offsets:
+            files = CheckpointFiles(self._session)
+            found = files.read_json(f"{folder}/{name}")
+            if found is None:
+                found = now(partitions)
+                files.replace_json(f"{folder}/{name}", found)
+            return {
+                topic: {int(partition): int(offset) for partition, offset in of_topic.items()}
+                for topic, of_topic in found.items()
+            }
+
+        # Checkpoints of earlier releases have only the ends.
+        ends = stored("static-sources.json", self._admin.end_offsets)
+        return Bounds(stored("static-sources-starts.json", self._admin.start_offsets), ends)
+
+    def _change(self, view: View, bounds: Bounds) -> str | None:
+        partitions = self._partitions[view.name]
         try:
-            now = self._admin.end_offsets(self._partitions[view.name])
+            starts = self._admin.start_offsets(partitions)
+            ends = self._admin.end_offsets(partitions)
         except (OSError, Py4JError):
             return None  # the brokers are unreachable, maybe for a moment
-        changed = [topic for topic, found in now.items() if found != ends.get(topic)]
-        if not changed:
-            return None
+        for topic in partitions:
+            if ends[topic] != bounds.ends.get(topic):
+                return self._explained(view, topic, "has changed")
+            if starts[topic] != bounds.starts.get(topic):
+                return self._explained(view, topic, "has lost records")
+        return None
+
+    def _explained(self, view: View, topic: str, what: str) -> str:
         return (
-            f"the static source {changed[0]} has changed since {view.name} was first started, so "
+            f"the static source {topic} {what} since {view.name} was first started, so "
             f"its results would depend on when they were computed. To rebuild it from what the "
             f"topic has now, delete and recreate {view.topic}, delete "
             f"{self._settings.checkpoint(view)}, and start again. To follow the changes of the "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
@@ -143,6 +143,25 @@ def test_a_view_of_streams_and_a_static_table(shop: Shop) -> None:
     with pytest.raises(JobError, match=f"the static source {shop.rates} has changed") as raised:
         shop.run()
     assert f"delete {shop.settings.checkpoint(shop.view)}, and start" in str(raised.value)
+
+
+def test_a_static_table_must_not_lose_records(shop: Shop) -> None:
+    shop.writer.table(shop.rates, {"EUR": {"rate": 10}, "DKK": {"rate": 1}})
+    shop.order("1", "ann", 5, "web")
+    shop.run()
+    shop.run()
+    # as a checkpoint of an earlier release
+    starts = Path(shop.settings.checkpoint(shop.view)) / "static-sources-starts.json"
+    starts.unlink()
+    shop.run()
+    # as if the retention had deleted it
+    admin = quiet_admin(shop.servers)
+    [future] = admin.delete_records([TopicPartition(shop.rates, 0, 1)]).values()
+    future.result(10)
+    shop.order("2", "ann", 5, "web")
+    with pytest.raises(JobError, match=f"the static source {shop.rates} has lost records"):
+        shop.run()
+    assert shop.table().keys() == {"1"}
 
 
 def test_a_view_ends_when_its_static_table_changes_while_it_runs(
