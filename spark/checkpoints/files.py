@@ -1,4 +1,4 @@
-"""Small text files in a checkpoint folder: of any file system that Hadoop supports."""
+"""Small JSON files in a checkpoint folder: of any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -19,16 +19,22 @@ class CheckpointFiles:
 
     def read(self, path: str) -> str | None:
         """The content of a file; None if it does not exist."""
-        for each in (path, path + _NEW):
-            found, files = self._find(each)
-            if files.exists(found):
-                stream = files.open(found)
-                try:
-                    text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-                finally:
-                    stream.close()
-                return str(text or "")
-        return None
+        text = self._content(path)
+        if text is not None:
+            return text
+        # Only if the job ended before it had a file at all, what it has written may be incomplete.
+        text = self._content(path + _NEW)
+        return text if text is not None and _is_complete(text) else None
+
+    def _content(self, path: str) -> str | None:
+        found, files = self._find(path)
+        if not files.exists(found):
+            return None
+        stream = files.open(found)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8") or "")
+        finally:
+            stream.close()
 
     def read_json(self, path: str) -> Any:
         """The document in a file; None if it does not exist."""
@@ -74,3 +80,11 @@ class CheckpointFiles:
         """The path, and its file system."""
         found = self._jvm.org.apache.hadoop.fs.Path(path)
         return found, found.getFileSystem(self._configuration)
+
+
+def _is_complete(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

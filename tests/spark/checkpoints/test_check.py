@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from spark.checkpoints.check import FILE, CheckpointRefused, check_view, identity_of
+from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.plans import literals
 from spark.errors import JobError
 from spark.raw_topics.texts import TEXTS
@@ -275,6 +276,22 @@ def test_another_number_of_shuffle_partitions_is_reported(checkpoint: Checkpoint
     [line] = checkpoint.logged
     assert line.startswith("word-count: its state keeps its 8 partitions")
     assert '"state_partitions": 8' in (checkpoint.content(WORDS) or "")
+
+
+@pytest.mark.parametrize(
+    ("left", "found"),
+    [('{"a": 1}', {"a": 1}), ('{"a": ', None), ("", None), ("\0" * 8, None)],
+    ids=["complete", "truncated", "empty", "zeros"],
+)
+def test_a_crash_while_a_file_is_written_leaves_the_old_or_the_new_content(
+    session: SparkSession, tmp_path: Path, left: str, found: object
+) -> None:
+    files, path = CheckpointFiles(session), tmp_path / "topics.json"
+    path.with_name("topics.json.new").write_text(left)
+    assert files.read_json(str(path)) == found
+    files.replace_json(str(path), {"b": 2})
+    path.with_name("topics.json.new").write_text(left)
+    assert files.read_json(str(path)) == {"b": 2}
 
 
 @pytest.mark.broker
