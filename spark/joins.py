@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
@@ -26,10 +27,12 @@ from pyspark.sql.types import (
     DateType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
@@ -45,6 +48,11 @@ LOG_ORDER = ("partition", "offset")
 _FACTS = -1
 _AS_TEXT = "row as text"  # decides between rows that are equal in `newest`
 _ENCODED = ("key", "newest", "row", "on")
+# Spark's default has milliseconds. It reads any of them.
+_MICROSECONDS = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _INTEGERS = (BooleanType, ByteType, ShortType, IntegerType, LongType, StringType)
 
 
@@ -140,21 +148,40 @@ def _encoded(table: Table, foreign: Sequence[Sequence[str]]) -> DataFrame:
             )
     order = [_comparable(name, schema[name].dataType) for name in table.newest]
     keeps_nulls = {"ignoreNullFields": "false"}
-    row = F.to_json(F.struct(*(_in_json(field) for field in schema)))
+    others = [field.dataType for field in schema if not isinstance(field.dataType, TimestampType)]
+    row = F.to_json(F.struct(*(_in_json(field) for field in schema)), _options(others))
     return table.rows.select(
-        _key(table.key).alias("key"),
+        _key(table.rows, table.key).alias("key"),
         F.to_json(F.struct(*order), keeps_nulls).alias("newest"),
         row.alias("row"),
-        F.array(*(_key(columns) for columns in foreign)).cast("array<string>").alias("on"),
+        F.array(*(_key(table.rows, columns) for columns in foreign))
+        .cast("array<string>")
+        .alias("on"),
         F.struct(*order, row).alias("order"),
     ).where("key IS NOT NULL")
 
 
-def _key(columns: Sequence[str]) -> Column:
+def _key(rows: DataFrame, columns: Sequence[str]) -> Column:
     """The values as JSON; null if one of them is null, because null equals nothing."""
+    options = _options([field.dataType for field in rows.select(*columns).schema])
     values = [F.col(name).alias(f"_{number}") for number, name in enumerate(columns)]
     has_all = reduce(Column.__and__, (F.col(name).isNotNull() for name in columns))
-    return F.when(has_all, F.to_json(F.struct(*values)))
+    return F.when(has_all, F.to_json(F.struct(*values), options))
+
+
+def _options(types: Sequence[DataType]) -> dict[str, str]:
+    """How values of these types become JSON. Without times it is as in checkpoints of before."""
+    return _MICROSECONDS if any(map(_has_time, types)) else {}
+
+
+def _has_time(of: DataType) -> bool:
+    if isinstance(of, StructType):
+        return any(_has_time(field.dataType) for field in of)
+    if isinstance(of, ArrayType):
+        return _has_time(of.elementType)
+    if isinstance(of, MapType):
+        return _has_time(of.keyType) or _has_time(of.valueType)
+    return isinstance(of, TimestampType | TimestampNTZType)
 
 
 def _comparable(name: str, of: DataType) -> Column:

@@ -224,3 +224,39 @@ def test_nested_values_and_times_beyond_python_stay_what_they_are(session: Spark
     assert result.columns == rows.columns
     [row] = result.select("`a b`", F.unix_micros("at").alias("micros")).collect()
     assert (row["a b"]["x"], row["micros"]) == ([1, 2], micros)
+
+
+def test_no_time_loses_its_microseconds(stream: Callable[..., list[Row]]) -> None:
+    """As a key, in a nested value, and without a time zone."""
+    fact = "id string, at timestamp, partition int, offset long"
+    event = "at timestamp, local timestamp_ntz, more struct<at:timestamp, of:array<timestamp_ntz>>"
+    events = f"{event}, partition int, offset long"
+    times = [datetime(2026, 1, 1, 10, 0, 0, 123456 + n, tzinfo=UTC) for n in range(2)]
+    locals_ = [time.replace(tzinfo=None) for time in times]
+
+    def derive(tables: Tables) -> DataFrame:
+        found = joined(
+            Table(tables["facts"], ["id"]),
+            event=Reference(Table(tables["events"], ["at"]), on=["at"]),
+        )
+        shown = [
+            F.expr(f"date_format({name}, 'yyyy-MM-dd HH:mm:ss.SSSSSS')")
+            for name in ("event.at", "event.local", "event.more.at", "event.more.of[0]")
+        ]
+        return found.select("id", F.array(*shown).alias("times"))
+
+    rows = stream(
+        derive,
+        {"facts": fact, "events": events},
+        [
+            {
+                "facts": [(f"f{n}", times[n], 0, n) for n in range(2)],
+                "events": [
+                    (times[n], locals_[n], (times[n], [locals_[n]]), 0, n) for n in range(2)
+                ],
+            }
+        ],
+    )
+    assert {row["id"]: row["times"] for row in rows} == {
+        f"f{n}": [f"2026-01-01 10:00:00.12345{6 + n}"] * 4 for n in range(2)
+    }
