@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -197,12 +198,18 @@ class RecordApplier:
         if last is not None and offset > last.offset:
             self._writer.verified(store_partition)  # there is no record any more
         position = max(offset, store_partition.progress.position)
+        topic_metadata = self._metadata_poller.get(store_partition.view.topic)
         if position > store_partition.progress.position and self._has_missed_tombstones(
-            store_partition, self._metadata_poller.get(store_partition.view.topic)
+            store_partition, topic_metadata
         ):
             return
         if position > store_partition.progress.position or not store_partition.progress.answerable:
             self._writer.write(store_partition, store_partition.store.new_batch(), position)
+        # it has all records, also if the metadata cannot be polled; but after a long pause, the end
+        # may be from before it
+        retention = None if topic_metadata is None else topic_metadata.delete_retention
+        if store_partition.completeness.rebuild_reason(retention) is None:
+            store_partition.completeness.end_fetched(offset, position, time.monotonic())
 
     def expire(self) -> None:
         """Delete some expired entries of each store partition whose view has a retention. End the

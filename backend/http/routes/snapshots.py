@@ -43,8 +43,6 @@ class SnapshotSender:
     async def answer(self, body: bytes, send: Send, sender: Sender | None = None) -> Problem | None:
         """Sends the copy, or returns the problem. If the client stops reading, the worker closes
         the connection and cancels this. `sender`: None without a cluster secret."""
-        if self._in_progress >= _MAX_COPIES:
-            return Unavailable("overloaded", f"{_MAX_COPIES} copies are already being sent.")
         try:
             request = orjson.loads(body)
             view, hash_, partition = request["view"], request["hash"], request["partition"]
@@ -62,6 +60,8 @@ class SnapshotSender:
                 "repartitioned",
                 f"Partition {partition} of {view} may lack deletes of moved keys here.",
             )
+        if self._in_progress >= _MAX_COPIES:
+            return Unavailable("overloaded", f"{_MAX_COPIES} copies are already being sent.")
         self._in_progress += 1
         began = time.monotonic()
         store = store_partition.store

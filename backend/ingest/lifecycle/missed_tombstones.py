@@ -59,7 +59,11 @@ class Completeness:
             self._at, self._pending = at, None
             return
         if self._pending is not None and position >= self._pending[0]:
-            self._at, self._pending = self._pending[1], None
+            reached_at = self._pending[1]
+            self._pending = None
+            # a first replay that took long is complete when it reaches a recent end
+            if self._at is not None or at - reached_at <= _TOLERATED:
+                self._at = reached_at
         self._pending = self._pending or (end, at)
 
     def rebuild_reason(self, delete_retention: int | None) -> str | None:

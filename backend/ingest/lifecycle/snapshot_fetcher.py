@@ -70,8 +70,8 @@ class SnapshotTransfer:
     """The progress of one transfer. `may_wait`: for an instance that is catching up. `is_waiting`:
     an instance is asked again later."""
 
-    requested_at: float = 0.0  # s, monotonic
     may_wait: bool = False
+    waits_since: float | None = None  # s, monotonic
     is_waiting: bool = False
     done: bool = False
     ended_at: float = 0.0  # s, monotonic
@@ -150,7 +150,7 @@ class SnapshotFetcher:
             or not self._sources(*partition_id)
         ):
             return True
-        transfer = SnapshotTransfer(time.monotonic(), may_wait)
+        transfer = SnapshotTransfer(may_wait)
         self._transfers[partition_id] = transfer
         self._requests.put((view, partition, transfer))
         return False
@@ -229,17 +229,20 @@ class SnapshotFetcher:
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """Fetch a snapshot from the first instance that can send one. False if another instance
         must be asked again."""
-        waits_until = transfer.requested_at
+        waits_for = 0.0
         for member in self._sources(view.name, partition):
             try:
                 if self._stop.is_set() or self._fetch_from(view, partition, member, transfer):
                     return True
             except AskAgain as e:
                 if transfer.may_wait or e.code != CATCHING_UP:
-                    waits_until = max(waits_until, transfer.requested_at + _MAX_WAIT[e.code])
+                    waits_for = max(waits_for, _MAX_WAIT[e.code])
                 if not transfer.is_waiting:
                     log.info("view %s, partition %d: %s", view.name, partition, e)
-        return time.monotonic() >= waits_until
+        now = time.monotonic()
+        # not since the request: the partitions before it may have taken long
+        transfer.waits_since = transfer.waits_since or now
+        return now - transfer.waits_since >= waits_for
 
     def _fetch_from(
         self, view: View, partition: int, member: Member, transfer: SnapshotTransfer

@@ -357,6 +357,29 @@ def test_a_standby_does_not_wait_for_ever(
     assert setup.left() == []
 
 
+def test_the_time_in_the_queue_is_no_waiting(
+    setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: behind long transfers, a partition was not asked for again."""
+    monkeypatch.setitem(snapshot_fetcher._MAX_WAIT, "overloaded", 0.9)
+    proceed = threading.Event()
+
+    def slow(send: Any, stream: bytes) -> None:
+        send(stream[:10])
+        for _ in range(6):
+            proceed.wait(0.2)
+            send(stream[10:11])
+        raise OSError
+
+    source = add_source(slow)
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 1, METADATA)
+    wait_until(lambda: source.asked, 20, "the first transfer", 0.01)
+    source.code, source.refusals = "overloaded", inf
+    setup.wait(partition=1)
+    assert source.asked.count(1) >= 2
+
+
 def test_a_partition_that_was_assigned_again_while_it_waited_is_copied_once(
     setup: Setup, add_source: AddSource
 ) -> None:

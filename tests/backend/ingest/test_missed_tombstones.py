@@ -107,6 +107,25 @@ def test_a_store_that_lags_but_reads(process: Process, clock: Clock) -> None:
     assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
 
 
+def test_the_first_replay_of_a_topic_that_grows_may_take_long() -> None:
+    """Regression: it was complete as of its begin, so it was rebuilt, again and again."""
+    completeness = Completeness()
+    now = time.monotonic()
+    completeness.end_fetched(10, 0, now - 90)
+    completeness.end_fetched(20, 12, now)  # the first end is reached, after 90 s
+    assert completeness.rebuild_reason(1000) is None
+    completeness.end_fetched(30, 21, now)
+    assert completeness.to_store(1_000_000) is None, "it is complete as of now"
+
+
+def test_the_end_of_the_log_shows_that_no_record_is_missing(process: Process, clock: Clock) -> None:
+    """Regression: a store that read all records was rebuilt, because polls were not answered."""
+    for at in range(POSITION, POSITION + 3):
+        clock.passed += 23 * HOUR
+        process.turn([Rec(at, b"d", b"4")], at + 1)
+    assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
+
+
 def test_the_first_replay_may_take_long(tmp_path: Path, clock: Clock) -> None:
     process = Process(tmp_path, POSITION, retention=RETENTION)
     clock.passed = 25 * HOUR
