@@ -293,6 +293,8 @@ class ChangeLog(Generic[S]):
                     reading.position = (message.offset() or 0) + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._is_live = True
+                    # also if the topic has lost its records
+                    reading.position = max(reading.position, message.offset() or 0)
                 else:
                     raise KafkaException(error)
                 if self._is_live:

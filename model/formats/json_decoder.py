@@ -7,10 +7,12 @@ from typing import Any
 
 import orjson
 
-# maps digits to 0, all other bytes to a space
-_DIGITS = bytes(0x30 if chr(byte).isdigit() and byte < 128 else 0x20 for byte in range(256))
-# whole numbers with fewer digits have at most 64 bits
-_LONG = b"0" * 19
+# maps digits to 0, all other bytes but the minus to a space
+_DIGITS = bytes(
+    0x30 if 0x30 <= byte <= 0x39 else byte if byte == 0x2D else 0x20 for byte in range(256)
+)
+# Other whole numbers are between -2**63 and 2**64. So are times in ns, which have 19 digits.
+_LONG, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
 
 
 def decode_json(text: bytes) -> Any:
@@ -29,4 +31,5 @@ def decode_json(text: bytes) -> Any:
 
 def may_have_long_integers(text: bytes) -> bool:
     """Whether an integer in the text may have more than 64 bits."""
-    return _LONG in text.translate(_DIGITS)
+    digits = text.translate(_DIGITS)
+    return _LONG in digits or _LONG_NEGATIVE in digits

@@ -21,6 +21,9 @@ from spark.supervision.status import STOPPED, ViewStatus
 from spark.view import View
 
 _INTERVAL = 60.0  # s between two writes
+# s that a view may be behind with any ``delete.retention.ms``: it is behind whenever its query
+# starts again
+_TOLERATED = 60.0
 
 
 class TombstoneGuard:
@@ -42,6 +45,8 @@ class TombstoneGuard:
             view.name: settings.checkpoint(view) for view in settings.views if _tables(view)
         }
         self._stored: dict[str, float] = {}  # by view that was started
+        # views that this process has started from the beginning, and that have not been current
+        self._loading: set[str] = set()
 
     def check(self, view: View) -> None:
         """Call before each start of a view. ``JobError`` if it may have missed tombstones."""
@@ -49,23 +54,28 @@ class TombstoneGuard:
             return
         found = self._checkpoints.read_json(self._file(view.name))
         if found is None:
-            # It reads the topics from their start, from now on.
-            self._store(view.name, time.time())
+            self.begin(view.name)
             return
+        if view.name in self._loading and not self._current_at(view.name):
+            return  # its first load goes on, however long that takes
         self._stored[view.name] = stored = found["current_at"] / 1000
         behind = time.time() - max(stored, self._current_at(view.name))
         for topic in _tables(view):
             retention = self._admin.config(topic, "delete.retention.ms")
             policy = self._admin.config(topic, "cleanup.policy") or ""
-            if retention and "compact" in policy and behind > int(retention) / 1000:
+            if (
+                retention
+                and "compact" in policy
+                and behind > max(_TOLERATED, int(retention) / 1000)
+            ):
                 folder = self._folders[view.name]
                 raise missed_tombstones(view.name, topic, behind, int(retention) / 1000, folder)
 
     def keep(self, *, is_last: bool = False) -> None:
         """Stores the times at which the views were current, at most once a minute each."""
-        step = 0.0 if is_last else _INTERVAL
         for name, stored in list(self._stored.items()):
             current_at = self._current_at(name)
+            step = 0.0 if is_last or name in self._loading else _INTERVAL
             if current_at > stored + step:
                 self._store(name, current_at)
 
@@ -73,6 +83,7 @@ class TombstoneGuard:
         """The view reads its sources from their start, from now on."""
         if name in self._folders:
             self._store(name, time.time())
+            self._loading.add(name)
 
     def _current_at(self, name: str) -> float:
         """When the view had last read all records (epoch s); 0 if it has not since this start."""
@@ -83,6 +94,7 @@ class TombstoneGuard:
 
     def _store(self, name: str, current_at: float) -> None:
         self._checkpoints.replace_json(self._file(name), {"current_at": round(current_at * 1000)})
+        self._loading.discard(name)
         self._stored[name] = current_at
 
     def _file(self, name: str) -> str:

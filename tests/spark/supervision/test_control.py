@@ -30,6 +30,7 @@ from model.pipelines.status import Heartbeat, parse_heartbeat
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder
 from spark.kafka_admin import TopicPartition
+from spark.supervision import tombstones
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.events import CommandReceived, Event
 from spark.tables import mapped
@@ -302,8 +303,10 @@ def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
 @pytest.mark.spark
 @pytest.mark.broker
 def test_a_view_of_a_table_that_may_have_missed_tombstones_is_not_resumed(
-    runner: ControlledRunner, broker: Broker
+    runner: ControlledRunner, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(tombstones, "_TOLERATED", 0.0)
+
     def keep_tombstones(milliseconds: int) -> None:
         set_config(servers, runner.source, "delete.retention.ms", str(milliseconds))
 
