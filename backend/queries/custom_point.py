@@ -37,7 +37,12 @@ class CustomReads(ViewReads):
         # the answer may lack a record in another partition
         self.refuse_doubtful([key])
         value = cast(_Queried, store).query(key)
-        return None if value is None else _NO_HEAD + orjson.dumps(value)
+        if value is None:
+            return None
+        try:
+            return _NO_HEAD + orjson.dumps(value)
+        except TypeError as e:
+            raise StoreError(f"the result of query is no JSON: {e}", damaged=False) from e
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]

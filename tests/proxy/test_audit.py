@@ -45,6 +45,10 @@ def test_refusals(cluster: Cluster, start_nginx: StartNginx) -> None:
         assert host.code == "host-not-allowed"
         answers = [client.get("/views/words/count?secret").status for _ in range(8)]
         assert answers[-1] == 429
+        # regression: this was taken for a read of a key, which has a higher limit
+        answers.append(client.get("/%76iews/words/top").status)
+        assert answers[-1] == 429
+        assert client.get("/words/key").status == 200
     found = audit_log(nginx, 3 + answers.count(429))
     assert {each["event"] for each in found} == {"refused"}
     assert {(each["instance"], each["client"]) for each in found} == {("nginx", "127.0.0.1")}

@@ -35,6 +35,10 @@ class Lengths:
     def query(self, key: bytes) -> Any:
         if key == b"broken":
             raise RuntimeError("no")
+        if key == b"set":
+            return {1, 2}
+        if key == b"huge":
+            return 1 << 70
         return self.lengths.get(key)
 
     def size(self) -> int:
@@ -86,10 +90,14 @@ def test_the_class_gets_the_records_and_answers_the_queries(instance: Instance) 
     ) == (16, 3, 4)
 
 
-def test_an_error_of_the_class_does_not_mark_the_store_as_damaged(instance: Instance) -> None:
+@pytest.mark.parametrize("key", [b"broken", b"set", b"huge"])
+def test_an_error_of_the_class_does_not_mark_the_store_as_damaged(
+    instance: Instance, key: bytes
+) -> None:
+    """Regression: a result that is no JSON made a whole batch of reads fail."""
     store_partition = instance.hold(0)
     with pytest.raises(Problem) as error:
-        instance.read(b"broken")
+        instance.read(key)
     assert (error.value.code, error.value.status) == ("store-failed", 500)
     assert store_partition.damaged is None
     with pytest.raises(StoreError, match="offset 0: ValueError: not this one"):
