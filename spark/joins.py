@@ -169,9 +169,10 @@ def _key(rows: DataFrame, columns: Sequence[str]) -> Column:
     return F.when(has_all, F.to_json(F.struct(*values), options))
 
 
-def _options(types: Sequence[DataType]) -> dict[str, str]:
-    """How values of these types become JSON. Without times it is as in checkpoints of before."""
-    return _MICROSECONDS if any(map(_has_time, types)) else {}
+def _options(types: Sequence[DataType]) -> dict[str, str] | None:
+    """How values of these types become JSON. Without times it is as in checkpoints of before. Not
+    an empty dict: Spark Connect refuses it."""
+    return _MICROSECONDS if any(map(_has_time, types)) else None
 
 
 def _has_time(of: DataType) -> bool:
