@@ -20,6 +20,7 @@ from spark.formats.records import RAW_RECORD
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
 from spark.sources import Kafka
+from spark.supervision import tombstones
 from spark.supervision.signals import StopSignal
 from spark.supervision.supervisor import supervise
 from spark.tables import changes, latest, mapped
@@ -119,8 +120,13 @@ def test_a_batch_has_the_newest_row_of_each_key(session: SparkSession) -> None:
 
 @pytest.mark.broker
 def test_a_stream_ends_with_the_table_of_a_batch(
-    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+    session: SparkSession,
+    broker: Broker,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(tombstones, "_TOLERATED", 0.0)
     servers = broker.bootstrap_servers
     writer = Writer(servers)
     # a topic that is compacted takes no record without a key
