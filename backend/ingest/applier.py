@@ -16,7 +16,6 @@ from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
 from model.records import LastRecord
@@ -103,13 +102,14 @@ class RecordApplier:
         run = from_offset(run, store_partition.progress.position)
         if not run:
             return
+        if (reason := self._missed_tombstones(store_partition)) is not None:
+            self._lifecycle.rebuild(store_partition, reason)
+            return
         position = run[-1].offset() + 1
         view = store_partition.view
         store, metadata = store_partition.store, store_partition.metadata
         batch = store.new_batch()
         topic_metadata = self._metadata_poller.get(view.topic)
-        if self._has_missed_tombstones(store_partition, topic_metadata):
-            return
         counts = known_counts(store_partition, topic_metadata, self._registry)
         stores_tombstone = self._registry.tombstone_filter(store_partition, counts)
         result = build_batch(
@@ -158,16 +158,12 @@ class RecordApplier:
         if store_partition.listeners:
             store_partition.listeners.applied(run, view.layout, dead_letters)
 
-    def _has_missed_tombstones(
-        self, store_partition: StorePartition, topic_metadata: TopicMetadata | None
-    ) -> bool:
-        """Whether the next records must not be applied, because tombstones before them may be
-        gone. The store partition is rebuilt then."""
+    def _missed_tombstones(self, store_partition: StorePartition) -> str | None:
+        """Why the store partition must be rebuilt instead of going on: tombstones before the next
+        records may be gone. None if it may go on."""
+        topic_metadata = self._metadata_poller.get(store_partition.view.topic)
         retention = None if topic_metadata is None else topic_metadata.delete_retention
-        reason = store_partition.completeness.rebuild_reason(retention)
-        if reason is not None:
-            self._lifecycle.rebuild(store_partition, reason)
-        return reason is not None
+        return store_partition.completeness.rebuild_reason(retention)
 
     def _verify(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
         """Compare the last record with the log. Returns False if the store partition is rebuilt,
@@ -198,17 +194,15 @@ class RecordApplier:
         if last is not None and offset > last.offset:
             self._writer.verified(store_partition)  # there is no record any more
         position = max(offset, store_partition.progress.position)
-        topic_metadata = self._metadata_poller.get(store_partition.view.topic)
-        if position > store_partition.progress.position and self._has_missed_tombstones(
-            store_partition, topic_metadata
-        ):
+        reason = self._missed_tombstones(store_partition)
+        if position > store_partition.progress.position and reason is not None:
+            self._lifecycle.rebuild(store_partition, reason)
             return
         if position > store_partition.progress.position or not store_partition.progress.answerable:
             self._writer.write(store_partition, store_partition.store.new_batch(), position)
         # it has all records, also if the metadata cannot be polled; but after a long pause, the end
         # may be from before it
-        retention = None if topic_metadata is None else topic_metadata.delete_retention
-        if store_partition.completeness.rebuild_reason(retention) is None:
+        if reason is None:
             store_partition.completeness.end_fetched(offset, position, time.monotonic())
 
     def expire(self) -> None:

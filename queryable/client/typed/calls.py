@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from queryable.client.protocol.answers import Answer, Appended, Source
-from queryable.client.protocol.calls import append, batch, point
+from queryable.client.protocol.answers import Answer, Appended, Change, Source
+from queryable.client.protocol.calls import append, batch, changes, point
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.errors import UnexpectedValue
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.transport import Call
 from queryable.client.typed.conversion import Mismatch, nested_document, reader_of
-from queryable.client.typed.rows import K, V
+from queryable.client.typed.rows import K, TypedChange, V
 
 Row = TypeVar("Row", bound=NamedTuple)
 
@@ -64,6 +64,12 @@ class TypedCalls(Generic[K, V]):
             return _TypedPager(pager, lambda each: self._row(row, each))
 
         return start
+
+    def changes(
+        self, key: K, after: tuple[int, int] | TypedChange[K, V] | None, patience: float
+    ) -> Callable[[], Call[Pager[Any]]]:
+        last = Change(*after) if isinstance(after, TypedChange) else after
+        return self.rows(changes.changes, TypedChange, self.key(key), after=last, patience=patience)
 
     def _row(self, kind: Any, row: Any) -> Any:
         key = self._key(row.key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic
 
-from queryable.client.protocol.answers import Appended, Change, Count
-from queryable.client.protocol.calls import changes, count, scan, time_ranges
+from queryable.client.protocol.answers import Appended, Count
+from queryable.client.protocol.calls import count, scan, time_ranges
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.parameters import Order, Route, Span, Stale, Time
 from queryable.client.protocol.rows import ALL_KEYS
@@ -148,14 +148,7 @@ class TypedView(Generic[K, V]):
         patience: float = 60.0,
     ) -> Rows[TypedChange[K, V]]:
         """The current value of a key, then each change. The rows have no end."""
-        call = self._calls.rows(
-            changes.changes,
-            TypedChange,
-            self._calls.key(key),
-            after=Change(*after) if isinstance(after, TypedChange) else after,
-            patience=patience,
-        )
-        return Rows(self._run, call)
+        return Rows(self._run, self._calls.changes(key, after, patience))
 
     def count(self, *, exact: bool = False, timeout: float | None = None) -> Count:
         """The number of entries."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from functools import partial
 from math import inf
 from typing import Any
@@ -122,9 +121,9 @@ def test_a_partition_that_was_assigned_again_while_it_waited_is_copied_once(
     asked_before = len(source.asked)
     assert not standby()
     wait_until(standby, 20, "the end of the transfer", 0.01)
+    waiting = setup.snapshot_fetcher._waiting
+    wait_until(lambda: not waiting, 20, "the turn of the first assignment's request", 0.01)
     assert not setup.snapshot_fetcher.has_ended(ORDERS, 1, METADATA)
     setup.wait(partition=1)
-    # the request of the first assignment is due by now, and is not repeated
-    time.sleep(2 * snapshot_fetcher._ASK_AGAIN_AFTER)
     assert source.asked[asked_before:] == [0, 1]
     check_installed(setup, ["0", "1"])
