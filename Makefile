@@ -42,7 +42,7 @@ packages-test:
 # build uses the setuptools of the lock; with it, pip would fetch one without a hash.
 # With --quiet, Debian's pip shows no progress on a terminal.
 $(INSTALLED): pyproject.toml requirements/build.lock requirements/dev.lock | packages
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo 'installing Python packages into $(VENV) (some minutes the first time)' >&2
 	@if [ -t 1 ]; then quiet=; else quiet=--quiet; fi; \
 	pip="$(BIN)/python -m pip --disable-pip-version-check install $$quiet --no-build-isolation"; \
