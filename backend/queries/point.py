@@ -213,8 +213,8 @@ class ViewReads(KeyRouting):
         self, partition: int, stored_keys: list[bytes], now: float
     ) -> tuple[State, list[Entry | None]]:
         """`resolve` of keys that are all in this partition, at `now` (s, monotonic); NotOwner,
-        Problem. Only for a view that `stores_text`, and if `undoubted_partitions` is the number
-        from which the partition was computed."""
+        Problem. Only for a view that `stores_text`, and if `partition_count` is the number from
+        which the partition was computed, and is undoubted."""
         if max(map(len, stored_keys)) > self.max_key_bytes + 1:
             raise KeyTooLong("key-too-long", "A key is too long.")
         store_partition = self.holder_of(partition, PLAIN)
@@ -228,6 +228,37 @@ class ViewReads(KeyRouting):
             self.refuse_doubtful([key[1:] for key, entry in both if entry is None])
         return state, entries
 
+    def resolve_stored_each(
+        self, partition: int, stored_keys: list[bytes], now: float
+    ) -> tuple[State, dict[int, Entry | None]]:
+        """`resolve_one` of each key, if `partition_count` is doubted; NotOwner, Problem. The
+        entries by the index of their key, without the keys that other partitions may have, too."""
+        store_partition = self.holder_of(partition, PLAIN)
+        state = self._state_of_one(store_partition, now)
+        keys = [stored_key[1:] for stored_key in stored_keys]
+        here = [
+            index
+            for index in self.in_one_partition(keys, partition)
+            if len(keys[index]) <= self.max_key_bytes
+        ]
+        try:
+            entries = self._stored_entries(store_partition.store, [stored_keys[i] for i in here])
+        except (StoreClosedError, StoreError) as e:
+            raise self.unreadable(store_partition, e) from None
+        return state, {
+            index: entry
+            for index, entry in zip(here, entries, strict=True)
+            if entry is not None or self._is_missing(keys[index])
+        }
+
+    def _is_missing(self, key: bytes) -> bool:
+        """Whether a key that was not found can be in no other partition."""
+        try:
+            self.refuse_doubtful([key])
+        except Problem:
+            return False
+        return True
+
     def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
         progress = store_partition.progress
         if now is None:
@@ -236,10 +267,10 @@ class ViewReads(KeyRouting):
         # half the time of State(…)
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
 
-    def _state_of_one(self, store_partition: StorePartition) -> State:
+    def _state_of_one(self, store_partition: StorePartition, now: float | None = None) -> State:
         """The state for a key that is resolved by itself: after partitions were added, nobody reads
         the new ones for a moment."""
-        state = self._state(store_partition)
+        state = self._state(store_partition, now)
         return state._replace(lag=None, staleness=None) if self.is_growing() else state
 
     def state_of(self, key: bytes) -> State:

@@ -269,9 +269,13 @@ class KeyRouting:
 
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be resolved one by one. Unavailable."""
-        count = self.undoubted_partitions()
-        if count is None:
+        count, is_undoubted = self.partition_count()
+        if not is_undoubted:
             return None
+        return self._partitions(keys, count)
+
+    def _partitions(self, keys: Sequence[bytes], count: int) -> list[int]:
+        """The partition of each key, of so many."""
         if len(keys) < _LEAST_FOR_NUMPY:
             place = self._partition_of
             assert place is not None
@@ -279,21 +283,40 @@ class KeyRouting:
         found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
         return found
 
-    def undoubted_partitions(self) -> int | None:
-        """The number of partitions from which the partition of every key follows; None if keys have
-        to be resolved one by one. Unavailable."""
+    def in_one_partition(self, keys: Sequence[bytes], partition: int) -> list[int]:
+        """The indexes of the keys for which `partition` gives this one: other partitions cannot
+        have them. Unavailable."""
+        placed = self._context.placed(self.view)
+        if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
+            return []
+        counts = {len(placed.active)}
+        if placed.has_moved_keys:
+            counts.update(partition_counts(self._context, self.view))
+        metadata = self._metadata.get(self.view.topic)
+        if metadata is not None and (
+            metadata.partitions < len(placed.active)
+            or not metadata.were_just_added(time.monotonic())
+        ):
+            counts.add(metadata.partitions)
+        found = list(range(len(keys)))
+        for count in counts:
+            homes = self._partitions([keys[index] for index in found], count)
+            found = [index for index, home in zip(found, homes, strict=True) if home == partition]
+        return found
+
+    def partition_count(self) -> tuple[int, bool]:
+        """The number of partitions, and whether the partition of every key follows from it; if not,
+        keys have to be resolved one by one. Unavailable."""
         placed = self._context.placed(self.view)
         count = len(placed.active)
         metadata = self._metadata.get(self.view.topic)
-        if (
+        return count, not (
             self._partition_of is None
             or placed.mispartitioned
             or self._is_ambiguous()
             or placed.has_moved_keys
             or (metadata is not None and metadata.partitions != count)
-        ):
-            return None
-        return count
+        )
 
     def _refuse_moved(self, key: bytes, partition: int, counts: Iterable[int]) -> None:
         """KeyMoved if one of these numbers of partitions gives another partition."""

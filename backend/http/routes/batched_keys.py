@@ -8,7 +8,7 @@ it is stored.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from backend.http.access import Readers
@@ -18,7 +18,7 @@ from backend.queries.point import Entry, State
 from backend.queries.routing import NotOwner
 from backend.telemetry.latencies import TurnReads
 from backend.wire.point_batch import ABSENT, ALONE, KeyAnswers, Reads, all_alone
-from model.problems import Problem
+from model.problems import NonRetryable, Problem
 from model.records import ENTRY_HEAD_SIZE
 
 LARGE = 65_536
@@ -35,12 +35,35 @@ class _Partition(NamedTuple):
     number: int
 
 
-def _partitions_of(responses: KeyResponses) -> int | None:
-    """The number of partitions of the view; None if its keys must be resolved one by one."""
+def _partition_count(responses: KeyResponses) -> tuple[int, bool]:
+    """The number of partitions of the view, 0 if it is unknown; and whether the partition of every
+    key follows from it."""
     try:
-        return responses.reads.undoubted_partitions()
+        return responses.reads.partition_count()
     except Problem:
+        return 0, False
+
+
+_Resolve = Callable[[KeyResponses, int, list[bytes], float], KeyAnswers | None]
+
+
+def _readable(
+    resolve: _Resolve,
+    responses: KeyResponses,
+    number: int,
+    group: Reads,
+    readable: frozenset[int],
+    now: float,
+) -> KeyAnswers | None:
+    """The answers to the reads of a group whose tokens may read the view."""
+    texts = [text for text, token in group.with_tokens() if token in readable]
+    answer = resolve(responses, number, texts, now) if texts else None
+    if answer is None:
         return None
+    fixed, state, miss, sizes, entries = answer
+    found = iter(sizes)
+    sizes = [next(found) if token in readable else ALONE for _, token in group.with_tokens()]
+    return fixed, state, miss, sizes, entries
 
 
 class BatchedKeys:
@@ -68,7 +91,7 @@ class BatchedKeys:
         answers: list[KeyAnswers] = []
         # most requests have groups of one view
         last: KeyResponses | None = None
-        partitions: int | None = None
+        partitions, is_undoubted = 0, False
         readable: frozenset[int] | None = None
         for group in groups:
             answer = None
@@ -78,39 +101,24 @@ class BatchedKeys:
                 responses, of, number = partition
                 if responses is not last:
                     last = responses
-                    partitions = _partitions_of(responses)
+                    partitions, is_undoubted = _partition_count(responses)
                     readable = readers.of(responses.view.base)
                 if of == partitions:
+                    resolve = self._in_partition if is_undoubted else self._each
                     if readable is None or readable.issuperset(tokens):
-                        answer = self._in_partition(responses, number, stored_keys, now)
+                        answer = resolve(responses, number, stored_keys, now)
                     else:
-                        answer = self._readable(responses, number, group, readable, now)
+                        answer = _readable(resolve, responses, number, group, readable, now)
             answers.append(answer or all_alone(len(stored_keys)))
         return answers
-
-    def _readable(
-        self,
-        responses: KeyResponses,
-        number: int,
-        group: Reads,
-        readable: frozenset[int],
-        now: float,
-    ) -> KeyAnswers | None:
-        """The answers to the reads of a group whose tokens may read the view."""
-        texts = [text for text, token in group.with_tokens() if token in readable]
-        answer = self._in_partition(responses, number, texts, now) if texts else None
-        if answer is None:
-            return None
-        fixed, state, miss, sizes, entries = answer
-        found = iter(sizes)
-        sizes = [next(found) if token in readable else ALONE for _, token in group.with_tokens()]
-        return fixed, state, miss, sizes, entries
 
     def _in_partition(
         self, responses: KeyResponses, number: int, stored_keys: list[bytes], now: float
     ) -> KeyAnswers | None:
         try:
             state, entries = responses.reads.resolve_stored(number, stored_keys, now)
+        except NonRetryable:  # a missing key may be in another partition
+            return self._each(responses, number, stored_keys, now)
         except (NotOwner, Problem):
             return None
         if responses.sends_entries and None not in entries:
@@ -120,6 +128,19 @@ class BatchedKeys:
                 fixed, lines = responses.fixed_lines(state), responses.state_lines(state)
                 return fixed, lines, b"", sizes, entries  # type: ignore[return-value]
         return self._rendered(responses, state, entries)
+
+    def _each(
+        self, responses: KeyResponses, number: int, stored_keys: list[bytes], now: float
+    ) -> KeyAnswers | None:
+        """As `_in_partition`, if only some of the keys are in no other partition."""
+        try:
+            state, found = responses.reads.resolve_stored_each(number, stored_keys, now)
+        except (NotOwner, Problem):
+            return None
+        fixed, lines, miss, sizes, entries = self._rendered(responses, state, [*found.values()])
+        size_of = dict(zip(found, sizes, strict=True))
+        sizes = [size_of.get(index, ALONE) for index in range(len(stored_keys))]
+        return fixed, lines, miss, sizes, entries
 
     def _partition(self, words: bytes) -> _Partition | None:
         """None if reads of it have to be sent separately."""
