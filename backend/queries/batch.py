@@ -29,7 +29,7 @@ from model.versions import base_of
 from model.views import View
 
 BATCH_PATH = b"/internal/batch"
-MAX_ANSWER_BYTES = 32 << 20  # of the items that one instance reads for one batch
+MAX_ANSWER_BYTES = 32 << 20  # of the items of one batch, or of those read for another instance's
 _TURN = 128  # keys that are read before the event loop runs other tasks
 _FIRST_TURN = 16  # keys; their values may be large
 _TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as those of the last one
@@ -54,10 +54,17 @@ class _ReadBudget:
         self.turn = _FIRST_TURN
 
     def charge(self, items: list[bytes]) -> None:
+        """For a turn of items that were read here."""
         size = sum(map(len, items))
         self.left -= size
         average = size // len(items) + 1
         self.turn = max(1, min(_TURN, _TURN_BYTES // average))
+
+    def take(self, item: bytes) -> bool:
+        """Whether an item from another instance is within the budget; charges it."""
+        is_within = self.left > 0
+        self.left -= len(item) if is_within else 0
+        return is_within
 
 
 @dataclass
@@ -158,7 +165,9 @@ class Batches:
         answerers.add(self._me, roles)
         answers = await asyncio.gather(
             *(
-                self._ask(turn, reads, [keys[number] for number in theirs], options, answerers)
+                self._ask(
+                    turn, reads, [keys[number] for number in theirs], options, answerers, budget
+                )
                 for turn, theirs in of_others.items()
             )
         )
@@ -180,8 +189,16 @@ class Batches:
         raw: list[bytes],
         options: ReadOptions,
         answerers: ServedBy,
+        budget: _ReadBudget,
     ) -> list[bytes]:
         """The items from another instance; each starts with its mark."""
+        to_json = reads.view.key_codec.to_json
+
+        def too_large(key: bytes) -> bytes:
+            return _FINAL + _problem_item(to_json(key), _TOO_LARGE)
+
+        if budget.left <= 0:
+            return list(map(too_large, raw))
         member, others_left = turn
         assert member is not None
         view = reads.view
@@ -193,13 +210,13 @@ class Batches:
             if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
                 if any(item[:1] == _FINAL for item in items):
                     answerers.add(member.id, roles_said(answer.headers))
-                return items
+                both = zip(raw, items, strict=True)
+                return [item if budget.take(item) else too_large(key) for key, item in both]
             problem = Unavailable("owner-unreachable", "")
         except ValueError:
             problem = Unavailable("owner-unreachable", "")
         except Unavailable as unavailable:
             problem = unavailable
-        to_json = view.key_codec.to_json
         return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
 
     async def _in_any_partition(

@@ -62,6 +62,11 @@ ABSENT = 0xFFFF_FFFE
 MAX_LINES = 1024
 """The maximum number of lines of a request, and of tokens."""
 DIGEST_BYTES = 64
+LARGE = 65_536
+"""Bytes of an answer that is sent separately."""
+MAX_ANSWER_BYTES = 4 << 20
+"""Bytes of all answers in a response. The proxy waits for a second, and then it would send the
+reads again: see MAX_WAIT_S in proxy/reads/coalescer.lua."""
 
 _TOKENS, _KEYS, _PATHS = b"tokens ", b"keys", b"paths"
 
@@ -97,6 +102,25 @@ Item = tuple[int, bytes, bytes]
 object of a class would cost as much as the read."""
 
 ASK_ALONE: Item = (ALONE, b"", b"")
+
+
+class AnswerBudget:
+    """How many bytes the answers of one response may still have. Each has less than LARGE."""
+
+    def __init__(self) -> None:
+        self._left = MAX_ANSWER_BYTES
+
+    @property
+    def is_spent(self) -> bool:
+        """The next answer might not fit."""
+        return self._left < LARGE
+
+    def take(self, size: int) -> bool:
+        """Whether there is room for an answer of this size, or for several; takes it."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
 
 
 def all_alone(count: int) -> KeyAnswers:

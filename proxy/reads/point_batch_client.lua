@@ -16,8 +16,8 @@ local ANSWER_S, BYTES_PER_S = 2 * settings.read_timeout, 10e6
 -- shorter than the backends' keep-alive, so that backends do not close a connection first
 local KEEPALIVE_S = 15
 local MAX_HEAD_BYTES = 16 * 1024
--- 512 values of less than 64 KiB each, with their heads: see coalescer, and the backend's answer to
--- POST /internal/reads
+-- what a backend of an earlier version may send: 512 values of less than 64 KiB each, with their
+-- heads. Others send 4 MiB of values at most: see backend/wire/point_batch.py
 local MAX_ANSWER_BYTES = 48 * 1024 * 1024
 local RECEIVE_BYTES = 65536
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from backend.http.routes.batched_keys import LARGE
 from backend.wire.point_batch import (
     ABSENT,
     ALONE,
     ASK_ALONE,
+    LARGE,
     Head,
     Item,
     KeyAnswers,

@@ -17,12 +17,17 @@ from backend.http.responses import KeyResponses
 from backend.queries.point import Entry, State
 from backend.queries.routing import NotOwner
 from backend.telemetry.latencies import TurnReads
-from backend.wire.point_batch import ABSENT, ALONE, KeyAnswers, Reads, all_alone
+from backend.wire.point_batch import (
+    ABSENT,
+    ALONE,
+    LARGE,
+    AnswerBudget,
+    KeyAnswers,
+    Reads,
+    all_alone,
+)
 from model.problems import NonRetryable, Problem
 from model.records import ENTRY_HEAD_SIZE
-
-LARGE = 65_536
-"""Bytes of an answer that is sent separately."""
 
 _MAX_KNOWN = 100_000  # partitions
 
@@ -44,7 +49,7 @@ def _partition_count(responses: KeyResponses) -> tuple[int, bool]:
         return 0, False
 
 
-_Resolve = Callable[[KeyResponses, int, list[bytes], float], KeyAnswers | None]
+_Resolve = Callable[[KeyResponses, int, list[bytes], AnswerBudget, float], KeyAnswers | None]
 
 
 def _readable(
@@ -53,11 +58,12 @@ def _readable(
     number: int,
     group: Reads,
     readable: frozenset[int],
+    budget: AnswerBudget,
     now: float,
 ) -> KeyAnswers | None:
     """The answers to the reads of a group whose tokens may read the view."""
     texts = [text for text, token in group.with_tokens() if token in readable]
-    answer = resolve(responses, number, texts, now) if texts else None
+    answer = resolve(responses, number, texts, budget, now) if texts else None
     if answer is None:
         return None
     fixed, state, miss, sizes, entries = answer
@@ -84,9 +90,11 @@ class BatchedKeys:
         self._views = paths.prefixes
         self._partitions: dict[bytes, _Partition | None] = {}
 
-    def answer(self, groups: Iterable[Reads], readers: Readers) -> list[KeyAnswers]:
+    def answer(
+        self, groups: Iterable[Reads], readers: Readers, budget: AnswerBudget
+    ) -> list[KeyAnswers]:
         """The answers to each group. The proxy sends reads separately if this instance cannot
-        answer them now, or would refuse them."""
+        answer them now, or would refuse them, and if they exceed the budget."""
         now = time.monotonic()
         answers: list[KeyAnswers] = []
         # most requests have groups of one view
@@ -97,7 +105,7 @@ class BatchedKeys:
             answer = None
             words, stored_keys, tokens = group
             partition = self._partition(words or b"")
-            if partition is not None:
+            if partition is not None and not budget.is_spent:
                 responses, of, number = partition
                 if responses is not last:
                     last = responses
@@ -106,38 +114,49 @@ class BatchedKeys:
                 if of == partitions:
                     resolve = self._in_partition if is_undoubted else self._each
                     if readable is None or readable.issuperset(tokens):
-                        answer = resolve(responses, number, stored_keys, now)
+                        answer = resolve(responses, number, stored_keys, budget, now)
                     else:
-                        answer = _readable(resolve, responses, number, group, readable, now)
+                        answer = _readable(resolve, responses, number, group, readable, budget, now)
             answers.append(answer or all_alone(len(stored_keys)))
         return answers
 
     def _in_partition(
-        self, responses: KeyResponses, number: int, stored_keys: list[bytes], now: float
+        self,
+        responses: KeyResponses,
+        number: int,
+        stored_keys: list[bytes],
+        budget: AnswerBudget,
+        now: float,
     ) -> KeyAnswers | None:
         try:
             state, entries = responses.reads.resolve_stored(number, stored_keys, now)
         except NonRetryable:  # a missing key may be in another partition
-            return self._each(responses, number, stored_keys, now)
+            return self._each(responses, number, stored_keys, budget, now)
         except (NotOwner, Problem):
             return None
         if responses.sends_entries and None not in entries:
             sizes = list(map(len, entries))  # type: ignore[arg-type]
-            if max(sizes) < LARGE:
+            if max(sizes) < LARGE and budget.take(sum(sizes)):
                 responses.count_coalesced(self._turn, state, len(sizes), 0)
                 fixed, lines = responses.fixed_lines(state), responses.state_lines(state)
                 return fixed, lines, b"", sizes, entries  # type: ignore[return-value]
-        return self._rendered(responses, state, entries)
+        return self._rendered(responses, state, entries, budget)
 
     def _each(
-        self, responses: KeyResponses, number: int, stored_keys: list[bytes], now: float
+        self,
+        responses: KeyResponses,
+        number: int,
+        stored_keys: list[bytes],
+        budget: AnswerBudget,
+        now: float,
     ) -> KeyAnswers | None:
         """As `_in_partition`, if only some of the keys are in no other partition."""
         try:
             state, found = responses.reads.resolve_stored_each(number, stored_keys, now)
         except (NotOwner, Problem):
             return None
-        fixed, lines, miss, sizes, entries = self._rendered(responses, state, [*found.values()])
+        rendered = self._rendered(responses, state, [*found.values()], budget)
+        fixed, lines, miss, sizes, entries = rendered
         size_of = dict(zip(found, sizes, strict=True))
         sizes = [size_of.get(index, ALONE) for index in range(len(stored_keys))]
         return fixed, lines, miss, sizes, entries
@@ -164,7 +183,11 @@ class BatchedKeys:
             return None
 
     def _rendered(
-        self, responses: KeyResponses, state: State, entries: Sequence[Entry | None]
+        self,
+        responses: KeyResponses,
+        state: State,
+        entries: Sequence[Entry | None],
+        budget: AnswerBudget,
     ) -> KeyAnswers:
         """As above, also if keys are missing, values are large or not JSON."""
         to_json = None if responses.sends_entries else responses.reads.value_json
@@ -183,7 +206,7 @@ class BatchedKeys:
                     sizes.append(ALONE)
                     continue
             size = len(entry)
-            if size >= LARGE:
+            if size >= LARGE or not budget.take(size):
                 sizes.append(ALONE)
                 continue
             sizes.append(size)

@@ -12,12 +12,11 @@ from typing import NamedTuple
 from backend.http.access import Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
-from backend.http.routes.batched_keys import LARGE
 from backend.queries.point import Resolved, Unresolved
 from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, lines_of
 from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain
-from backend.wire.point_batch import ASK_ALONE, Head, Item, Reads
+from backend.wire.point_batch import ASK_ALONE, LARGE, AnswerBudget, Head, Item, Reads
 from model.problems import Problem
 from model.records import entry_offset
 
@@ -57,7 +56,7 @@ class BatchedPaths:
         self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
 
     def answer(
-        self, groups: Sequence[Reads], readers: Readers
+        self, groups: Sequence[Reads], readers: Readers, budget: AnswerBudget
     ) -> Generator[None, None, tuple[list[Head], list[Item]]]:
         """Returns the heads, and the item of each path. Yields after some of the reads that are
         answered one by one. The others are counted with the turn's duration."""
@@ -66,6 +65,8 @@ class BatchedPaths:
         heads: list[Head] = []
         items = [ASK_ALONE] * len(reads)
         for responses, (numbers, texts) in by_view.items():
+            if budget.is_spent:
+                break
             try:
                 keys = responses.reads.parse_keys(texts)
             except Problem:
@@ -73,14 +74,16 @@ class BatchedPaths:
                 continue
             for found in responses.reads.resolve(keys):
                 if not isinstance(found, Unresolved):
-                    hits, misses = _write(responses, found, numbers, keys, heads, items)
+                    hits, misses = _write(responses, found, numbers, keys, heads, items, budget)
                     responses.count_coalesced(self._turn, found.state, hits, misses)
         for count, number in enumerate(one_by_one, 1):
+            if budget.is_spent:
+                break
             if count % _PIECE == 0:
                 yield
             path, token = reads[number]
             answer = self._answer_now(path, readers, token)
-            if answer is not None and len(answer.body) < LARGE:
+            if answer is not None and len(answer.body) < LARGE and budget.take(len(answer.body)):
                 items[number] = _item(answer, heads)
         return heads, items
 
@@ -116,6 +119,7 @@ def _write(
     keys: list[bytes],
     heads: list[Head],
     items: list[Item],
+    budget: AnswerBudget,
 ) -> tuple[int, int]:
     """Adds the items of the keys of one store partition, and their shared heads. Returns how many
     keys were found, and how many were missing."""
@@ -130,6 +134,8 @@ def _write(
     document, etag_format = responses.document, responses.etag_format(state)
     hits = misses = 0
     for index, entry in zip(indexes, entries, strict=True):
+        if budget.is_spent:
+            break
         if entry is None:
             items[numbers[index]] = miss_item
             misses += 1
@@ -138,7 +144,7 @@ def _write(
             body = document(keys[index], entry)
         except Problem:  # the schema of the value is missing
             continue
-        if len(body) < LARGE:
+        if len(body) < LARGE and budget.take(len(body)):
             etag = etag_format % (entry_offset(entry), b"json") if etag_format else b""
             items[numbers[index]] = (head, etag, body)
             hits += 1

@@ -20,6 +20,7 @@ from backend.queries.turns import STEP_S, next_turn
 from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import (
+    AnswerBudget,
     Head,
     Item,
     KeyAnswers,
@@ -82,7 +83,7 @@ class PointBatchRoute:
             if group.partition is None:
                 break
         else:
-            return self._framed(self._keys.answer(groups, readers))
+            return self._framed(self._keys.answer(groups, readers, AnswerBudget()))
         steps = self._answering(readers, groups)
         while True:
             try:
@@ -103,10 +104,11 @@ class PointBatchRoute:
         self, readers: Readers, groups: Sequence[Reads]
     ) -> Generator[None, None, Answer]:
         """Returns the answer. Yields after some of the reads that are answered one by one."""
+        budget = AnswerBudget()
         of_keys = (group for group in groups if group.partition is not None)
-        keys = self._keys.answer(of_keys, readers)
+        keys = self._keys.answer(of_keys, readers, budget)
         of_paths = [group for group in groups if group.partition is None]
-        heads, items = yield from self._paths.answer(of_paths, readers)
+        heads, items = yield from self._paths.answer(of_paths, readers, budget)
         return self._framed(keys, heads, items)
 
     def _framed(
