@@ -7,6 +7,7 @@ it is stored.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -28,6 +29,8 @@ from backend.wire.point_batch import (
 )
 from model.problems import NonRetryable, Problem
 from model.records import ENTRY_HEAD_SIZE
+
+log = logging.getLogger(__name__)
 
 _MAX_KNOWN = 100_000  # partitions
 
@@ -94,7 +97,7 @@ class BatchedKeys:
         self, groups: Iterable[Reads], readers: Readers, budget: AnswerBudget
     ) -> list[KeyAnswers]:
         """The answers to each group. The proxy sends reads separately if this instance cannot
-        answer them now, or would refuse them, and if they exceed the budget."""
+        answer them now, or would refuse them, if they exceed the budget, and if they fail."""
         now = time.monotonic()
         answers: list[KeyAnswers] = []
         # most requests have groups of one view
@@ -107,16 +110,22 @@ class BatchedKeys:
             partition = self._partition(words or b"")
             if partition is not None and not budget.is_spent:
                 responses, of, number = partition
-                if responses is not last:
-                    last = responses
-                    partitions, is_undoubted = _partition_count(responses)
-                    readable = readers.of(responses.view.base)
-                if of == partitions:
-                    resolve = self._in_partition if is_undoubted else self._each
-                    if readable is None or readable.issuperset(tokens):
-                        answer = resolve(responses, number, stored_keys, budget, now)
-                    else:
-                        answer = _readable(resolve, responses, number, group, readable, budget, now)
+                try:
+                    if responses is not last:
+                        partitions, is_undoubted = _partition_count(responses)
+                        readable = readers.of(responses.view.base)
+                        last = responses
+                    if of == partitions:
+                        resolve = self._in_partition if is_undoubted else self._each
+                        if readable is None or readable.issuperset(tokens):
+                            answer = resolve(responses, number, stored_keys, budget, now)
+                        else:
+                            answer = _readable(
+                                resolve, responses, number, group, readable, budget, now
+                            )
+                except Exception:
+                    last = None
+                    log.exception("coalesced reads of view %s", responses.view.name)
             answers.append(answer or all_alone(len(stored_keys)))
         return answers
 

@@ -5,6 +5,7 @@ Keys are resolved together, and shared headers are written once.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain
 from backend.wire.point_batch import ASK_ALONE, LARGE, AnswerBudget, Head, Item, Reads
 from model.problems import Problem
 from model.records import entry_offset
+
+log = logging.getLogger(__name__)
 
 _PIECE = 16  # reads, one by one, between two looks at the clock
 
@@ -72,10 +75,12 @@ class BatchedPaths:
             except Problem:
                 one_by_one += numbers
                 continue
-            for found in responses.reads.resolve(keys):
-                if not isinstance(found, Unresolved):
-                    hits, misses = _write(responses, found, numbers, keys, heads, items, budget)
-                    responses.count_coalesced(self._turn, found.state, hits, misses)
+            try:
+                self._of_view(responses, numbers, keys, heads, items, budget)
+            except Exception:
+                log.exception("coalesced reads of view %s", responses.view.name)
+                for number in numbers:
+                    items[number] = ASK_ALONE
         for count, number in enumerate(one_by_one, 1):
             if budget.is_spent:
                 break
@@ -86,6 +91,21 @@ class BatchedPaths:
             if answer is not None and len(answer.body) < LARGE and budget.take(len(answer.body)):
                 items[number] = _item(answer, heads)
         return heads, items
+
+    def _of_view(
+        self,
+        responses: KeyResponses,
+        numbers: list[int],
+        keys: list[bytes],
+        heads: list[Head],
+        items: list[Item],
+        budget: AnswerBudget,
+    ) -> None:
+        """Writes the heads and items of the keys of one view."""
+        for found in responses.reads.resolve(keys):
+            if not isinstance(found, Unresolved):
+                hits, misses = _write(responses, found, numbers, keys, heads, items, budget)
+                responses.count_coalesced(self._turn, found.state, hits, misses)
 
     def _sorted(
         self, reads: Sequence[tuple[bytes, int]], readers: Readers
