@@ -174,7 +174,7 @@ function _M.render()
         .. counter("batches_failed_total", "Batches that the backend did not answer.",
                    get("failed"))
         .. counter("batches_failed_reads_total",
-                   "Reads in failed batches, which were then sent by themselves.",
+                   "Reads in failed batches, then sent by themselves or to other replicas.",
                    get("failed_reads"))
         .. counter("batches_full_total", "Reads sent by themselves because the batch was full.",
                    get("full"))

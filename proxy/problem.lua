@@ -14,6 +14,7 @@ local PROBLEMS = {
         "The proxy has not received the topology from any backend yet. Try again." },
     ["no-backend"] = { 503, "No backend answers",
         "None of the backends that were tried answered. Try again." },
+    ["overloaded"] = { 503, "Overloaded", "The instance has too many requests. Try again." },
     ["bad-request"] = { 400, "Bad request",
         "The request is not valid HTTP, or its path is invalid. Send keys with a NUL byte, and "
         .. "keys such as ../.., with ?encoding=base64url." },

@@ -61,8 +61,23 @@ local function may_wait(uri)
     return question and uri:sub(question) ~= ENCODING_ALONE
 end
 
+--- Those of `candidates` that have not refused the read in a batch because they are overloaded, and
+-- how many of them are healthy. `name`: of the one that has.
+local function without(candidates, healthy, name)
+    local others, healthy_others = {}, healthy
+    for i = 1, #candidates do
+        if candidates[i].name ~= name then
+            others[#others + 1] = candidates[i]
+        elseif i <= healthy then
+            healthy_others = healthy_others - 1
+        end
+    end
+    return others, healthy_others
+end
+
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
-local function choose_candidates(current, uri, replicas, is_point, began, label)
+-- refused_by: the name of the backend that has refused the read in a batch, "" if there is none.
+local function choose_candidates(current, uri, replicas, is_point, began, label, refused_by)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
         candidates, healthy = balance.others(current, NO_REPLICAS, MAX_ANY), 0
@@ -72,10 +87,19 @@ local function choose_candidates(current, uri, replicas, is_point, began, label)
     elseif unhealthy.count > 0 then
         candidates, healthy = passive_health.order(unhealthy, replicas, is_point, ngx.now())
     end
+    local earlier_attempts = 0
+    if refused_by ~= "" then
+        -- as after a first attempt with the answer 503
+        candidates, healthy = without(candidates, healthy, refused_by)
+        if #candidates == 0 or not balance.may_retry() then
+            return problem.send("overloaded")
+        end
+        earlier_attempts = 1
+    end
     if is_point and may_wait(uri) then
         healthy = 0 -- no short time-out: a backend that waits does not hang
     end
-    balance.set_candidates(candidates, healthy, is_point, 0, began, label)
+    balance.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
 end
 
 --- Counts the request of a view with a quota. Returns nil, or the time (s) until the next one.
@@ -113,7 +137,8 @@ local function route(var, uri, began)
     end
     local label = view and (is_point and labels.KEY or labels.below_key(uri))
     is_point = partition and is_point and IS_READ[var.request_method]
-    return choose_candidates(current, uri, replicas, is_point, began, label)
+    return choose_candidates(current, uri, replicas, is_point, began, label,
+                             var.queryable_refused_by)
 end
 
 --- Access phase of @forward.

@@ -40,6 +40,8 @@ local START_TIMEOUT_S = 0.5
 local MAX_WAIT_S = 2.5 * settings.read_timeout
 -- pause in coalescing: for a backend of a version without the route, or after a lost timer
 local PAUSE_S = 5
+-- statuses of an overloaded backend, or of one that stops: single reads would cost it more
+local OVERLOADED = { ["503"] = true, ["429"] = true }
 local IDLE_CHECK_S = 1
 -- an unused queue ends after this time, with its threads and connections
 local IDLE_TIMEOUT_S = 30
@@ -62,6 +64,7 @@ local function new_batch()
         digests = {}, -- of these tokens, by number
         groups = {}, -- of reads: a list, and by what `enqueue` calls `of`
         done = semaphore.new(0),
+        is_refused = false, -- the backend is overloaded
         -- the answers: see point_batch.decode
         answer = nil,
         epoch = nil,
@@ -106,6 +109,10 @@ local function send_batch(queue, connection, batch)
         ngx.log(ngx.ERR, "invalid answer to a batch of reads from ", queue.backend.name, ": ", err)
     end
     metrics.count_failed(batch.count)
+    if OVERLOADED[status] then
+        batch.is_refused = true
+        return
+    end
     if status then
         queue.paused_until = now() + PAUSE_S
         if status == "403" then
@@ -266,7 +273,8 @@ end
 --- Enqueues a point read at `backend` with `token`, "" if it has none; waits until it is answered.
 -- text: its key, and then `of` is any table that is the same for the keys of one partition, and
 -- `line` that of point_batch.keys_line; or its path, with PATHS.
--- Returns the batch, the group and the number in it; nil if the read must be sent by itself.
+-- Returns the batch, the group and the number in it. Or nil if the read must be sent by itself, and
+-- whether the backend is overloaded, so that others must be asked.
 function _M.enqueue(backend, token, of, line, text)
     local queue = queue_for(backend)
     if not queue then
@@ -302,7 +310,7 @@ function _M.enqueue(backend, token, of, line, text)
     if batch.answer then
         return batch, group, number
     end
-    return nil
+    return nil, batch.is_refused
 end
 
 --- For the health page: {waiting, in_flight} for the backend; nil if it has no queue.

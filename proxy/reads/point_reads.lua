@@ -153,6 +153,10 @@ local function read(var, current)
     end
     local batch, group, number = coalescer.enqueue(backend, token, of, line, text)
     if not batch then
+        local is_refused = group
+        if is_refused then
+            var.queryable_refused_by = backend.name
+        end
         -- the time that it has waited counts
         var.queryable_began = began
         return false
