@@ -43,8 +43,8 @@ local PAUSE_S = 5
 -- statuses of an overloaded backend, or of one that stops: single reads would cost it more
 local OVERLOADED = { ["503"] = true, ["429"] = true }
 local IDLE_CHECK_S = 1
--- an unused queue ends after this time, with its threads and connections
-local IDLE_TIMEOUT_S = 30
+--- An unused queue ends after this time, with its threads and connections.
+_M.IDLE_TIMEOUT_S = 30
 
 -- of tokens, so that each is hashed once; and the bytes of these tokens
 local MAX_DIGESTS_BYTES = 8 * 1024 * 1024
@@ -125,10 +125,27 @@ local function send_batch(queue, connection, batch)
     flush(queue)
 end
 
+--- Ends the queue and its threads. Its waiting reads are sent by themselves; the next read creates
+-- a new queue.
+local function remove(queue)
+    if queues[queue.backend.name] == queue then
+        queues[queue.backend.name] = nil
+        reserved_calls = reserved_calls - queue.max_calls
+        queue.wake:post(queue.max_calls)
+    end
+    flush(queue)
+end
+
+local function should_end(queue)
+    return queues[queue.backend.name] ~= queue or ngx.worker.exiting()
+        or now() >= queue.used_at + _M.IDLE_TIMEOUT_S
+end
+
 --- The loop of one light thread: sends batches until the queue has been idle for IDLE_TIMEOUT_S.
+-- The first thread that ends removes the queue: the others sleep, and no read may wait for them.
 local function send_batches(queue)
     local connection = point_batch_client.new(queue.backend)
-    while not ngx.worker.exiting() and now() < queue.used_at + IDLE_TIMEOUT_S do
+    while true do
         local batch = queue.pending
         if batch.count > 0 and queue.in_flight < queue.max_calls then
             queue.pending = new_batch()
@@ -141,21 +158,15 @@ local function send_batches(queue)
                 point_batch_client.close(connection)
                 ngx.log(ngx.ERR, "batch of reads to ", queue.backend.name, " failed: ", err)
             end
+        elseif should_end(queue) then
+            break
         else
             point_batch_client.close_if_idle(connection, now())
             queue.wake:wait(IDLE_CHECK_S)
         end
     end
     point_batch_client.close(connection)
-end
-
---- Ends the queue. Its waiting reads are sent by themselves; the next read creates a new queue.
-local function remove(queue)
-    if queues[queue.backend.name] == queue then
-        queues[queue.backend.name] = nil
-        reserved_calls = reserved_calls - queue.max_calls
-    end
-    flush(queue)
+    remove(queue)
 end
 
 --- The queue's timer: runs the queue's threads.
