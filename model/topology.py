@@ -108,6 +108,16 @@ class PlacedView:
         """Whether partitions were added since one of the stores was created."""
         return self.partition_counts not in ((), (len(self.active),))
 
+    @property
+    def several_partitions(self) -> dict[str, Any]:
+        """What /processors says of keys that may be in several partitions, which are read together:
+        all keys, or those that belong to different partitions of these counts. Empty: none are."""
+        if self.mispartitioned:
+            return {"mispartitioned": True}
+        if self.has_moved_keys:
+            return {"partition_counts": sorted({*self.partition_counts, self.partitions})}
+        return {}
+
     def holders(self, partition: int) -> tuple[int, ...]:
         """The indexes of the members that answer for a partition, the active first."""
         index = self.active[partition]
@@ -277,7 +287,11 @@ class Topology:
             "version": DOCUMENT_VERSION,
             "epoch": str(self.epoch),
             "views": {
-                name: {**view.description, "partitions": view.partitions}
+                name: {
+                    **view.description,
+                    "partitions": view.partitions,
+                    **view.several_partitions,
+                }
                 for name, view in self.views.items()
             },
             "processors": [

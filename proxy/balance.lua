@@ -22,6 +22,8 @@ local _M = {}
 local POINT_CONNECT_S, POINT_SEND_S = 0.25, 1
 local POINT_READ_S = settings.read_timeout
 local LAST_POINT_READ_S = 5 * POINT_READ_S
+-- longer than a backend waits for another one: it must not look as if it hung, too
+local FORWARD_MARGIN_S = 0.5
 
 -- nginx retries these itself: GET and HEAD after any failure, POST only if nothing was sent
 local IS_RETRIED = { GET = true, HEAD = true, POST = true }
@@ -81,6 +83,10 @@ function _M.set_candidates(candidates, healthy, is_point, earlier_attempts, bega
     ctx.attempt = 0
     ctx.earlier_attempts = earlier_attempts
     ctx.is_point = is_point
+    if is_point then
+        local forward_timeout = discovery.topology().forward_timeout
+        ctx.last_timeout = math.max(LAST_POINT_READ_S, forward_timeout + FORWARD_MARGIN_S)
+    end
     ctx.began, ctx.label = began, label
 end
 
@@ -151,7 +157,7 @@ function _M.run()
         local is_short = has_next and attempt < ctx.healthy
         ctx.has_short_timeout = is_short
         ok, err = balancer.set_timeouts(POINT_CONNECT_S, POINT_SEND_S,
-                                        is_short and POINT_READ_S or LAST_POINT_READ_S)
+                                        is_short and POINT_READ_S or ctx.last_timeout)
     end
     if not ok then
         ngx.log(ngx.ERR, "cannot select backend ", backend.id, ": ", err)

@@ -45,12 +45,13 @@ local function answer_without_backend(code)
     return problem.send(code)
 end
 
---- Returns the view, the partition, its replicas, the active's id, and whether this is a point
--- read.
+--- Returns the view, the partition, its replicas, the active's id, whether this is a point read,
+-- and whether the key may be in several partitions.
 local function resolve(current, uri)
     local view, key, is_point = query.parse(uri, current.views)
     local partition, replicas, owner = topology.replicas(current, view, key)
-    return view, partition, replicas, owner, is_point
+    local is_in_several = partition and topology.is_in_several(view, key, partition)
+    return view, partition, replicas, owner, is_point, is_in_several
 end
 
 --- Whether a backend may wait before it answers the read, for example until it has an offset
@@ -76,8 +77,9 @@ local function without(candidates, healthy, name)
 end
 
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
--- refused_by: the name of the backend that has refused the read in a batch, "" if there is none.
-local function choose_candidates(current, uri, replicas, is_point, began, label, refused_by)
+-- waits: whether a backend may wait before it answers. refused_by: the name of the backend that has
+-- refused the read in a batch, "" if there is none.
+local function choose_candidates(current, replicas, is_point, waits, began, label, refused_by)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
         candidates, healthy = balance.others(current, NO_REPLICAS, MAX_ANY), 0
@@ -96,7 +98,7 @@ local function choose_candidates(current, uri, replicas, is_point, began, label,
         end
         earlier_attempts = 1
     end
-    if is_point and may_wait(uri) then
+    if waits then
         healthy = 0 -- no short time-out: a backend that waits does not hang
     end
     balance.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
@@ -115,7 +117,7 @@ local function route(var, uri, began)
     if not current then
         return answer_without_backend("no-topology")
     end
-    local view, partition, replicas, owner, is_point = resolve(current, uri)
+    local view, partition, replicas, owner, is_point, is_in_several = resolve(current, uri)
     if view then
         var.queryable_view = view.name
     elseif uri:find("#", 1, true) then
@@ -137,7 +139,9 @@ local function route(var, uri, began)
     end
     local label = view and (is_point and labels.KEY or labels.below_key(uri))
     is_point = partition and is_point and IS_READ[var.request_method]
-    return choose_candidates(current, uri, replicas, is_point, began, label,
+    -- for an offset, or for the backends that have the other partitions of the key
+    local waits = is_point and (is_in_several or may_wait(uri))
+    return choose_candidates(current, replicas, is_point, waits, began, label,
                              var.queryable_refused_by)
 end
 

@@ -6,9 +6,12 @@
 --   browsers  see browser_rules
 --   views     by_name, by_path, by_prefix (of a path, up to the key), path_depth, longest_name
 --             (bytes), max_key_bytes, have_quotas; a view is {name, encode_key, stores_text,
---             partitions, partitioner, partitioner_name, quota}; quota is as in quota.lua, or nil;
---             partitioner is a function, or nil if the request goes to any backend; encode_key is a
---             function, or nil: see key_codec; stores_text: keys are text, and stored as they are
+--             partitions, partitioner, partitioner_name, is_mispartitioned, counts, quota};
+--             quota is as in quota.lua, or nil; partitioner is a function, or nil if the request
+--             goes to any backend; encode_key is a function, or nil: see key_codec; stores_text:
+--             keys are text, and stored as they are; counts: numbers of partitions that a key may
+--             belong to, or nil: see is_in_several
+--   forward_timeout  how long a backend waits for another one (s)
 --   replicas  by view name, then partition: list of backends in the order of the attempts, the
 --             active before its standbys within a rank; `healthy` is the number of backends before
 --             the dead ones (all, if all are dead); point_reads keeps texts there, `line` and `log`
@@ -103,6 +106,24 @@ local function max_key_bytes(reported)
     return type(reported) == "number" and reported >= 1 and reported or MAX_KEY_BYTES
 end
 
+-- as for MAX_KEY_BYTES
+local FORWARD_TIMEOUT_S = 2
+
+local function forward_timeout(reported)
+    return type(reported) == "number" and reported > 0 and reported or FORWARD_TIMEOUT_S
+end
+
+--- The numbers of partitions that a key may belong to; nil if partitions were never added.
+local function partition_counts(reported)
+    local counts = {}
+    for _, count in ipairs(type(reported) == "table" and reported or {}) do
+        if type(count) == "number" and count >= 1 then
+            counts[#counts + 1] = count
+        end
+    end
+    return #counts > 0 and counts or nil
+end
+
 local function build_views(processors)
     local by_name, by_path, by_prefix, path_depth, longest = {}, {}, {}, 1, #"views"
     local quotas, have_quotas = processors.quotas, false
@@ -113,6 +134,8 @@ local function build_views(processors)
             partitions = tonumber(declared.partitions) or 0,
             partitioner = partitioner[declared.partitioner],
             partitioner_name = declared.partitioner,
+            is_mispartitioned = declared.mispartitioned == true,
+            counts = partition_counts(declared.partition_counts),
             stores_text = declared.key == "string" and declared.store == "key-value",
         }
         if type(quotas) == "table" and quotas[name] then
@@ -219,6 +242,7 @@ local function build(processors, addresses, tls)
         browsers = browser_rules.new(processors.allowed_hosts),
         token_headers = token_headers(processors.token_headers),
         views = build_views(processors),
+        forward_timeout = forward_timeout(processors.forward_timeout),
         replicas = replicas,
         owners = owners,
         backends = backends,
@@ -251,6 +275,22 @@ function _M.replicas(topology, view, key)
     local partition = view.partitioner(key, view.partitions)
     local replicas = topology.replicas[view.name][partition] or NO_REPLICAS
     return partition, replicas, topology.owners[view.name][partition]
+end
+
+--- Whether the key may be in other partitions than this one, too. Then a backend asks all of them.
+function _M.is_in_several(view, key, partition)
+    if view.is_mispartitioned then
+        return true
+    end
+    local counts = view.counts
+    if counts then
+        for i = 1, #counts do
+            if view.partitioner(key, counts[i]) ~= partition then
+                return true
+            end
+        end
+    end
+    return false
 end
 
 local function contains(list, backend)

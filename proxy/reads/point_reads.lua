@@ -138,6 +138,10 @@ local function read(var, current)
     if not backend or backend.id ~= owner or unhealthy.by_name[backend.name] then
         return false
     end
+    -- a backend would leave the read out
+    if topology.is_in_several(view, key, partition) then
+        return false
+    end
     local token = token_of(current.browsers)
     if not token or view.quota and not is_within_quota(var, view) then
         return false

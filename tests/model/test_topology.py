@@ -260,6 +260,21 @@ def test_holders() -> None:
     assert TOPOLOGY.roles_of("b9", "orders") == {"active": [], "standby": [], "warming": []}
 
 
+def test_keys_that_may_be_in_several_partitions() -> None:
+    placed = PlacedView({}, "h", (0, 0, 0, 0))
+    for partition_counts, mispartitioned, expected in [
+        ((), False, {}),
+        ((4,), False, {}),
+        ((2,), False, {"partition_counts": [2, 4]}),
+        ((2, 3, 4), False, {"partition_counts": [2, 3, 4]}),
+        ((2,), True, {"mispartitioned": True}),
+        ((), True, {"mispartitioned": True}),
+    ]:
+        of = replace(placed, partition_counts=partition_counts, mispartitioned=mispartitioned)
+        views = Topology(Epoch(1, 1), TOPOLOGY.members, {"orders": of}).processors({})["views"]
+        assert views == {"orders": {"partitions": 4, **expected}}
+
+
 def test_the_document_of_processors() -> None:
     assert TOPOLOGY.processors({"b2": "draining"}) == {
         "version": 1,
@@ -274,6 +289,7 @@ def test_the_document_of_processors() -> None:
                 "partitioner": "murmur2",
                 "store": "key-value",
                 "partitions": 4,
+                "mispartitioned": True,
             },
             "missing": {"topic": "missing", "path": None, "partitions": 0},
         },

@@ -297,7 +297,7 @@ def test_a_read_that_waits_for_an_offset_does_not_make_its_backend_look_hung(
 
 
 @pytest.mark.parametrize(
-    ("target", "expected"), [(KEY + "?min_offset=4:9", 2.0), ("/words/YQ?encoding=base64url", 0.4)]
+    ("target", "expected"), [(KEY + "?min_offset=4:9", 2.5), ("/words/YQ?encoding=base64url", 0.4)]
 )
 def test_a_backend_that_hangs_is_left_later_by_a_read_that_may_wait(
     roles: Roles, client: Client, hang: Behaviour, target: str, expected: float

@@ -94,6 +94,7 @@ def proxy_document(context: InstanceContext) -> dict[str, Any]:
     document: dict[str, Any] = {
         "application_id": settings.application_id,
         "max_key_bytes": settings.max_key_bytes,
+        "forward_timeout": settings.forward_timeout,
         **service_document(context),
     }
     if settings.auth != "off":

@@ -265,6 +265,44 @@ describe("a topology", function()
         assert.same({ nil, "two", "b1" }, { names { is_on = false } })
     end)
 
+    it("18 knows which keys may be in several partitions", function()
+        local answer = processors({}, 9)
+        local words = answer.views.words
+        local function several(key)
+            local view = topology.build(answer, ADDRESSES).views.by_name.words
+            return topology.is_in_several(view, key, view.partitioner(key, 9))
+        end
+        local stayed, moved
+        for number = 1, 100 do
+            local key = "k" .. number
+            if partitioner.murmur2(key, 9) == partitioner.murmur2(key, 4) then
+                stayed = key
+            else
+                moved = key
+            end
+        end
+        assert.is_false(several(moved))
+        words.partition_counts = { 4, 9 }
+        assert.is_true(several(moved))
+        assert.is_false(several(stayed))
+        for _, malformed in ipairs { cjson.null, "4", {}, { 0, "x" } } do
+            words.partition_counts = malformed
+            assert.is_false(several(moved))
+        end
+        words.mispartitioned = true
+        assert.is_true(several(stayed))
+    end)
+
+    it("19 knows how long backends wait for each other, or has the default", function()
+        local answer = processors {}
+        for _, reported in ipairs { cjson.null, "3", 0, -1, {} } do
+            answer.forward_timeout = reported
+            assert.equal(2, topology.build(answer, ADDRESSES).forward_timeout)
+        end
+        answer.forward_timeout = 3.5
+        assert.equal(3.5, topology.build(answer, ADDRESSES).forward_timeout)
+    end)
+
     it("counts a version that is current once, by whichever name", function()
         local answer = processors({})
         answer.views = {

@@ -1,0 +1,1 @@
+"""How long nginx waits for a backend."""
