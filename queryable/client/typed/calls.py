@@ -68,8 +68,13 @@ class TypedCalls(Generic[K, V]):
     def changes(
         self, key: K, after: tuple[int, int] | TypedChange[K, V] | None, patience: float
     ) -> Callable[[], Call[Pager[Any]]]:
-        last = Change(*after) if isinstance(after, TypedChange) else after
+        last = self._untyped(after) if isinstance(after, TypedChange) else after
         return self.rows(changes.changes, TypedChange, self.key(key), after=last, patience=patience)
+
+    def _untyped(self, change: TypedChange[K, V]) -> Change:
+        """The change as it was before its conversion, to be compared with others."""
+        value = None if change.is_deleted else nested_document(change.value)
+        return Change(self.key(change.key), value, *change[2:])
 
     def _row(self, kind: Any, row: Any) -> Any:
         key = self._key(row.key)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +13,7 @@ from queryable.client.protocol.answers import Change
 from queryable.client.protocol.calls import changes
 from queryable.client.protocol.errors import NoAnswer
 from queryable.client.protocol.transport import Response
+from queryable.client.typed.calls import TypedCalls
 from tests.queryable.client.protocol.scripted_transport import (
     ORDERS,
     Driver,
@@ -110,6 +113,25 @@ def test_the_same_event_is_not_returned_again() -> None:
     driver = orders(once, ScriptedStream([event_of("2:4"), event_of("2:5")]))
     pager = driver.call(changes.changes, "orders", "a")
     assert [driver.run(pager.next())[0].offset for _ in range(2)] == [4, 5]
+
+
+@dataclass
+class Order:
+    item: str
+    id: UUID | None = None
+
+
+def test_a_typed_change_that_was_seen_is_not_returned_again() -> None:
+    """Its value is compared with a document."""
+    document = {"item": "tea", "id": str(UUID(int=7))}
+    driver = orders(ScriptedStream([event("a", document, "2:4")]))
+    typed = TypedCalls[str, Order](driver.context, "orders", str, Order)
+    [seen] = driver.run(driver.run(typed.changes("a", None, 60.0)()).next())
+    assert seen.value == Order("tea", UUID(int=7))
+    again = event("a", document, "2:4") + event("a", document, "2:5")
+    driver.replies = [ScriptedStream([again])]
+    [change] = driver.run(driver.run(typed.changes("a", seen, 60.0)()).next())
+    assert change.offset == 5
 
 
 def test_streams_that_end_at_once_are_given_up() -> None:
