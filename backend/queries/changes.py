@@ -8,8 +8,8 @@ value is from a push, of the last record that was applied. In version 2 of a vie
 A stream ends when its partition moves or gets a new push, when partitions are added and the key
 belongs to another one, when another version of the view becomes current, or when too many changes
 wait for its client or for all clients. A client that reconnects with Last-Event-ID gets the value
-if it is newer or of another version, then the changes. In a view with a push, it always gets the
-value.
+if it is newer or of another version, then the changes. In a view with a push, it gets the value
+unless it also names the same push.
 """
 
 from __future__ import annotations
@@ -36,9 +36,16 @@ class Changes:
     """One client's stream of one key. Used in the event loop only."""
 
     def __init__(
-        self, reads: ViewReads, key: bytes, last_event_id: bytes | None, budget: BacklogBudget
+        self,
+        reads: ViewReads,
+        key: bytes,
+        last_event_id: bytes | None,
+        budget: BacklogBudget,
+        last_push: bytes | None = None,
     ) -> None:
-        """Unavailable, NotOwner as for a read; BadRequest if a key of the view has many values."""
+        """`last_push`: the push of the store that sent the last event; None: it had none.
+
+        Unavailable, NotOwner as for a read; BadRequest if a key of the view has many values."""
         view = reads.view
         if not view.kind.has_changes:
             raise BadRequest(
@@ -48,7 +55,10 @@ class Changes:
         self._key = key
         self.state: State = reads.state_of(key)
         self._store_partition: StorePartition = self.state.store_partition
-        self._seen = self._offset_of(last_event_id)
+        self.push: bytes = self._store_partition.metadata.push.encode()
+        """The id of the store's push, which replaced all earlier values; empty: none."""
+        seen = self._offset_of(last_event_id)
+        self._seen = seen if (last_push or b"") == self.push else _NOTHING
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(budget)
 
@@ -116,9 +126,9 @@ class Changes:
         else:
             _, offset, value = decode_entry(stored)
             if is_pushed(offset):
-                offset = position - 1
-        # a push may have changed the value without a record
-        if offset <= self._seen and not self._store_partition.metadata.push:
+                # all events of this push are as old as its value, or newer
+                offset = position - 1 if self._seen == _NOTHING else self._seen
+        if offset <= self._seen:
             return b": nothing new\n\n"
         self._seen = offset
         return self._event(offset, value)

@@ -37,11 +37,13 @@ _PAGES = (b"/admin", b"/admin/")  # that other sites may link to
 VARY_ORIGIN: Header = (b"vary", b"origin")
 # the methods and headers of the API, and the headers of answers that are not always readable
 _METHODS = b"GET, HEAD, POST"
-_REQUEST_HEADERS = b"Authorization, Content-Type, If-None-Match, Last-Event-ID, View-Version"
+_REQUEST_HEADERS = (
+    b"Authorization, Content-Type, If-None-Match, Last-Event-ID, View-Push, View-Version"
+)
 _READABLE_HEADERS = (
     b"ETag, Lag, Link, Location, Offset, Partition, Pipeline-Lag, Pipeline-Staleness, "
     b"Pipeline-State, Retry-After, Retry-Elsewhere, Schema-Fingerprint, Schema-Id, Served-By, "
-    b"Staleness, Topology-Epoch, View-Version, WWW-Authenticate"
+    b"Staleness, Topology-Epoch, View-Push, View-Version, WWW-Authenticate"
 )
 _PREFLIGHT_SECONDS = b"600"
 

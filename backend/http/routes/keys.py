@@ -52,6 +52,7 @@ _EVENTS: list[Header] = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx: pass every event on at once
 ]
+VIEW_PUSH = b"view-push"
 _RECORD_BYTES = {
     b"application/octet-stream",
     *(name.encode() for each in FORMATS.values() for name in each.media_types),
@@ -262,8 +263,9 @@ class KeyRoutes:
         with self._streams.place():
             key = _key_of(reads, request.key, changes_parameters(request.query))
             last = request.header(b"last-event-id")
+            last_push = request.header(VIEW_PUSH)
             forwardable = self._forwardable(request)
-            follow = partial(Changes, reads, key, last, self._backlog_budget)
+            follow = partial(Changes, reads, key, last, self._backlog_budget, last_push)
             try:
                 changes = await self._forwarding.read(follow, forwardable)
             except NotOwner as others:
@@ -273,7 +275,10 @@ class KeyRoutes:
                     )
                     await self._streams.run(answer, chunks, request)
                 return
-            answer = Answer(200, [*_EVENTS, *responses.state_headers(changes.state)], b"")
+            headers = [*_EVENTS, *responses.state_headers(changes.state)]
+            if changes.push:
+                headers.append((VIEW_PUSH, changes.push))
+            answer = Answer(200, headers, b"")
             await self._streams.run(answer, changes.events(), request)
 
 

@@ -182,7 +182,8 @@ class Change(NamedTuple):
     """A key's new value, or its deletion.
 
     `partition` and `offset` are those of the record; offset -1: the partition was empty. `version`:
-    of the view; None if it is not declared with versions.
+    of the view; None if it is not declared with versions. `push`: the id of the push that the
+    view's values were made from; None: there was none.
     """
 
     key: Any
@@ -191,6 +192,7 @@ class Change(NamedTuple):
     partition: int
     offset: int
     version: int | None = None
+    push: str | None = None
 
 
 class Appended(NamedTuple):

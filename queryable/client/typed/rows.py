@@ -50,3 +50,4 @@ class TypedChange(NamedTuple, Generic[K, V]):
     partition: int
     offset: int
     version: int | None = None
+    push: str | None = None

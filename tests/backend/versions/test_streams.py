@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from backend.wire.answer import Header
 from model.versions import VersionState
 from tests.support.in_process.versioned import KEYS, Deployment, Said
 
 
-def stream(made: Deployment, target: str, last_id: str = "", then: Any = None) -> Said:
+def stream(
+    made: Deployment,
+    target: str,
+    last_id: str = "",
+    then: Any = None,
+    more_headers: Sequence[Header] = (),
+) -> Said:
     """The events of a stream until it ends by itself; `then` runs after the first event."""
     headers = [(b"last-event-id", last_id.encode())] if last_id else []
+    headers += more_headers
 
     async def run() -> Said:
         def on_chunk(answer: Said) -> None:
@@ -96,3 +106,26 @@ def test_a_stream_of_a_named_version_does_not_end(made: Deployment) -> None:
         return await asyncio.wait_for(task, 5)
 
     assert asyncio.run(run()).version == 1
+
+
+def test_a_stream_names_its_push_and_resumes_in_it(made: Deployment) -> None:
+    key = key_of(made, "b1")
+    opened = made.contexts["b1"].store_partitions.all()
+    for each in opened:
+        each.metadata = replace(each.metadata, push="one")
+
+    def end() -> None:
+        for each in opened:
+            each.listeners.end_where(lambda _: True)
+
+    def named(push: str) -> Said:
+        header = [(b"view-push", push.encode())] if push else []
+        target = f"/views/orders@1/keys/{key}/changes"
+        return stream(made, target, last_id, end, header)
+
+    last_id = ""
+    first = named("")
+    assert first.named["view-push"] == "one"
+    last_id = first.body.split(b"\n")[0].removeprefix(b"id: ").decode()
+    assert named("one").body == b": nothing new\n\n"
+    assert [named(other).body for other in ("", "two")] == [first.body] * 2

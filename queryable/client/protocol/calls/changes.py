@@ -40,9 +40,9 @@ def changes(
     """The current value of a key, then each change. The rows have no end.
 
     `after`: the last change already seen; older ones are omitted. It may be given as its partition
-    and offset; then a deletion may be repeated and, unless `view` names a version, so may the value
-    of a version after the first one. `patience`: Unavailable is raised after this many seconds
-    without an available instance, or with streams that end at once.
+    and offset; then a deletion may be repeated, the value of a view with a push and, unless `view`
+    names a version, that of a version after the first one. `patience`: Unavailable is raised after
+    this many seconds without an available instance, or with streams that end at once.
     """
     view_info = yield from context.view(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
@@ -81,10 +81,11 @@ class ChangePager:
         self._last_id = last_id
         self._patience = patience
         self._stream: Any = None
+        self._push: str | None = None  # of the stream
         self._events = EventDecoder()
         # The event of an absent key has the offset of the partition's last record, not that of the
-        # delete, so each stream repeats it under another id. If the view has a push, each stream
-        # begins with the value.
+        # delete, so each stream repeats it under another id. If the view has a push, each stream of
+        # an instance without `View-Push` begins with the value.
         self._last = after if isinstance(after, Change) else None
         self._is_first_after_resume = False
         # when the open stream began; and, while streams end at once, until when to open others
@@ -131,6 +132,8 @@ class ChangePager:
         headers = {"accept": "text/event-stream"}
         if self._last_id is not None:
             headers["last-event-id"] = self._last_id
+            if self._last is not None and self._last.push is not None:
+                headers["view-push"] = self._last.push
         context = self._context
         give_up_at = context.clock() + self._patience
         while True:
@@ -152,6 +155,7 @@ class ChangePager:
         self._opened_at = context.clock()
         self._events = EventDecoder()
         self._is_first_after_resume = self._last_id is not None
+        self._push = stream.headers.get("view-push")
         self.source = Source(stream.headers)
 
     def _decode(self, event: Event) -> Change:
@@ -165,7 +169,8 @@ class ChangePager:
         self._last_id = event.id
         if offset >= 0:
             self._context.note_record(self._answering, partition, offset)
-        return Change(key, value, is_deleted, partition, offset, self._answering.version)
+        version = self._answering.version
+        return Change(key, value, is_deleted, partition, offset, version, self._push)
 
     def _is_new(self, change: Change) -> bool:
         last, is_first = self._last, self._is_first_after_resume

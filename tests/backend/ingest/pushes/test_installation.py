@@ -211,17 +211,56 @@ def test_a_stream_of_changes_ends_and_the_next_one_has_the_pushed_value(
     settle(cluster)
     assert closed == [None], "the client reconnects"
 
-    async def first_event() -> bytes:
-        # the client has seen all records
-        seen = b"%d:0" % partition
-        reads = ViewReads(cluster.view, node.context)
-        events = Changes(reads, b"k1", seen, BacklogBudget()).events()
+    # the client has seen all records
+    assert b'"value":{"n": 1}' in first_event(cluster, "k1", b"%d:0" % partition)
+
+
+def first_event(cluster: Cluster, key: str, *seen: bytes | None) -> bytes:
+    """The first event of a new stream of changes; `seen`: Last-Event-ID and View-Push."""
+    last_id, last_push = [*seen, None, None][:2]
+
+    async def first() -> bytes:
+        reads = ViewReads(cluster.view, cluster.nodes["b1"].context)
+        changes = Changes(reads, key.encode(), last_id, BacklogBudget(), last_push)
+        events = changes.events()
         try:
             return await anext(events)
         finally:
             await events.aclose()
 
-    assert b'"value":{"n": 1}' in asyncio.run(first_event())
+    return asyncio.run(first())
+
+
+def test_a_stream_of_changes_does_not_repeat_what_a_stream_of_the_same_push_has_sent(
+    cluster: Cluster, folder: Path
+) -> None:
+    nothing = b": nothing new"
+    partition = cluster.home(b"k1")
+    first = push(folder, cluster.view, ends(cluster), PUSHED).encode()
+    settle(cluster)
+    last_id = b"%d:-1" % partition
+    assert first_event(cluster, "k1").startswith(b"id: %b\nevent: value\n" % last_id)
+    # records of other keys: the same value has another id now
+    other = next(key for key in PUSHED if key != "k1" and cluster.home(key.encode()) == partition)
+    for n in range(3):
+        write(cluster, other, f'{{"live": {n}}}')
+    settle(cluster)
+    assert first_event(cluster, "k1").startswith(b"id: %d:2\n" % partition)
+    assert first_event(cluster, "k1", last_id, first).startswith(nothing)
+    assert b'{"n": 1}' in first_event(cluster, "k1", last_id), "a push may have changed it"
+    # a record on top of the push is new, also with the same value
+    write(cluster, "k1", PUSHED["k1"])
+    settle(cluster)
+    last_id = b"%d:3" % partition
+    assert first_event(cluster, "k1", b"%d:2" % partition, first).startswith(b"id: %b\n" % last_id)
+    assert first_event(cluster, "k1", last_id, first).startswith(nothing)
+    # the client has seen a later record than this instance has: nothing is repeated
+    assert first_event(cluster, "k1", b"%d:9" % partition, first).startswith(nothing)
+    # another push has the same value at the same position
+    second = push(folder, cluster.view, ends(cluster), PUSHED).encode()
+    settle(cluster)
+    assert first_event(cluster, "k1", last_id, first).startswith(b"id: %b\n" % last_id)
+    assert first_event(cluster, "k1", last_id, second).startswith(nothing)
 
 
 def test_a_store_that_cannot_be_opened_is_made_again_later(

@@ -115,6 +115,37 @@ def test_the_same_event_is_not_returned_again() -> None:
     assert [driver.run(pager.next())[0].offset for _ in range(2)] == [4, 5]
 
 
+def test_a_stream_resumes_in_the_push_of_the_last_change() -> None:
+    """A pushed value has no record: each stream gives it another id."""
+
+    def pushed(push: str, *chunks: bytes) -> ScriptedStream:
+        stream = ScriptedStream([*chunks, b""])
+        stream.headers = {"view-push": push}
+        return stream
+
+    driver = orders(
+        pushed("one", event_of("2:4")),
+        pushed("one", b": nothing new\n\n"),
+        pushed("two"),  # it ends before its first event
+        pushed("two", event_of("2:4")),
+    )
+    pager = driver.call(changes.changes, "orders", "a")
+    [first], [second] = (driver.run(pager.next()) for _ in range(2))
+    assert (first.push, second.push) == ("one", "two"), "another push, at the same position"
+
+    def sent_pushes() -> list[str | None]:
+        return [(each.headers or {}).get("view-push") for each in driver.requests]
+
+    assert sent_pushes() == [None, "one", "one", "one"]
+    driver.replies = [pushed("two", event_of("2:9"))]
+    assert first_change(driver, "orders", "a", after=second).offset == 9
+    assert (sent_ids(driver)[-1], sent_pushes()[-1]) == ("2:4", "two")
+    # a partition and an offset do not say which push it was
+    driver.replies = [pushed("two", event_of("2:9"))]
+    first_change(driver, "orders", "a", after=(2, 4))
+    assert sent_pushes()[-1] is None
+
+
 @dataclass
 class Order:
     item: str
