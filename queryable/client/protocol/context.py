@@ -262,9 +262,11 @@ class ClientContext:
             # a direct client does not need its own URL
             sources = self._topology.sources()
             request = ApiRequest(f"/views/{quote(name, safe='')}", instances=sources)
-            description = json_of((yield from self.send(request, deadline)))
+            response = yield from self.send(request, deadline)
+            description = json_of(response)
             with decoding():
                 view = View.from_json(description)
+            view = replace(view, epoch=Source(response.headers).epoch)
             if view.partitions is not None:
                 self._views.keep(name, view, age, self.clock())
         if session is not None and view.version is not None and "@" not in view.name:
@@ -275,12 +277,17 @@ class ClientContext:
     def answering(
         self, view: View, headers: Mapping[str, str], deadline: float | None = None
     ) -> Call[View]:
-        """The version of the view that answered, to decode the answer with: another one may have
-        become current since `view` was described."""
-        version = Source(headers).version
-        if version in (None, view.version):
+        """The description to decode the answer with. Since `view` was described, another version
+        may have become current, or another deployment, whose definition of the view may differ."""
+        source = Source(headers)
+        if source.version not in (None, view.version):
+            return (yield from self.view(f"{base_of(view.name)}@{source.version}", deadline))
+        if source.epoch in (None, view.epoch):
             return view
-        return (yield from self.view(f"{base_of(view.name)}@{version}", deadline))
+        described = yield from self.view(view.name, deadline)
+        # a description with another epoch may be that of another deployment than has answered
+        is_of_answer = (described.epoch, described.version) == (source.epoch, source.version)
+        return described if is_of_answer else view
 
     def forget_views(self) -> None:
         """Forgets what views are: another version may be current."""

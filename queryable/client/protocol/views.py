@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from queryable.client.protocol.formats import Format, format_of
@@ -24,6 +24,8 @@ class View:
     description: dict[str, Any]
     """The whole document."""
     version: int | None = None
+    epoch: str | None = field(default=None, compare=False)
+    """The epoch of the instance that described it; None: unknown."""
 
     @classmethod
     def from_json(cls, description: dict[str, Any]) -> View:

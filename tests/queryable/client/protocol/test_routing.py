@@ -178,9 +178,9 @@ def test_topology_comes_from_the_instances_if_the_proxy_is_down() -> None:
     driver.replies = [REFUSED, REFUSED, topology_with_epoch("6-1"), VALUE]
     driver.call(point.get, "orders", "a")
     assert base_urls(driver)[2:5] == [BASE, ACTIVE, STANDBY]
-    # the view is described again, too
+    # the view is described again, too: at once, and when the instances know of the change
     described = [REFUSED, REFUSED, ok(ORDERS)]
-    driver.replies = [value_with_epoch("7-1"), *described, *[REFUSED] * 3, VALUE]
+    driver.replies = [value_with_epoch("7-1"), *described * 2, *[REFUSED] * 3, VALUE]
     for _ in range(2):
         assert driver.call(point.get, "orders", "a").value == 1
         driver.now += 2
@@ -204,7 +204,8 @@ def read(driver: Driver, *replies: Response) -> str:
     driver.call(point.get, "orders", "a")
     driver.now += 3
     assert driver.replies == []
-    return base_urls(driver)[-1].removeprefix("http://").partition("-h")[0]
+    [*_, asked] = [each.base_url for each in driver.requests if "/keys/" in each.target]
+    return asked.removeprefix("http://").partition("-h")[0]
 
 
 def test_a_direct_client_follows_a_switch_of_the_deployment() -> None:
@@ -212,19 +213,19 @@ def test_a_direct_client_follows_a_switch_of_the_deployment() -> None:
     driver = orders(old, direct=True)
     assert read(driver, value_with_epoch("9-1")) == "shop-1"
     # a switch makes the epochs of both deployments newer, but they cannot be compared
-    assert read(driver, value_with_epoch("9-2")) == "shop-1"
     described = ok(ORDERS)
+    assert read(driver, value_with_epoch("9-2"), described) == "shop-1"
     new = topology_of("shop-2", "7-1", "shop-2", 2)
-    assert read(driver, described, new, value_with_epoch("7-1")) == "shop-2"
-    assert base_urls(driver)[-2] == BASE
+    assert read(driver, described, new, value_with_epoch("7-1"), described) == "shop-2"
+    assert base_urls(driver)[-3] == BASE
     # a rollback
-    assert read(driver, described, value_with_epoch("7-2")) == "shop-2"
+    assert read(driver, described, value_with_epoch("7-2"), described) == "shop-2"
     back = topology_of("shop-1", "9-3", "shop-1", 3)
-    assert read(driver, described, back, value_with_epoch("9-3")) == "shop-1"
+    assert read(driver, described, back, value_with_epoch("9-3"), described) == "shop-1"
     # and forward again, to lower epochs
-    assert read(driver, described, value_with_epoch("9-4")) == "shop-1"
+    assert read(driver, described, value_with_epoch("9-4"), described) == "shop-1"
     again = topology_of("shop-2", "7-3", "shop-2", 4)
-    assert read(driver, described, again, value_with_epoch("7-3")) == "shop-2"
+    assert read(driver, described, again, value_with_epoch("7-3"), described) == "shop-2"
     assert read(driver, described, VALUE) == "shop-2"
     assert read(driver, VALUE) == "shop-2"
 
@@ -232,7 +233,7 @@ def test_a_direct_client_follows_a_switch_of_the_deployment() -> None:
 def test_a_topology_that_is_not_of_the_current_deployment_is_not_used() -> None:
     driver = orders(topology_of("shop-1", "9-1", "shop-1", 1), direct=True)
     assert read(driver, value_with_epoch("9-1")) == "shop-1"
-    read(driver, value_with_epoch("9-2"))
+    read(driver, value_with_epoch("9-2"), ok(ORDERS))
     # the proxy is behind: its instance knows that another deployment is current
     left = topology_of("shop-1", "9-2", "shop-2", 2)
     assert read(driver, ok(ORDERS), left, VALUE) == "proxy"

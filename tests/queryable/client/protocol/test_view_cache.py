@@ -80,9 +80,20 @@ def test_a_view_is_described_again_if_another_definition_may_be_current(epoch: s
     )  # fmt: skip
     assert driver.call(point.get, "orders", "a").value == "dGVh"
     driver.replies = [value("dGVh", epoch), ok({**ORDERS, "value": "bytes"}, topology_epoch=epoch)]
-    driver.call(point.get, "orders", "a")
+    assert driver.call(point.get, "orders", "a").value == b"tea"
     driver.replies.append(value("dGVh", epoch))
     assert driver.call(point.get, "orders", "a").value == b"tea"
+
+
+def test_a_description_of_another_deployment_does_not_decode_the_answer() -> None:
+    """The former deployment has a new epoch, too, and the proxy already asks the current one."""
+    driver = Driver(ok({**ORDERS, "value": "string"}, topology_epoch="9-1"), value("dGVh", "9-1"))
+    driver.call(point.get, "orders", "a")
+    driver.replies = [
+        value("dGVh", "9-2"),
+        ok({**ORDERS, "value": "bytes"}, topology_epoch="7-1"),
+    ]
+    assert driver.call(point.get, "orders", "a").value == "dGVh"
 
 
 def test_a_description_soon_after_a_change_is_kept_for_a_moment_only() -> None:

@@ -61,13 +61,16 @@ def test_a_view_is_described_again_after_a_switch() -> None:
 
 def test_a_session_stays_with_its_version() -> None:
     """Offsets in the topic of one version mean nothing in that of another one."""
-    driver = Driver(described(1, "5-1"), value(1, "5-1"), value(1, "5-2"), value(1, "5-2"))
+    again = described(1, "5-2", name="orders@1")
+    driver = Driver(described(1, "5-1"), value(1, "5-1"), value(1, "5-2"), again, value(1, "5-2"))
     with driver.context.session() as seen:
         for _ in range(3):
             assert driver.call(point.get, "orders", "a").version == 1
         assert seen.snapshot() == {"orders-v1": {2: 6}}
     assert driver.targets[1] == "/views/orders@1/keys/a"
-    assert driver.targets[2:] == ["/views/orders@1/keys/a?min_offset=2:6"] * 2
+    read = "/views/orders@1/keys/a?min_offset=2:6"
+    # another deployment may have another definition of the version
+    assert driver.targets[2:] == [read, "/views/orders%401", read]
     # the next one begins with the current version
     driver.replies += [described(2, "5-2"), value(2, "5-2")]
     with driver.context.session():
@@ -165,8 +168,10 @@ def test_a_batch_is_sent_again_if_the_version_has_other_keys() -> None:
 def test_changes_follow_further_switches() -> None:
     first, second = (b"id: %b0:7\nevent: value\ndata: %b\n" % (v, LINE) for v in (b"", b"2/"))
     driver = Driver(
-        described(1, "5-1", value="string"), stream_of(1, first, b""), stream_of(2, second, b""),
-        described(2, "5-2", name="orders@2", value="bytes"), stream_of(1, first),
+        described(1, "5-1", value="string"),
+        stream_of(1, first, b""), described(1, "5-2", value="string"),
+        stream_of(2, second, b""), described(2, "5-2", name="orders@2", value="bytes"),
+        stream_of(1, first),
     )  # fmt: skip
     pager = driver.call(changes.changes, "orders", "a")
     found = [driver.run(pager.next())[0].value for _ in range(3)]
