@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,6 +10,7 @@ from backend.ingest.batch import Record, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
+from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
@@ -194,6 +194,7 @@ class RecordApplier:
         if last is not None and offset > last.offset:
             self._writer.verified(store_partition)  # there is no record any more
         position = max(offset, store_partition.progress.position)
+        now = boot_time()
         reason = self._missed_tombstones(store_partition)
         if position > store_partition.progress.position and reason is not None:
             self._lifecycle.rebuild(store_partition, reason)
@@ -203,7 +204,7 @@ class RecordApplier:
         # it has all records, also if the metadata cannot be polled; but after a long pause, the end
         # may be from before it
         if reason is None:
-            store_partition.completeness.end_fetched(offset, position, time.monotonic())
+            store_partition.completeness.end_fetched(offset, position, now)
 
     def expire(self) -> None:
         """Delete some expired entries of each store partition whose view has a retention. End the

@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
+from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.rate_limited_log import RateLimitedLog
 
@@ -118,7 +119,8 @@ class MetadataPoller:
         """Poll the broker in the caller's thread. `watched`: topic -> the partitions whose offsets
         are needed, None for all. Whether the broker has answered. Raises KafkaException,
         TimeoutError."""
-        fetched_at = time.monotonic()  # the answer may be newer, but not older
+        # the answer may be newer, but not older
+        fetched_at, fetched_boot_time = time.monotonic(), boot_time()
         described = self._admin.describe_topics(
             TopicCollection(sorted(watched)), request_timeout=self._timeout
         )
@@ -153,6 +155,7 @@ class MetadataPoller:
                     ends={number: ends[topic][number] for number in has_both},
                     delete_retention=delete_retention,
                     fetched_at=fetched_at,
+                    fetched_boot_time=fetched_boot_time,
                 )
                 self.latest[topic] = found.after(self.latest.get(topic))
         return has_answered

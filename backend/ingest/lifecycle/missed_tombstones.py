@@ -51,10 +51,9 @@ class Completeness:
         behind = round((boot_time() - self._at) * 1000)
         return None if behind <= _RECENT else max(1, now_ms - behind)
 
-    def end_fetched(self, end: int, position: int, fetched_at: float) -> None:
-        """Note that the log ended at `end` at `fetched_at` (monotonic) or later, and that the store
-        has all records before `position`."""
-        at = boot_time() - (time.monotonic() - fetched_at)
+    def end_fetched(self, end: int, position: int, at: float) -> None:
+        """Note that the log ended at `end` at the time `at` or later, and that the store has all
+        records before `position`. The machine may have been suspended since `at`."""
         if position >= end:
             self._at, self._pending = at, None
             return

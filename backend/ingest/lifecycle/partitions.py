@@ -355,7 +355,9 @@ class PartitionLifecycle:
             if is_newer:
                 self._previous_positions[partition_id] = position, time.monotonic()
             store_partition.progress.end_fetched(end, topic_metadata.fetched_at)
-            store_partition.completeness.end_fetched(end, position, topic_metadata.fetched_at)
+            store_partition.completeness.end_fetched(
+                end, position, topic_metadata.fetched_boot_time
+            )
 
     def verify_again(self) -> None:
         """Compare the last record of all stores with the log; meanwhile they answer as before."""

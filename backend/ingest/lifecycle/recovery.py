@@ -81,7 +81,7 @@ def open_partition(
     if not answers and view.retention is None and end - position >= _BULK_LOAD_LAG:
         store.begin_bulk_load(until=end)
     completeness = Completeness.stored(metadata.last_complete, now_ms)
-    completeness.end_fetched(end, position, topic_metadata.fetched_at)
+    completeness.end_fetched(end, position, topic_metadata.fetched_boot_time)
     opened = StorePartition(
         view,
         partition,

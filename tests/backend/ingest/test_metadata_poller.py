@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from backend.ingest import metadata_poller
+from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.metadata_poller import MetadataPoller
 from local.waiting import wait_until
 
@@ -138,6 +139,7 @@ def test_offsets_are_fetched_for_partitions_of_this_instance(
     found = poller.latest["orders"]
     assert (found.partitions, set(found.starts)) == (5, needed)
     assert found.ends == {number: number for number in needed}
+    assert 0 <= boot_time() - found.fetched_boot_time < 60
 
 
 def test_partitions_without_a_leader_do_not_hide_the_others() -> None:

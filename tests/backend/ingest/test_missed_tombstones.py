@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from backend.ingest import applier
 from backend.ingest.lifecycle import missed_tombstones
 from backend.ingest.lifecycle.missed_tombstones import Completeness, boot_time
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
@@ -29,7 +29,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(missed_tombstones, "boot_time", clock)
+    for each in (missed_tombstones, applier):
+        monkeypatch.setattr(each, "boot_time", clock)
     return clock
 
 
@@ -87,6 +88,16 @@ def test_a_topic_without_new_records(process: Process, clock: Clock) -> None:
     assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
 
 
+def test_a_machine_that_is_suspended_after_a_poll(process: Process, clock: Clock) -> None:
+    """Regression: the end was taken for one of after the suspension, of which the monotonic clock
+    knows nothing."""
+    process.watcher.set(POSITION)
+    clock.passed = 25 * HOUR
+    process.turn()
+    process.turn([Rec(99, b"d", b"4")], 100)
+    assert (process.answers, process.ingest.loop.rebuilds) == (False, 1)
+
+
 def test_an_end_that_is_not_reached_is_no_reading(process: Process, clock: Clock) -> None:
     """The broker answers, but nothing is fetched, for example because the store waits for a
     schema."""
@@ -110,7 +121,7 @@ def test_a_store_that_lags_but_reads(process: Process, clock: Clock) -> None:
 def test_the_first_replay_of_a_topic_that_grows_may_take_long() -> None:
     """Regression: it was complete as of its begin, so it was rebuilt, again and again."""
     completeness = Completeness()
-    now = time.monotonic()
+    now = boot_time()
     completeness.end_fetched(10, 0, now - 90)
     completeness.end_fetched(20, 12, now)  # the first end is reached, after 90 s
     assert completeness.rebuild_reason(1000) is None
@@ -174,7 +185,7 @@ def test_what_is_stored(clock: Clock) -> None:
     assert completeness.to_store(now_ms) == pytest.approx(now_ms - 20_000, abs=500)
     clock.passed = 40
     assert completeness.to_store(now_ms) == pytest.approx(now_ms - 60_000, abs=500)
-    completeness.end_fetched(5, 5, time.monotonic())
+    completeness.end_fetched(5, 5, clock())
     assert completeness.to_store(now_ms) is None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from backend.ingest.consumer import Fetched
+from backend.ingest.lifecycle import missed_tombstones
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
@@ -41,8 +42,15 @@ class Watcher(FakeWatcher):
         return self.latest[topic]
 
     def set(self, end: int, start: int = 0, topic_id: str = "topic-1") -> None:
-        now = time.monotonic()
-        self.latest["t"] = TopicMetadata(topic_id, 1, {0: start}, {0: end}, self.retention, now)
+        self.latest["t"] = TopicMetadata(
+            topic_id,
+            1,
+            {0: start},
+            {0: end},
+            self.retention,
+            time.monotonic(),
+            missed_tombstones.boot_time(),
+        )
 
     def watch(self, partitions: object) -> None:
         pass
