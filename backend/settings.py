@@ -81,7 +81,7 @@ class Settings(BaseSettings):
         description="size of the group's record above which the topology is sent by reference",
     )
     end_offset_interval: float = Field(
-        1.0, gt=0, description="seconds between two polls of the log end offsets"
+        1.0, gt=0, description="seconds between two polls of the log end offsets; fewer if needed"
     )
     broker_timeout: float = Field(5.0, gt=0, description="seconds for one request to the broker")
     start_timeout: float = Field(

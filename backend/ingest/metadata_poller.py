@@ -22,7 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
-from backend.ingest.lifecycle.missed_tombstones import boot_time
+from backend.ingest.lifecycle.missed_tombstones import boot_time, longest_poll_interval
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.rate_limited_log import RateLimitedLog
 
@@ -34,7 +34,8 @@ _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROK
 
 
 class MetadataPoller:
-    """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request."""
+    """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request. A
+    topic with a short `delete.retention.ms` makes the interval shorter."""
 
     def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
         # librdkafka would log a connection error every second
@@ -96,7 +97,7 @@ class MetadataPoller:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(self._interval)
+            self._wake.wait(self._seconds_to_next_poll())
             self._wake.clear()
             watched = self._watched
             if not watched or self._stop.is_set():
@@ -114,6 +115,11 @@ class MetadataPoller:
                 # after an outage, a client can wait for the controller for ever
                 self._admin = AdminClient(self._client_settings)
                 self._answered_at = time.monotonic()
+
+    def _seconds_to_next_poll(self) -> float:
+        retentions = [each.delete_retention for each in self.latest.values()]
+        needed = [longest_poll_interval(each) for each in retentions if each is not None]
+        return min([self._interval, *needed])
 
     def poll(self, watched: Mapping[str, Set[int] | None]) -> bool:
         """Poll the broker in the caller's thread. `watched`: topic -> the partitions whose offsets

@@ -22,6 +22,20 @@ def boot_time() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def tolerated(delete_retention: int) -> float:
+    """s for which a store may be without some records of its log. `delete_retention`:
+    `delete.retention.ms`."""
+    return max(_TOLERATED, delete_retention / 1000)
+
+
+def longest_poll_interval(delete_retention: int) -> float:
+    """s between two polls of the log's end with which a store that keeps up is not rebuilt. While
+    the topic is always written, one poll finds an end, the next one finds that the store has
+    reached it, and only the one after that knows of a later end: so two intervals pass. The rest is
+    for slow answers of the broker."""
+    return tolerated(delete_retention) / 4
+
+
 class Completeness:
     """Until when a store had all records of its log. Only the ingest thread uses it.
 
@@ -71,7 +85,7 @@ class Completeness:
         if self._at is None or delete_retention is None:
             return None
         behind = boot_time() - self._at
-        if behind <= max(_TOLERATED, delete_retention / 1000):
+        if behind <= tolerated(delete_retention):
             return None
         return (
             f"it did not have all records for {behind:.0f} s: tombstones may be lost "

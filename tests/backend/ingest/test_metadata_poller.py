@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from backend.ingest import metadata_poller
+from backend.ingest.lifecycle import missed_tombstones
 from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.metadata_poller import MetadataPoller
 from local.waiting import wait_until
@@ -160,6 +161,34 @@ def test_a_topic_whose_configuration_is_refused_does_not_hide_the_others() -> No
     admin.refused = {"a"}
     assert poller.poll({"a": {1}, "orders": {1}})
     assert poller.latest.keys() == {"orders"}
+
+
+def test_a_short_retention_shortens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: stores of a topic that is always written were rebuilt again and again."""
+    monkeypatch.setattr(missed_tombstones, "_TOLERATED", 0.04)
+    admin = DescribingAdmin()
+    admin.configs = {"cleanup.policy": "compact", "delete.retention.ms": "10"}
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
+    poller._admin = admin  # type: ignore[assignment]
+    poller.start()
+    try:
+        poller.watch({"orders": {1}})
+        wait_until(lambda: len(admin.asked) >= 8, 10, "four polls", 0.01)
+    finally:
+        poller.stop()
+
+
+@pytest.mark.parametrize(
+    ("policy", "retention", "seconds"),
+    [("compact", "1000", 15), ("compact", "120000", 30), ("compact", "86400000", 3600),
+     ("delete", "1000", 3600)],
+)  # fmt: skip
+def test_the_interval_with_a_retention(policy: str, retention: str, seconds: float) -> None:
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
+    poller._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    admin.configs = {"cleanup.policy": policy, "delete.retention.ms": retention}
+    poller.poll({"orders": {1}})
+    assert poller._seconds_to_next_poll() == seconds
 
 
 def test_a_change_of_the_configuration_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,11 @@ import pytest
 
 from backend.ingest import applier
 from backend.ingest.lifecycle import missed_tombstones
-from backend.ingest.lifecycle.missed_tombstones import Completeness, boot_time
+from backend.ingest.lifecycle.missed_tombstones import (
+    Completeness,
+    boot_time,
+    longest_poll_interval,
+)
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
 from tests.support.in_process.fakes import Rec
 
@@ -196,3 +200,15 @@ def test_what_is_stored(clock: Clock) -> None:
 def test_a_short_retention(behind: int, retention: int | None, rebuilt: bool) -> None:
     completeness = Completeness.stored(0, behind * 1000)
     assert (completeness.rebuild_reason(retention) is not None) == rebuilt
+
+
+@pytest.mark.parametrize("retention", [0, 1_000, 120_000])
+def test_a_topic_that_is_always_written_with_rare_polls(clock: Clock, retention: int) -> None:
+    """Regression: with polls each minute, a store that kept up was rebuilt again and again."""
+    completeness = Completeness(boot_time())
+    interval = longest_poll_interval(retention)
+    for second in range(1_000):
+        clock.passed += 1.0
+        if clock.passed % interval < 1:  # the answer takes 5 s, and the log goes on
+            completeness.end_fetched(second + 2, second, clock() - 5.0)
+        assert completeness.rebuild_reason(retention) is None
