@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.orphan_cleanup import OrphanCleanup
-from backend.ingest.lifecycle.recovery import PushNeeded, open_partition, record_to_verify
+from backend.ingest.lifecycle.recovery import StoreDeleted, open_partition, record_to_verify
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
@@ -21,6 +21,7 @@ from backend.ingest.stream_time import TOLERANCE
 from backend.ingest.topic_metadata import TopicMetadata, open_store_rebuild_reason
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
+from model.records import StoreMetadata
 from model.topology import ACTIVE
 from model.views import View
 
@@ -77,6 +78,7 @@ class PartitionLifecycle:
         self._open_after: dict[StorePartitionId, float] = {}
         # at a check of metadata, and its time (s, monotonic)
         self._previous_positions: dict[StorePartitionId, tuple[int, float]] = {}
+        self._deleted: dict[StorePartitionId, StoreMetadata | None] = {}
         self._metadata_seen: dict[str, float] = {}
         self._touched_at = time.monotonic()
         self._dropped: frozenset[str] = frozenset()
@@ -214,8 +216,11 @@ class PartitionLifecycle:
                 policy.clock_tolerance,
                 self._pushes.partitions(view) if self._pushes is not None else None,
                 self._registry.partition_counts_of_topic(view, topic_metadata.topic_id),
+                self._snapshots.may_request(view, partition, topic_metadata),
+                self._deleted.get(partition_id),
             )
-        except PushNeeded as e:
+        except StoreDeleted as e:
+            self._deleted[partition_id] = e.metadata
             self._count_rebuild(view_name, partition, str(e))
             return False
         except Exception as e:

@@ -21,8 +21,13 @@ _BULK_LOAD_LAG = 15_000
 _MAX_VERIFY_DISTANCE = 10_000  # offsets
 
 
-class PushNeeded(Exception):
-    """The store had to be deleted, and a push must be installed before the partition is opened."""
+class StoreDeleted(Exception):
+    """The store could not be used. Before the partition is opened, a push must be installed, or a
+    copy of another instance's store. `metadata`: of the deleted store, if that is known."""
+
+    def __init__(self, reason: str, metadata: StoreMetadata | None) -> None:
+        super().__init__(reason)
+        self.metadata = metadata
 
 
 def open_partition(
@@ -35,6 +40,8 @@ def open_partition(
     clock_tolerance: float = TOLERANCE,
     pushed_partitions: int | None = None,
     partition_counts: Collection[int] = (),
+    may_copy: bool = False,
+    deleted_before: StoreMetadata | None = None,
 ) -> tuple[StorePartition, str | None]:
     """The open store partition, and the reason why its old store was deleted (None if it was not).
 
@@ -43,11 +50,14 @@ def open_partition(
     meantime (`shared`). An old store answers only after its last record was found in the log.
     `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
     topic has now. `partition_counts`: known numbers of partitions of the topic; a store that is
-    deleted adds those that it knew. Raises PushNeeded and the errors of `directory.open`.
+    deleted adds those that it knew, also if that was at an earlier call (`deleted_before`).
+    `may_copy`: whether another instance can be asked for its store. Raises StoreDeleted and the
+    errors of `directory.open`.
     """
     store, reason, deleted = _usable_store(
-        directory, view, partition, topic_metadata, clock_tolerance
+        directory, view, partition, topic_metadata, clock_tolerance, may_copy
     )
+    deleted = deleted or deleted_before
     metadata = store.metadata
     now_ms = time.time_ns() // 1_000_000
     if metadata is None or store.position is None:
@@ -110,13 +120,18 @@ def _usable_store(
     partition: int,
     topic_metadata: TopicMetadata,
     clock_tolerance: float,
+    may_copy: bool,
 ) -> tuple[Store, str | None, StoreMetadata | None]:
     """A store from whose position ingest can continue, or an empty one; the reason for it, and the
-    metadata of the store that was deleted."""
+    metadata of the store that was deleted. StoreDeleted."""
+    # the topic does not have pushed entries, so it must not be read into an empty store
+    is_needed = view.push is not None or may_copy
     store, reason = directory.open(view.name, partition, view.persistence == "memory")
     if store.metadata is None and store.position is None:
-        if reason is not None:
-            _refuse_without_push(directory, view, partition, store, reason)
+        if reason is not None and is_needed:
+            store.close()
+            directory.delete(view.name, partition)
+            raise StoreDeleted(reason, None)
         return store, reason, None
     now_ms = time.time_ns() // 1_000_000
     reason = rebuild_reason(view, partition, store.position, store.metadata, topic_metadata, now_ms)
@@ -126,19 +141,9 @@ def _usable_store(
     if reason is None:
         return store, None, None
     deleted = store.metadata
-    _refuse_without_push(directory, view, partition, store, reason)
     store.close()
     directory.delete(view.name, partition)
+    if is_needed:
+        raise StoreDeleted(reason, deleted)
     store, _ = directory.open(view.name, partition, view.persistence == "memory")
     return store, reason, deleted
-
-
-def _refuse_without_push(
-    directory: StoreDirectory, view: View, partition: int, store: Store, reason: str
-) -> None:
-    """If the view has pushes, delete the store and raise PushNeeded: the topic does not have the
-    pushed entries, so it must not be read into an empty store."""
-    if view.push is not None:
-        store.close()
-        directory.delete(view.name, partition)
-        raise PushNeeded(reason)

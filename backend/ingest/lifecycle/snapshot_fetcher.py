@@ -142,18 +142,24 @@ class SnapshotFetcher:
         if transfer is not None:
             transfer.may_wait = may_wait
             return transfer.done
-        if (
-            not self._needs_snapshot(view, partition, topic_metadata)
-            or view.is_custom
-            or view.persistence == "memory"
-            or self._directory.exists(*partition_id)
-            or not self._sources(*partition_id)
-        ):
+        may_request = self.may_request(view, partition, topic_metadata)
+        if not may_request or self._directory.exists(*partition_id):
             return True
         transfer = SnapshotTransfer(may_wait)
         self._transfers[partition_id] = transfer
         self._requests.put((view, partition, transfer))
         return False
+
+    def may_request(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
+        """Whether `has_ended` requests a snapshot once there is no store on the disk. False after a
+        transfer, also if it has failed."""
+        return (
+            (view.name, partition) not in self._transfers
+            and self._needs_snapshot(view, partition, topic_metadata)
+            and not view.is_custom
+            and view.persistence != "memory"
+            and bool(self._sources(view.name, partition))
+        )
 
     def _needs_snapshot(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
         records = topic_metadata.ends[partition] - topic_metadata.starts[partition]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ from backend.storage.data_directory import DataDirectory
 from local.waiting import wait_until
 from model.topology import Member
 from model.views import View
-from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
+from tests.backend.ingest.test_verification import LAST, LOG, POSITION, VIEW, Process
 from tests.support.in_process.fakes import Rec
 
 
 class Copies(SnapshotFetcher):
-    """Copies the folder of another instance's store, without HTTP."""
+    """Copies the folder of another instance's store, if it exists, without HTTP."""
 
     def __init__(self, folder: DataDirectory, store: Path) -> None:
         super().__init__(folder, lambda view, partition: [Member("b2", "127.0.0.1", 1)], None, 0)
@@ -30,6 +31,8 @@ class Copies(SnapshotFetcher):
         self, view: View, partition: int, member: Member, transfer: SnapshotTransfer
     ) -> bool:
         self.fetched += 1
+        if not self._store.exists():
+            return False
         snapshot = self._directory.new_snapshot(view.name, partition)
         for file in self._store.iterdir():
             if not file.name.startswith("~"):
@@ -120,4 +123,27 @@ def test_a_copy_that_cannot_be_used_is_not_fetched_again(
     process.watcher.set(POSITION)
     process.turn()
     assert (copies[0].fetched, process.fetcher.reads_from) == (1, 0)
+    process.close()
+
+
+@pytest.mark.parametrize("can_be_copied", [True, False])
+def test_a_store_that_cannot_be_used_at_the_start_is_copied(
+    tmp_path: Path, store: Path, copies: list[Copies], can_be_copied: bool
+) -> None:
+    """Regression: the topic was read from its start, although another instance had a store."""
+    before = Process(tmp_path / "b1", POSITION, views=[replace(VIEW, retention=10**12)])
+    before.turn(LOG, POSITION)
+    before.close()
+    source = store if can_be_copied else tmp_path / "nothing"
+    process = started(tmp_path / "b1", source, POSITION, copies)
+    assert process.ingest.loop.rebuilds == 1
+    for _ in range(2):
+        process.turn()
+        copies[0].wait()
+        process.watcher.set(POSITION)
+    process.turn()
+    assert (copies[0].fetched, process.ingest.loop.rebuilds) == (1, 1)
+    assert process.opened().progress.position == (POSITION if can_be_copied else 0)
+    process.turn([LAST] if can_be_copied else LOG, POSITION)
+    assert process.answers
     process.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from backend.ingest.lifecycle.recovery import open_partition
+from backend.ingest.lifecycle.recovery import StoreDeleted, open_partition
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
@@ -19,13 +20,14 @@ from tests.support.in_process.instance import ME
 PARTITIONS = 4
 
 
+@pytest.mark.parametrize("may_copy", [False, True])
 @pytest.mark.parametrize(
     ("topic_id", "end", "expected"),
     [("topic-1", 3, (1, 2, 3)), ("topic-0", 9, (3,))],
     ids=["the log was truncated", "the topic was recreated"],
 )
 def test_a_deleted_store_leaves_what_it_knew_of_the_topic(
-    tmp_path: Path, topic_id: str, end: int, expected: tuple[int, ...]
+    tmp_path: Path, topic_id: str, end: int, expected: tuple[int, ...], may_copy: bool
 ) -> None:
     folder = DataDirectory(tmp_path)
     store, _ = folder.open("orders", 0)
@@ -33,8 +35,13 @@ def test_a_deleted_store_leaves_what_it_knew_of_the_topic(
     store.write(store.new_batch(), 5, written)
     store.close()
     found = TopicMetadata("topic-1", PARTITIONS, {0: 0}, {0: end}, None, 0.0)
-    opened, reason = open_partition(folder, ORDERS, 0, found, 10, partition_counts=[3, PARTITIONS])
-    assert reason is not None
+    counts: Any = {"partition_counts": [3, PARTITIONS]}
+    if may_copy:  # and no copy was fetched
+        with pytest.raises(StoreDeleted) as raised:
+            open_partition(folder, ORDERS, 0, found, 10, may_copy=True, **counts)
+        counts["deleted_before"] = raised.value.metadata
+    opened, reason = open_partition(folder, ORDERS, 0, found, 10, **counts)
+    assert (reason is None) == may_copy
     assert (opened.metadata.partitions, opened.metadata.earlier_counts) == (PARTITIONS, expected)
     opened.store.close()
     folder.close()

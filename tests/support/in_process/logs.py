@@ -82,6 +82,9 @@ class NoSnapshots:
     ) -> bool:
         return True
 
+    def may_request(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
+        return False
+
     def ended_at(self, view: View, partition: int) -> float:
         return 0.0
 
