@@ -113,3 +113,18 @@ def test_the_longest_wait_of_backends_is_known(
     with nginx.client() as client:
         assert client.get(KEY).json() == {"by": roles[0].name}
         assert left_out(client) == []
+
+
+def test_the_third_replica_is_asked_if_two_hang(
+    cluster: Cluster, roles: Roles, start_nginx: StartNginx
+) -> None:
+    """Regression: the two had used up the time in which nginx asks another one."""
+    active, standby, third = roles
+    third.standby["words"].append(PARTITION)
+    nginx = start_nginx(cluster.addresses(), 1, QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    slowly(active, 4)
+    slowly(standby, 4)
+    with nginx.client() as client:
+        answer = client.get(f"{KEY}?min_offset={PARTITION}:1")
+        assert (answer.status, answer.json()) == (200, {"by": third.name})
