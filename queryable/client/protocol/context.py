@@ -21,6 +21,7 @@ from queryable.client.protocol.topology import Topology
 from queryable.client.protocol.topology_tracker import TopologyTracker
 from queryable.client.protocol.transport import (
     Call,
+    CloseStream,
     Exchange,
     OpenStream,
     Request,
@@ -34,6 +35,7 @@ from queryable.client.protocol.views import View
 # s; doubled after each failed connection
 _FIRST_BACKOFF = 0.05
 _MAX_BACKOFF = 2.0
+_MAX_DESCRIBED = 3  # descriptions for a stream, while each time another one becomes current
 NOTHING_WRITTEN = frozenset(
     (
         "overloaded",
@@ -280,14 +282,29 @@ class ClientContext:
         """The description to decode the answer with. Since `view` was described, another version
         may have become current, or another deployment, whose definition of the view may differ."""
         source = Source(headers)
-        if source.version not in (None, view.version):
-            return (yield from self.view(f"{base_of(view.name)}@{source.version}", deadline))
-        if source.epoch in (None, view.epoch):
+        name = _description_of(view, source)
+        if name is None:
             return view
-        described = yield from self.view(view.name, deadline)
+        described = yield from self.view(name, deadline)
+        if source.version not in (None, view.version):
+            return described
         # a description with another epoch may be that of another deployment than has answered
         is_of_answer = (described.epoch, described.version) == (source.epoch, source.version)
         return described if is_of_answer else view
+
+    def open_described(
+        self, request: ApiRequest, view: View, timeout: float | None = None
+    ) -> Call[Any]:
+        """`open_stream`, for a stream that `answering` describes without a request: all connections
+        of the client may have streams, so the description is fetched while this one is closed."""
+        for _ in range(_MAX_DESCRIBED):
+            stream = yield from self.open_stream(request, timeout)
+            name = _description_of(view, Source(stream.headers))
+            if name is None or self._views.get(name, self.clock()) is not None:
+                return stream
+            yield CloseStream(stream)
+            yield from self.view(name, self.deadline(None))
+        return (yield from self.open_stream(request, timeout))
 
     def forget_views(self) -> None:
         """Forgets what views are: another version may be current."""
@@ -332,3 +349,10 @@ class ClientContext:
             return ()
         replicas = current.replicas(view.name, view.key.record_bytes(key))
         return self._topology.by_health(replicas, now)
+
+
+def _description_of(view: View, source: Source) -> str | None:
+    """The name of the description to decode an answer with; None: that of `view` is up to date."""
+    if source.version not in (None, view.version):
+        return f"{base_of(view.name)}@{source.version}"
+    return None if source.epoch in (None, view.epoch) else view.name

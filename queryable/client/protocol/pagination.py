@@ -192,7 +192,7 @@ class StreamPager(Generic[T]):
         if self._last is None:  # a resumed stream begins with items that were already received
             query.add("limit", self._remaining)
         request = ApiRequest(query.append_to(self._path), headers=_NDJSON)
-        stream = yield from self._context.open_stream(request, self._timeout)
+        stream = yield from self._context.open_described(request, self._view, self._timeout)
         self._stream = stream
         self._lines = LineDecoder()
         self._is_skipping = self._last is not None

@@ -262,6 +262,43 @@ def test_timeout_includes_the_wait_for_a_free_connection() -> None:
         asyncio.run(asyncio.wait_for(ask(server.url), LONG))
 
 
+@pytest.mark.parametrize("name", ["changes", "scan"])
+def test_a_stream_with_the_only_connection_outlasts_new_epochs(name: str) -> None:
+    """Regression: it held the connection while the client asked for the view's description."""
+    epochs = ["5-1", "5-2", "5-3"]
+
+    def handle(request: RequestHandler) -> None:
+        number = len(request.server.paths)
+        request.send_response(200)
+        request.send_header("Topology-Epoch", epochs[min(number, 3) - 1])
+        request.send_header("Connection", "close")
+        request.end_headers()
+        row = b'{"key":"a","value":1}'
+        event = b"id: 2:%d\nevent: value\ndata: %b\n\n" % (number, row)
+        request.wfile.write(event if name == "changes" else row + b"\n")
+        # the others are open for longer than the client waits for an answer
+        with suppress(OSError):
+            for _ in range(5 if number > 1 else 0):
+                time.sleep(0.2)
+                request.wfile.write(b": still there\n\n" if name == "changes" else row + b"\n")
+        request.close_connection = True
+
+    async def ask(url: str) -> None:
+        async with AsyncClient(url, connections=1, timeout=0.5) as client:
+            if name == "scan":
+                for _ in range(3):
+                    assert await client.scan("orders", stream=True).to_list()
+                return
+            seen = 0
+            async for _ in client.changes("orders", "a", patience=2.0):
+                seen += 1
+                if seen == 3:
+                    break
+
+    with serving(handle) as server:
+        asyncio.run(asyncio.wait_for(ask(server.url), LONG))
+
+
 def test_closed_client_opens_new_connections() -> None:
     with serving(lambda request: request.respond(200, {"key": "a", "value": 1})) as server:
         client = Client(server.url)

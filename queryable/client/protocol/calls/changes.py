@@ -142,7 +142,8 @@ class ChangePager:
                     self._view, self._key, context.deadline(None)
                 )
                 request = ApiRequest(target, headers=headers, instances=replicas)
-                stream = self._stream = yield from context.open_stream(request, READ_TIMEOUT)
+                opening = context.open_described(request, self._view, READ_TIMEOUT)
+                stream = self._stream = yield from opening
                 self._answering = yield from context.answering(
                     self._view, stream.headers, context.deadline(None)
                 )

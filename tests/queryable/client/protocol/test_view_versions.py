@@ -96,9 +96,10 @@ def test_a_broken_stream_resumes_in_its_version() -> None:
 def switched(answer: Response | ScriptedStream, **second: Any) -> Driver:
     """The client knows version 1 with text; version 2 answers, which is then described."""
     name = second.pop("name", "orders@2")
-    return Driver(
-        described(1, "5-1", value="string"), answer, described(2, "5-2", name=name, **second)
-    )
+    described_2 = described(2, "5-2", name=name, **second)
+    # a stream is opened again: it is not open while the view is described
+    again = [answer] if isinstance(answer, ScriptedStream) else []
+    return Driver(described(1, "5-1", value="string"), answer, described_2, *again)
 
 
 def answer_of(version: int, document: Any) -> Response:
@@ -169,8 +170,9 @@ def test_changes_follow_further_switches() -> None:
     first, second = (b"id: %b0:7\nevent: value\ndata: %b\n" % (v, LINE) for v in (b"", b"2/"))
     driver = Driver(
         described(1, "5-1", value="string"),
-        stream_of(1, first, b""), described(1, "5-2", value="string"),
-        stream_of(2, second, b""), described(2, "5-2", name="orders@2", value="bytes"),
+        stream_of(1), described(1, "5-2", value="string"), stream_of(1, first, b""),
+        stream_of(2), described(2, "5-2", name="orders@2", value="bytes"),
+        stream_of(2, second, b""),
         stream_of(1, first),
     )  # fmt: skip
     pager = driver.call(changes.changes, "orders", "a")
