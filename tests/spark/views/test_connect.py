@@ -90,7 +90,7 @@ def test_all_views_derive_the_same_under_spark_connect(
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_views", server],
-        cwd=REPOSITORY, input=json.dumps(given), capture_output=True, text=True, timeout=120,
+        cwd=REPOSITORY, input=json.dumps(given), capture_output=True, text=True, timeout=280,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
