@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
@@ -14,6 +15,7 @@ FORMAT = 1
 _LATER = ("literals", "function_details", "code_details")
 """Fields of ``Rule`` that earlier releases do not know. They read only the others."""
 _MAX_SHOWN = 160  # characters
+_OWN_ROWS = re.compile(r"^[ :+-]*(LocalRelation|LogicalRDD)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Rule:
     def digest(self) -> str:
         """Names the rule on a command line."""
         more = [each for each in (self.literals, self.function_details) if each]
+        if self._has_own_rows:
+            more += [each for each in (self.code, self.code_details) if each]
         return digest(json.dumps([self.plan, self.functions, *more]))[:12]
 
     def difference(self, now: Rule) -> str | None:
@@ -47,8 +51,9 @@ class Rule:
         Plans of the same versions of Spark and of this project are comparable, and are the same if
         a view was only rewritten. After an upgrade only the view's own code is comparable.
         """
+        is_same_code = self.code == now.code and not _differ(self.code_details, now.code_details)
         if (self.spark, self.release) != (now.spark, now.release):
-            if self.code == now.code and not _differ(self.code_details, now.code_details):
+            if is_same_code:
                 return None
             return (
                 f"its code was edited, and its plan cannot be compared, because Spark {self.spark} "
@@ -62,7 +67,15 @@ class Rule:
                     return f"its plan has the text {_shown(new, 0)} instead of {_shown(old, 0)}"
         if self.functions != now.functions or _differ(self.function_details, now.function_details):
             return "a Python function that it runs, or a constant of that, was edited"
+        if self._has_own_rows and not is_same_code:
+            return "its code was edited, and its plan does not show the rows that it creates"
         return None
+
+    @property
+    def _has_own_rows(self) -> bool:
+        """Whether the view creates a table (``createDataFrame``, ``VALUES``), of which a plan has
+        only the columns."""
+        return _OWN_ROWS.search(self.plan) is not None
 
 
 @dataclass(frozen=True, slots=True)

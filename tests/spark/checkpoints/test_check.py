@@ -200,6 +200,35 @@ def test_an_edited_set_of_a_class_is_refused(checkpoint: Checkpoint) -> None:
     assert "a constant of that, was edited" in checkpoint.refused(without({"a", "this"}))
 
 
+def test_an_edited_row_of_a_table_in_the_rule_is_refused(checkpoint: Checkpoint) -> None:
+    """The plan has only the columns of such a table."""
+
+    def created(weight: int) -> View:
+        def derive(texts: DataFrame) -> DataFrame:
+            session = texts.sparkSession
+            known = session.createDataFrame([("a", weight), ("b", 2)], "text string, weight int")
+            return word_count(texts.join(known, "text").where("weight > 1"))
+
+        return replace(WORDS, name="created", derive=derive)
+
+    def written_out(weight: int) -> View:
+        def derive(texts: DataFrame) -> DataFrame:
+            known = texts.sparkSession.sql(f"VALUES ('a', {weight}), ('b', 2)")
+            return word_count(texts.join(known.toDF("text", "weight"), "text").where("weight > 1"))
+
+        return replace(WORDS, name="written-out", derive=derive)
+
+    for view in (created, written_out):
+        checkpoint.start(view(1))
+        checkpoint.start(view(1))
+        message = checkpoint.refused(view(3))
+        assert "its plan does not show the rows that it creates" in message
+        edited = view(3)
+        rule = identity_of(checkpoint.session, edited).rule.digest
+        checkpoint.start(edited, same_rules={edited.name: rule})
+        checkpoint.refused(view(4), same_rules={edited.name: rule})
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
