@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
@@ -68,27 +68,31 @@ def _has_id(text: str) -> bool:
 
 
 def python_functions(session: SparkSession, rows: DataFrame) -> list[object]:
-    """The functions that Spark's Python workers run, in the order of the plan."""
+    """The functions that Spark's Python workers run, and the classes of table functions, in the
+    order of the plan."""
     jvm: Any = session._jvm
-    pattern = jvm.org.apache.spark.sql.catalyst.trees.TreePattern.PYTHON_UDF()
+    patterns = jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    # a table function is a generator
+    either = (patterns.PYTHON_UDF(), patterns.GENERATOR())
     byte = jvm.scala.reflect.ClassTag.Byte()
     pickled = CloudPickleSerializer()
     analysed = rows._jdf.queryExecution().analyzed()
     commands = (
-        bytes(each.func().command().toArray(byte))
-        for each in _python_expressions(jvm, analysed, pattern)
+        pickled.loads(bytes(each.func().command().toArray(byte)))  # type: ignore[no-untyped-call]
+        for each in _python_expressions(analysed, either)
     )
-    return [pickled.loads(command)[0] for command in commands]  # type: ignore[no-untyped-call]
+    # that of a function also has the type of its result
+    return [command[0] if isinstance(command, tuple) else command for command in commands]
 
 
-def _python_expressions(jvm: Any, node: Any, pattern: Any) -> Iterator[Any]:
-    if not node.containsPattern(pattern):
+def _python_expressions(node: Any, patterns: Sequence[Any]) -> Iterator[Any]:
+    if not any(map(node.containsPattern, patterns)):
         return
-    if node.getClass().getSimpleName() == "PythonUDF":
+    if node.getClass().getSimpleName() in ("PythonUDF", "PythonUDTF"):
         yield node
     parts = [node.children(), node.innerChildren()]
     if node.getClass().getName().startswith("org.apache.spark.sql.catalyst.plans."):
         parts.append(node.expressions())
     for part in parts:
         for index in range(part.size()):
-            yield from _python_expressions(jvm, part.apply(index), pattern)
+            yield from _python_expressions(part.apply(index), patterns)

@@ -229,6 +229,27 @@ def test_an_edited_row_of_a_table_in_the_rule_is_refused(checkpoint: Checkpoint)
         checkpoint.refused(view(4), same_rules={edited.name: rule})
 
 
+def test_an_edited_table_function_is_refused(checkpoint: Checkpoint) -> None:
+    def first_words(count: int) -> View:
+        def derive(texts: DataFrame) -> DataFrame:
+            class Words:
+                def eval(self, text: str) -> Iterator[tuple[str]]:
+                    for word in text.split()[:count]:
+                        yield (word,)
+
+            words: Any = F.udtf(Words, returnType="word string")  # type: ignore[call-overload]
+            texts.sparkSession.udtf.register("first_words", words)
+            texts.createOrReplaceTempView("texts_of_test")
+            found = "SELECT word AS text FROM texts_of_test, LATERAL first_words(text)"
+            return word_count(texts.sparkSession.sql(found))
+
+        return replace(WORDS, derive=derive)
+
+    checkpoint.start(first_words(3))
+    checkpoint.start(first_words(3))
+    assert "a constant of that, was edited" in checkpoint.refused(first_words(4))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
