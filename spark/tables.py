@@ -29,6 +29,8 @@ CHANGE = "change"
 
 # Spark's default has milliseconds.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "false"}
+# Only for writing: it reads any of them, also the milliseconds in checkpoints of before.
+_LOCAL_TIMES = {"timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 _RECORD = ["key", "partition", "offset"]
 
 
@@ -67,7 +69,9 @@ def changes(rows: DataFrame, *columns: str, groups: int = 1000) -> DataFrame:
     if not rows.isStreaming:
         alive = latest(rows).where(~F.col("deleted"))
         return alive.select(*columns, F.lit(1).cast("long").alias(CHANGE))
-    text = F.when(~F.col("deleted"), F.to_json(F.struct(*columns), _JSON)).alias("text")
+    has_local_times = any("timestamp_ntz" in field.dataType.simpleString() for field in types)
+    options = _JSON | _LOCAL_TIMES if has_local_times else _JSON
+    text = F.when(~F.col("deleted"), F.to_json(F.struct(*columns), options)).alias("text")
     group = F.pmod(F.xxhash64("key"), F.lit(groups)).alias("group")
     keyed = rows.select(F.base64("key").alias("key"), *_RECORD[1:], text, group)
     changed = keyed.groupBy("group").applyInPandasWithState(

@@ -118,6 +118,25 @@ def test_a_batch_has_the_newest_row_of_each_key(session: SparkSession) -> None:
     assert sorted(row["reason"].split(":")[0] for row in rejected) == ["key", "value"]
 
 
+def test_changes_keep_the_microseconds_of_times(session: SparkSession, tmp_path: Path) -> None:
+    columns = "at timestamp, local timestamp_ntz, nested struct<local: timestamp_ntz>"
+    local = datetime(2026, 1, 1, 10, 0, 0, 123456)
+    time = local.replace(tzinfo=UTC)
+    rows = session.createDataFrame(
+        [(b"a", False, 0, 0, time, local, (local,))],
+        f"key binary, deleted boolean, partition int, offset long, {columns}",
+    )
+    rows.write.parquet(str(tmp_path / "rows"))
+    stream = session.readStream.schema(rows.schema).parquet(str(tmp_path / "rows"))
+    writer = changes(stream, "at", "local", "nested").writeStream.format("memory")
+    writer = writer.queryName("changes_of_times").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    assert query.awaitTermination(60)
+    found = session.table("changes_of_times").collect()
+    assert found == changes(rows, "at", "local", "nested").collect()
+    assert found[0]["local"] == found[0]["nested"]["local"] == local
+
+
 @pytest.mark.broker
 def test_a_stream_ends_with_the_table_of_a_batch(
     session: SparkSession,
