@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import JobError
+from spark.errors import JobError, Unavailable
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.view import View
@@ -57,7 +57,7 @@ class StaticSources:
 
     def ending_offsets(self, view: View) -> dict[str, str]:
         """Topic ► the offsets up to which the view reads it, in Spark's format. ``JobError`` if the
-        topic has changed."""
+        topic has changed; ``Unavailable`` if its offsets are needed and cannot be read."""
         topics = self._partitions[view.name]
         if not topics:
             return {}
@@ -86,7 +86,11 @@ class StaticSources:
             files = CheckpointFiles(self._session)
             found = files.read_json(f"{folder}/{name}")
             if found is None:
-                found = now(partitions)
+                try:
+                    found = now(partitions)
+                except OSError as error:
+                    topics = ", ".join(partitions)
+                    raise Unavailable(f"the offsets of {topics} cannot be read: {error}") from error
                 files.replace_json(f"{folder}/{name}", found)
             return {
                 topic: {int(partition): int(offset) for partition, offset in of_topic.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from local.waiting import wait_until
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder, TextDecoder
 from spark.joins import Reference, Table, joined
+from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
 from spark.sources import Kafka
 from spark.supervision.signals import StopSignal
@@ -143,6 +144,25 @@ def test_a_view_of_streams_and_a_static_table(shop: Shop) -> None:
     with pytest.raises(JobError, match=f"the static source {shop.rates} has changed") as raised:
         shop.run()
     assert f"delete {shop.settings.checkpoint(shop.view)}, and start" in str(raised.value)
+
+
+def test_brokers_that_do_not_answer_at_the_first_start_are_asked_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.writer.table(shop.rates, {"EUR": {"rate": 10}})
+    shop.order("1", "ann", 5, "web")
+    end_offsets, failures = KafkaAdmin.end_offsets, [OSError("TimeoutException: null")]
+
+    def unreliable(admin: KafkaAdmin, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        if failures:
+            raise failures.pop()
+        return end_offsets(admin, topics)
+
+    monkeypatch.setattr(KafkaAdmin, "end_offsets", unreliable)
+    with pytest.raises(JobError, match=f"the offsets of {shop.rates} cannot be read: Timeout"):
+        shop.run()  # it would be started again without `once`
+    assert shop.run()["state"] == "done"
+    assert shop.table().keys() == {"1"}
 
 
 def test_a_static_table_must_not_lose_records(shop: Shop) -> None:
