@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -109,9 +110,16 @@ class View:
 def derived_rows(view: View, records: Sequence[DataFrame]) -> DataFrame:
     """As ``View.result``. ``JobError`` if the function of the view raises, so that other views
     continue; errors of Spark are passed on."""
-    try:
+    with only_of_view(view, "derive"):
         return view.result(*records)
+
+
+@contextmanager
+def only_of_view(view: View, what: str) -> Iterator[None]:
+    """``JobError`` if the view's own code raises another error than Spark's."""
+    try:
+        yield
     except (PySparkException, Py4JError, JobError):
         raise
     except Exception as error:
-        raise JobError(f"{view.name}: derive: {type(error).__name__}: {error}") from error
+        raise JobError(f"{view.name}: {what}: {type(error).__name__}: {error}") from error

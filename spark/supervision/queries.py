@@ -19,7 +19,7 @@ from spark.sources import raw_records, static_records
 from spark.supervision.events import dead_letters_of
 from spark.supervision.plan_rules import check_joins
 from spark.supervision.progress import with_late_count
-from spark.view import Source, View, derived_rows
+from spark.view import Source, View, derived_rows, only_of_view
 
 
 class ViewQueries(NamedTuple):
@@ -110,10 +110,11 @@ def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:
 
 def _rejected(view: View, records: Sequence[DataFrame]) -> DataFrame:
     """The dead letters of all streams. Those of a static source are not written."""
-    malformed = [
-        source.decoder.malformed(of_source)
-        for source, of_source in zip(view.inputs, records, strict=True)
-        if not source.static
-    ]
+    with only_of_view(view, "decoder"):
+        malformed = [
+            source.decoder.malformed(of_source)
+            for source, of_source in zip(view.inputs, records, strict=True)
+            if not source.static
+        ]
     rejected = with_late_count(reduce(DataFrame.unionByName, malformed))
     return dead_letters(rejected, by=f"spark/{view.name}")

@@ -21,6 +21,7 @@ from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.waiting import wait_until
 from spark.errors import JobError
+from spark.formats.decoders import TextDecoder
 from spark.sources import Kafka
 from spark.supervision.scheduler import QueryScheduler
 from spark.supervision.signals import StopSignal
@@ -270,15 +271,25 @@ def test_a_topic_that_is_deleted_ends_the_stream(
         runner.stream_until(lambda: runner.recreate(runner.target))
 
 
-def test_a_function_that_raises_ends_only_its_view(runner: Runner, make_topic: MakeTopic) -> None:
-    def derive(_: DataFrame) -> DataFrame:
-        raise KeyError("no such column")
+def fail(*_: object) -> DataFrame:
+    raise KeyError("no such column")
 
+
+class WrongDecoder(TextDecoder):
+    malformed = fail
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"), [({"derive": fail}, "derive"), ({"decoder": WrongDecoder()}, "decoder")]
+)
+def test_a_function_that_raises_ends_only_its_view(
+    runner: Runner, make_topic: MakeTopic, wrong: dict[str, Any], where: str
+) -> None:
     topic = make_topic(cleanup_policy="compact")
-    wrong = replace(runner.view, name="wrong", topic=topic, derive=derive)
-    runner.settings = replace(runner.settings, views=[wrong, runner.view])
+    view = replace(runner.view, name="wrong", topic=topic, **wrong)
+    runner.settings = replace(runner.settings, views=[view, runner.view])
     runner.write(b"one")
-    with pytest.raises(JobError, match=r"^wrong: derive: KeyError: 'no such column'$"):
+    with pytest.raises(JobError, match=rf"^wrong: {where}: KeyError: 'no such column'$"):
         runner.once()
     assert runner.counts() == {"one": 1}
     assert (runner.progress("wrong")["state"], runner.progress()["state"]) == ("failed", "done")
