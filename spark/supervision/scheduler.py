@@ -14,6 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark.checkpoints.check import check_view
+from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.generations import query_folders
 from spark.errors import JobError, Unavailable, summary
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
@@ -169,10 +171,22 @@ class QueryScheduler:
         decoded = self._decoders(view)
         if view.name not in self._with_dead_letters:
             if all(each in self._decoded for each in decoded):
+                self._forget_dead_letters(view)
                 return
             self._decoded += decoded
             self._with_dead_letters.add(view.name)
         self._dead_letters_due.add(view.name)
+
+    def _forget_dead_letters(self, view: View) -> None:
+        """Deletes the checkpoint of dead letters that the view wrote at an earlier time. If it
+        writes them again one day, unread records may have expired meanwhile, and Spark would refuse
+        to continue. From the start, it writes each dead letter again, with the same key."""
+        try:
+            files = CheckpointFiles(self._session)
+            files.delete(query_folders(files, self._settings.checkpoint(view)).dead_letters)
+        except Py4JJavaError as error:
+            why = summary(str(error))
+            self._log(f"warning: cannot delete the old dead letters of {view.name}: {why}")
 
     def _stop_view(self, name: str) -> None:
         for view in [view for view in self._waiting if view.name == name]:

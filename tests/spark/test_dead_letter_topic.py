@@ -1,6 +1,9 @@
-"""The topics that the job creates itself."""
+"""The topics of dead letters, and which view writes them."""
 
 from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
@@ -9,6 +12,7 @@ from pyspark.sql import SparkSession
 from local.kafka.broker import Broker, quiet_admin
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
+from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -28,3 +32,24 @@ def test_dead_letter_topics_reject_records_of_the_far_future(
     after = config["message.timestamp.after.max.ms"]
     assert (after.value, after.is_default) == ("3600000", False)
     assert config["cleanup.policy"].value == "compact"
+
+
+def test_a_view_writes_dead_letters_again_after_records_have_expired(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    runner = Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    view, settings = runner.view, runner.settings
+    other = replace(view, name="other", topic=make_topic(cleanup_policy="compact"))
+    runner.write(b"one", b"\xff")
+    runner.once()
+    # another view writes the dead letters of both
+    runner.settings = replace(settings, views=[other, view])
+    runner.write(b"two", b"\xff")
+    runner.once()
+    assert runner.progress("other")["dead_letters"] == 2
+    runner.truncate(4)
+    runner.settings = settings
+    runner.write(b"three", b"\xff")
+    progress = runner.once()
+    assert (progress["dead_letters"], progress["state"]) == (1, "done")
+    assert runner.counts() == {"one": 1, "two": 1, "three": 1}
