@@ -135,9 +135,23 @@ class JsonDecoder:
 
 
 class TextDecoder:
-    """Each value is UTF-8 text. Decoded rows have the column ``text``, and those of ``RECORD``."""
+    """Each value is UTF-8 text. Decoded rows have the column ``text``, and those of ``RECORD``.
+
+    A record whose key or text has more than ``max_bytes`` is malformed. A view that writes whole
+    texts needs this bound: as JSON they can have six times as many bytes, and Kafka rejects a
+    record of more than 1 MiB.
+    """
 
     event_time = None
+
+    def __init__(self, max_bytes: int | None = None) -> None:
+        self.max_bytes = max_bytes
+
+    def __repr__(self) -> str:
+        # It is part of the rule of a view. Checkpoints of before have a decoder without a bound.
+        if self.max_bytes is None:
+            return super().__repr__()
+        return f"TextDecoder(max_bytes={self.max_bytes})"
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         return self._checked(records).where("reason IS NULL").select("text", *RECORD.names)
@@ -149,10 +163,13 @@ class TextDecoder:
         text = F.col("value").cast("string")
         # The look-behind keeps the search linear. In Java \\w is ASCII.
         too_long = text.rlike(rf"(?<![\w'])[\w']{{{MAX_WORD_CHARACTERS + 1}}}")
-        reason = (
-            F.when(F.col("value").isNull(), "value: null")
-            .when(~F.is_valid_utf8(text), "value: not UTF-8")
-            .when(too_long, f"value: a word of more than {MAX_WORD_CHARACTERS} characters")
+        reason = F.when(F.col("value").isNull(), "value: null")
+        if self.max_bytes is not None:
+            for name in ("key", "value"):
+                is_long = F.octet_length(name) > self.max_bytes
+                reason = reason.when(is_long, f"{name}: more than {self.max_bytes} bytes")
+        reason = reason.when(~F.is_valid_utf8(text), "value: not UTF-8").when(
+            too_long, f"value: a word of more than {MAX_WORD_CHARACTERS} characters"
         )
         return records.withColumns({"text": text, "reason": reason})
 

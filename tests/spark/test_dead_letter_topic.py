@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from local.kafka.broker import Broker, quiet_admin
+from spark.formats.decoders import TextDecoder
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
 from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -53,3 +56,22 @@ def test_a_view_writes_dead_letters_again_after_records_have_expired(
     progress = runner.once()
     assert (progress["dead_letters"], progress["state"]) == (1, "done")
     assert runner.counts() == {"one": 1, "two": 1, "three": 1}
+
+
+def test_a_text_that_does_not_fit_in_a_view_topic_is_a_dead_letter(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    def lines(texts: DataFrame) -> DataFrame:
+        title = F.col("key").cast("string").alias("key")
+        return texts.select(title, F.to_json(F.struct("text")).alias("value"))
+
+    runner = Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    view = replace(runner.view, decoder=TextDecoder(max_bytes=100_000), derive=lines)
+    runner.settings = replace(runner.settings, views=[view])
+    # as JSON it has twice as many bytes
+    runner.write(b'"' * 600_000, b'"' * 100_000)
+    Writer(broker.bootstrap_servers).send(runner.source, [(b"k" * 900_000, b'"' * 90_000)])
+    progress = runner.once()
+    assert (progress["dead_letters"], progress["source_offsets"]) == (2, {runner.source: {"0": 3}})
+    [log] = runner.logs(1)
+    assert [len(value or b"") for _, _, _, value in log.records] == [200_011]

@@ -18,6 +18,7 @@ from types import ModuleType
 import pytest
 
 from spark.checkpoints.definitions import description, details
+from spark.formats.decoders import TextDecoder
 from spark.formats.registry import Registry
 from spark.raw_topics.flights import FLIGHTS
 from spark.views import VIEWS
@@ -314,3 +315,12 @@ def test_a_text_has_no_addresses() -> None:
     for view in VIEWS.values():
         assert " at 0x" not in description((view.derive, view.decoder))
     assert "str 'dep_delay'" in description(FLIGHTS), "a field of its rules"
+
+
+def test_a_bound_of_texts_is_a_part_of_a_rule() -> None:
+    def of(decoder: TextDecoder) -> str:
+        return description(decoder, lambda module: module.startswith("spark"))
+
+    # as in checkpoints of before
+    assert of(TextDecoder()) == "library TextDecoder"
+    assert of(TextDecoder(max_bytes=5)) != of(TextDecoder(max_bytes=6))
