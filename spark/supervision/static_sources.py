@@ -21,6 +21,9 @@ from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.view import View
 
+ENDS, STARTS = "static-sources.json", "static-sources-starts.json"
+"""Files in a view's checkpoint folder."""
+
 Offsets = dict[str, dict[int, int]]
 """Topic ► partition ► offset."""
 
@@ -98,8 +101,8 @@ class StaticSources:
             }
 
         # Checkpoints of earlier releases have only the ends.
-        ends = stored("static-sources.json", self._admin.end_offsets)
-        return Bounds(stored("static-sources-starts.json", self._admin.start_offsets), ends)
+        ends = stored(ENDS, self._admin.end_offsets)
+        return Bounds(stored(STARTS, self._admin.start_offsets), ends)
 
     def _change(self, view: View, bounds: Bounds) -> str | None:
         partitions = self._partitions[view.name]
@@ -119,7 +122,8 @@ class StaticSources:
         return (
             f"the static source {topic} {what} since {view.name} was first started, so "
             f"its results would depend on when they were computed. To rebuild it from what the "
-            f"topic has now, delete and recreate {view.topic}, delete "
-            f"{self._settings.checkpoint(view)}, and start again. To follow the changes of the "
+            f"topic has now: queryable pipeline {view.name} rebuild, if the job runs. Otherwise "
+            f"delete and recreate {view.topic}, delete {self._settings.checkpoint(view)}, and "
+            f"start again. To follow the changes of the "
             "topic, make it a stream and use spark.joins."
         )

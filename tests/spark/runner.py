@@ -49,7 +49,10 @@ class Runner:
         )
 
     def write(self, *texts: bytes) -> None:
-        self._writer.send(self.source, [(b"t", text) for text in texts])
+        self.write_to(self.source, *texts)
+
+    def write_to(self, topic: str, *texts: bytes) -> None:
+        self._writer.send(topic, [(b"t", text) for text in texts])
 
     def once(self) -> dict[str, Any]:
         """Runs to the current end of the source; returns the view's progress."""

@@ -30,11 +30,14 @@ from model.pipelines.status import Heartbeat, parse_heartbeat
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder
 from spark.kafka_admin import TopicPartition
+from spark.raw_topics.texts import TEXTS
 from spark.supervision import tombstones
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.events import CommandReceived, Event
 from spark.tables import mapped
+from spark.view import Source
 from spark.views import VIEWS
+from spark.views.word_count import word_count
 from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import set_config
@@ -223,6 +226,34 @@ def test_a_rebuilt_view_has_what_its_source_has_now(runner: ControlledRunner) ->
         runner.wait_rebuilt()
         runner.write(b"two")
         runner.wait_counts(one=1, two=1)
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_rebuilt_view_has_what_its_static_source_has_now(
+    runner: ControlledRunner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another view runs, so the job goes on when the view has failed."""
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    known, other = make_topic(), replace(runner.view, name="other", topic=make_topic())
+    runner.view = replace(
+        runner.view,
+        source="",
+        decoder=None,
+        sources=(Source(runner.source, TEXTS), Source(known, TEXTS, static=True)),
+        derive=lambda texts, known: word_count(texts.join(known.select("text"), "text")),
+    )
+    runner.settings = replace(runner.settings, views=[runner.view, other])
+    runner.write(b"one", b"two")
+    runner.write_to(known, b"one")
+    with runner.stream():
+        runner.wait_counts(one=1)
+        runner.write_to(known, b"two")
+        runner.wait_state("failed")
+        runner.send(REBUILD)
+        runner.wait_counts(one=1, two=1)
+        runner.wait_rebuilt()
+        runner.wait_state("running")
 
 
 @pytest.mark.spark
