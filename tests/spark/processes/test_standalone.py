@@ -68,7 +68,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         try:
             with urllib.request.urlopen(f"http://{LOOPBACK}:{page}/json/", timeout=5) as answer:
                 state: dict[str, Any] = json.load(answer)
-        except OSError:
+        except (OSError, ValueError):  # the page of an address comes before its JSON
             return 0
         return int(state["aliveworkers"])
 
