@@ -210,54 +210,48 @@ class ViewReads(KeyRouting):
             raise self.unreadable(store_partition, e) from None
 
     def resolve_stored(
-        self, partition: int, stored_keys: list[bytes], now: float
-    ) -> tuple[State, list[Entry | None]]:
-        """`resolve` of keys that are all in this partition, at `now` (s, monotonic); NotOwner,
-        Problem. Only for a view that `stores_text`, and if `partition_count` is the number from
-        which the partition was computed, and is undoubted."""
-        if max(map(len, stored_keys)) > self.max_key_bytes + 1:
-            raise KeyTooLong("key-too-long", "A key is too long.")
-        store_partition = self.holder_of(partition, PLAIN)
-        state = self._state(store_partition, now)
+        self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float
+    ) -> tuple[State, list[Entry | None], list[int] | None]:
+        """`resolve_one` of keys of this partition, at `now` (s, monotonic): the entries, and the
+        indexes of their keys, without those that other partitions may have, too (None: all keys).
+        NotOwner, Problem. Only for a view that `stores_text`, and if `partition_count` is the
+        number from which the partition was computed; `is_undoubted` is the rest of its result."""
+        numbers: list[int] | None = None
+        if is_undoubted:
+            if max(map(len, stored_keys)) > self.max_key_bytes + 1:
+                raise KeyTooLong("key-too-long", "A key is too long.")
+            store_partition = self.holder_of(partition, PLAIN)
+            state = self._state(store_partition, now)
+        else:
+            store_partition = self.holder_of(partition, PLAIN)
+            state = self._state_of_one(store_partition, now)
+            here = self.in_one_partition([stored_key[1:] for stored_key in stored_keys], partition)
+            numbers = [i for i in here if len(stored_keys[i]) <= self.max_key_bytes + 1]
+            stored_keys = [stored_keys[i] for i in numbers]
         try:
             entries = self._stored_entries(store_partition.store, stored_keys)
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
         if None in entries:
-            both = zip(stored_keys, entries, strict=True)
-            self.refuse_doubtful([key[1:] for key, entry in both if entry is None])
-        return state, entries
+            keys = [stored_key[1:] for stored_key in stored_keys]
+            both = list(zip(keys, entries, strict=True))
+            if self._may_be_elsewhere([key for key, entry in both if entry is None]):
+                kept = [
+                    index
+                    for index, (key, entry) in enumerate(both)
+                    if entry is not None or not self._may_be_elsewhere([key])
+                ]
+                entries = [entries[index] for index in kept]
+                numbers = kept if numbers is None else [numbers[index] for index in kept]
+        return state, entries, numbers
 
-    def resolve_stored_each(
-        self, partition: int, stored_keys: list[bytes], now: float
-    ) -> tuple[State, dict[int, Entry | None]]:
-        """`resolve_one` of each key, if `partition_count` is doubted; NotOwner, Problem. The
-        entries by the index of their key, without the keys that other partitions may have, too."""
-        store_partition = self.holder_of(partition, PLAIN)
-        state = self._state_of_one(store_partition, now)
-        keys = [stored_key[1:] for stored_key in stored_keys]
-        here = [
-            index
-            for index in self.in_one_partition(keys, partition)
-            if len(keys[index]) <= self.max_key_bytes
-        ]
+    def _may_be_elsewhere(self, keys: Sequence[bytes]) -> bool:
+        """Whether one of these keys, which were not found, may be in another partition."""
         try:
-            entries = self._stored_entries(store_partition.store, [stored_keys[i] for i in here])
-        except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(store_partition, e) from None
-        return state, {
-            index: entry
-            for index, entry in zip(here, entries, strict=True)
-            if entry is not None or self._is_missing(keys[index])
-        }
-
-    def _is_missing(self, key: bytes) -> bool:
-        """Whether a key that was not found can be in no other partition."""
-        try:
-            self.refuse_doubtful([key])
+            self.refuse_doubtful(keys)
         except Problem:
-            return False
-        return True
+            return True
+        return False
 
     def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
         progress = store_partition.progress

@@ -73,8 +73,8 @@ class Rule:
 
     @property
     def _has_own_rows(self) -> bool:
-        """Whether the view creates a table (``createDataFrame``, ``VALUES``), of which a plan has
-        only the columns."""
+        """Whether the view creates a table (``createDataFrame``, ``VALUES``). A plan shows only the
+        columns of such a table."""
         return _OWN_ROWS.search(self.plan) is not None
 
 

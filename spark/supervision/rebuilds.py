@@ -24,7 +24,7 @@ from spark.errors import summary
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sources import static_records
-from spark.supervision import static_sources
+from spark.supervision.static_sources import forget_bounds
 from spark.supervision.status import ViewStatus
 from spark.view import View
 
@@ -62,8 +62,7 @@ class Rebuilds:
         checkpoint = self._settings.checkpoint(view)
         folders = begin_generation(self._checkpoints, checkpoint)
         # The new generation has what its static sources have now. Never the old one: so not before.
-        for file in (static_sources.ENDS, static_sources.STARTS):
-            self._checkpoints.delete(f"{checkpoint}/{file}")
+        forget_bounds(self._checkpoints, checkpoint)
         self._checkpoints.replace_json(self._file(view), {"ends": ends[view.topic]})
         self._deleting_after[name] = time.time()
         self._log(f"rebuilding {name}: its new checkpoint is {folders.result}")

@@ -21,11 +21,18 @@ from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.view import View
 
-ENDS, STARTS = "static-sources.json", "static-sources-starts.json"
+_ENDS, _STARTS = "static-sources.json", "static-sources-starts.json"
 """Files in a view's checkpoint folder."""
 
 Offsets = dict[str, dict[int, int]]
 """Topic ► partition ► offset."""
+
+
+def forget_bounds(files: CheckpointFiles, folder: str) -> None:
+    """Deletes the bounds in a view's checkpoint folder, so that its next start reads the topics as
+    they are then."""
+    for name in (_ENDS, _STARTS):
+        files.delete(f"{folder}/{name}")
 
 
 class Bounds(NamedTuple):
@@ -101,8 +108,8 @@ class StaticSources:
             }
 
         # Checkpoints of earlier releases have only the ends.
-        ends = stored(ENDS, self._admin.end_offsets)
-        return Bounds(stored(STARTS, self._admin.start_offsets), ends)
+        ends = stored(_ENDS, self._admin.end_offsets)
+        return Bounds(stored(_STARTS, self._admin.start_offsets), ends)
 
     def _change(self, view: View, bounds: Bounds) -> str | None:
         partitions = self._partitions[view.name]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from backend.http.access import Readers
@@ -27,7 +27,7 @@ from backend.wire.point_batch import (
     Reads,
     all_alone,
 )
-from model.problems import NonRetryable, Problem
+from model.problems import Problem
 from model.records import ENTRY_HEAD_SIZE
 
 log = logging.getLogger(__name__)
@@ -52,27 +52,19 @@ def _partition_count(responses: KeyResponses) -> tuple[int, bool]:
         return 0, False
 
 
-_Resolve = Callable[[KeyResponses, int, list[bytes], AnswerBudget, float], KeyAnswers | None]
+def _readable(group: Reads, readable: frozenset[int]) -> list[int]:
+    """The indexes of the reads of a group whose tokens may read the view."""
+    tokens = [token for _, token in group.with_tokens()]
+    return [index for index, token in enumerate(tokens) if token in readable]
 
 
-def _readable(
-    resolve: _Resolve,
-    responses: KeyResponses,
-    number: int,
-    group: Reads,
-    readable: frozenset[int],
-    budget: AnswerBudget,
-    now: float,
-) -> KeyAnswers | None:
-    """The answers to the reads of a group whose tokens may read the view."""
-    texts = [text for text, token in group.with_tokens() if token in readable]
-    answer = resolve(responses, number, texts, budget, now) if texts else None
-    if answer is None:
-        return None
+def _spread(answer: KeyAnswers, numbers: Sequence[int], count: int) -> KeyAnswers:
+    """The answers to the keys with these numbers, of so many; the others are sent separately."""
     fixed, state, miss, sizes, entries = answer
-    found = iter(sizes)
-    sizes = [next(found) if token in readable else ALONE for _, token in group.with_tokens()]
-    return fixed, state, miss, sizes, entries
+    spread = [ALONE] * count
+    for number, size in zip(numbers, sizes, strict=True):
+        spread[number] = size
+    return fixed, state, miss, spread, entries
 
 
 class BatchedKeys:
@@ -116,17 +108,19 @@ class BatchedKeys:
                         readable = readers.of(responses.view.base)
                         last = responses
                     if of == partitions:
-                        resolve = self._in_partition if is_undoubted else self._each
-                        if readable is None or readable.issuperset(tokens):
-                            answer = resolve(responses, number, stored_keys, budget, now)
-                        else:
-                            answer = _readable(
-                                resolve, responses, number, group, readable, budget, now
-                            )
+                        numbers = None
+                        if readable is not None and not readable.issuperset(tokens):
+                            numbers = _readable(group, readable)
+                            stored_keys = [stored_keys[index] for index in numbers]
+                        answer = self._in_partition(
+                            responses, number, stored_keys, is_undoubted, budget, now
+                        )
+                        if answer is not None and numbers is not None:
+                            answer = _spread(answer, numbers, len(group.texts))
                 except Exception:
                     last = None
                     log.exception("coalesced reads of view %s", responses.view.name)
-            answers.append(answer or all_alone(len(stored_keys)))
+            answers.append(answer or all_alone(len(group.texts)))
         return answers
 
     def _in_partition(
@@ -134,41 +128,30 @@ class BatchedKeys:
         responses: KeyResponses,
         number: int,
         stored_keys: list[bytes],
+        is_undoubted: bool,
         budget: AnswerBudget,
         now: float,
     ) -> KeyAnswers | None:
+        if not stored_keys:
+            return None
         try:
-            state, entries = responses.reads.resolve_stored(number, stored_keys, now)
-        except NonRetryable:  # a missing key may be in another partition
-            return self._each(responses, number, stored_keys, budget, now)
+            state, entries, numbers = responses.reads.resolve_stored(
+                number, stored_keys, is_undoubted, now
+            )
         except (NotOwner, Problem):
             return None
+        if not entries:
+            return None
+        answer: KeyAnswers | None = None
         if responses.sends_entries and None not in entries:
             sizes = list(map(len, entries))  # type: ignore[arg-type]
             if max(sizes) < LARGE and budget.take(sum(sizes)):
                 responses.count_coalesced(self._turn, state, len(sizes), 0)
                 fixed, lines = responses.fixed_lines(state), responses.state_lines(state)
-                return fixed, lines, b"", sizes, entries  # type: ignore[return-value]
-        return self._rendered(responses, state, entries, budget)
-
-    def _each(
-        self,
-        responses: KeyResponses,
-        number: int,
-        stored_keys: list[bytes],
-        budget: AnswerBudget,
-        now: float,
-    ) -> KeyAnswers | None:
-        """As `_in_partition`, if only some of the keys are in no other partition."""
-        try:
-            state, found = responses.reads.resolve_stored_each(number, stored_keys, now)
-        except (NotOwner, Problem):
-            return None
-        rendered = self._rendered(responses, state, [*found.values()], budget)
-        fixed, lines, miss, sizes, entries = rendered
-        size_of = dict(zip(found, sizes, strict=True))
-        sizes = [size_of.get(index, ALONE) for index in range(len(stored_keys))]
-        return fixed, lines, miss, sizes, entries
+                answer = fixed, lines, b"", sizes, entries  # type: ignore[assignment]
+        if answer is None:
+            answer = self._rendered(responses, state, entries, budget)
+        return answer if numbers is None else _spread(answer, numbers, len(stored_keys))
 
     def _partition(self, words: bytes) -> _Partition | None:
         """None if reads of it have to be sent separately."""
@@ -198,7 +181,7 @@ class BatchedKeys:
         entries: Sequence[Entry | None],
         budget: AnswerBudget,
     ) -> KeyAnswers:
-        """As above, also if keys are missing, values are large or not JSON."""
+        """As above, also if keys are missing, or values are large or not JSON."""
         to_json = None if responses.sends_entries else responses.reads.value_json
         sizes: list[int] = []
         sent: list[Entry] = []

@@ -233,6 +233,7 @@ class PartitionLifecycle:
         if store_partition.progress.answerable and not store_partition.metadata.answerable:
             self._writer.note_answerable(store_partition)
         self._shared.discard(partition_id)
+        self._deleted.pop(partition_id, None)
         self._registry.add(store_partition)
         self._assignments.update(view.topic, partition)
         self._writer.on_state_change()

@@ -286,7 +286,7 @@ class ClientContext:
         if name is None:
             return view
         described = yield from self.view(name, deadline)
-        if source.version not in (None, view.version):
+        if name != view.name:
             return described
         # a description with another epoch may be that of another deployment than has answered
         is_of_answer = (described.epoch, described.version) == (source.epoch, source.version)

@@ -93,8 +93,8 @@ def test_a_topic_without_new_records(process: Process, clock: Clock) -> None:
 
 
 def test_a_machine_that_is_suspended_after_a_poll(process: Process, clock: Clock) -> None:
-    """Regression: the end was taken for one of after the suspension, of which the monotonic clock
-    knows nothing."""
+    """Regression: the monotonic clock stands still during a suspension, so the end of the log
+    seemed to be from after it."""
     process.watcher.set(POSITION)
     clock.passed = 25 * HOUR
     process.turn()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from local.waiting import wait_until
 from tests.proxy.backends import EPOCH, Cluster
 from tests.proxy.conftest import KEY, Roles
 from tests.proxy.crowd import PATIENT, reads
@@ -38,8 +39,11 @@ def test_a_read_does_not_wait_for_the_end_of_its_queue(
                 took.append(time.monotonic() - began)
         assert max(took) < 0.3, took
         assert active.batches == [1] * len(took), "none was sent by itself"
-        time.sleep(1.5)
+
+        def has_ended() -> bool:
+            backends = nginx.health()["backends"]
+            return next(each for each in backends if each["id"] == active.name)["reads"] is None
+
+        wait_until(has_ended, 5, "the queue to end")
         assert reads(nginx, active) == {"waiting": 0, "in_flight": 0}
-        found = next(each for each in nginx.health()["backends"] if each["id"] == active.name)
-        assert found["reads"] is None, "the queue has ended"
         assert "lua entry" not in nginx.error_log()

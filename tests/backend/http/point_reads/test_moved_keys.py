@@ -1,5 +1,5 @@
-"""Coalesced reads of keys, some of which may be in several partitions: only these are sent
-separately."""
+"""If some of the keys of coalesced reads may be in several partitions, only the reads of these keys
+are sent separately."""
 
 from __future__ import annotations
 
