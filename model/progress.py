@@ -79,13 +79,23 @@ class Progress:
     def state(self) -> str:
         return ANSWERABLE if self.answerable else CATCHING_UP
 
+    def freshness(self, now: float, trusted_for: float) -> tuple[int | None, float | None]:
+        """`lag` and `staleness`. Hot path."""
+        end, end_at, caught_up_at = self.end, self.end_at, self.caught_up_at
+        lag = None
+        if end is not None and end_at is not None and now - end_at <= trusted_for:
+            lag = end - self.position
+            if lag < 0:
+                lag = 0
+        if caught_up_at is None:
+            return lag, None
+        return lag, now - caught_up_at if now > caught_up_at else 0.0
+
     def lag(self, now: float, trusted_for: float) -> int | None:
         """The number of offsets behind the end; None if no end was fetched in the last
         `trusted_for` s."""
-        if self.end is None or self.end_at is None or now - self.end_at > trusted_for:
-            return None
-        return max(0, self.end - self.position)
+        return self.freshness(now, trusted_for)[0]
 
     def staleness(self, now: float) -> float | None:
         """Seconds since it had last caught up with a fetched end; None if it never had."""
-        return None if self.caught_up_at is None else max(0.0, now - self.caught_up_at)
+        return self.freshness(now, 0.0)[1]

@@ -71,6 +71,10 @@ class Readers:
         return readable is None or number in readable
 
 
+ANYONE = Readers(None)
+"""With authentication off."""
+
+
 class AccessControl:
     """Checks the tokens of clients."""
 
@@ -148,7 +152,7 @@ class AccessControl:
         """The senders of reads whose tokens have these digests. Those that were not verified before
         may read nothing."""
         verifier = self._tokens
-        return Readers(None if verifier is None else list(map(verifier.known_by_digest, digests)))
+        return ANYONE if verifier is None else Readers(list(map(verifier.known_by_digest, digests)))
 
     def may_read_now(self, token: bytes | None, view: str) -> bool:
         """Whether a read can be answered without `admit`: authentication is off, or the token was

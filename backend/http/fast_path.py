@@ -24,7 +24,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.routing import NotOwner
 from backend.security.signatures import HEADER as SIGNATURE
 from backend.security.signatures import Purpose
-from backend.telemetry.latencies import INTERNAL_READS, Labels, TurnReads
+from backend.telemetry.latencies import INTERNAL_READS, Labels, Series, TurnReads
 from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainPoll, PlainReads
@@ -58,6 +58,7 @@ class FastPath:
         self._responses = responses
         self._access = access
         self._turn = TurnReads(context.latencies)
+        self._series: dict[int, Series] = {}
         self.forwards: CoalescedForwards | None = None
         # the last read of a key that another instance has: its path, and whom to ask
         self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
@@ -127,37 +128,39 @@ class FastPath:
         """The complete answer to point reads that a proxy or an instance sends together; None
         leaves those that take long to the router. `client`: the address of its socket.
         `has_certificate`: see `mutual_tls.is_of_cluster`."""
-        if self.coalesced.takes_long(reads.body):
+        body = reads.body
+        if b"%" in body and self.coalesced.takes_long(body):
             return None
         try:
             sender = self._context.cluster.admit(
                 READERS, "POST", READS, reads.signature, client, has_certificate
             )
             if sender is not None:
-                sender.check_body(reads.body)
+                sender.check_body(body)
         except Forbidden as problem:
             self._refused(problem, client)
             answer = problem_answer(problem)
         else:
-            answer = self._answer_reads(reads.body)
+            self._turn.begin()
+            try:
+                answer = self.coalesced.answer(body)
+            except BadRequest as problem:
+                answer = problem_answer(problem)
+            except Exception:
+                log.exception("POST %s", READS.decode())
+                answer = problem_answer(internal_error())
             if sender is not None:
                 sender.sign(answer)
-        self._turn.note(
-            self._context.latencies.series(Labels(INTERNAL_READS, status=answer.status))
-        )
+        series = self._series.get(answer.status) or self._series_of_requests(answer.status)
+        self._turn.note(series)
         complete(answer, "POST", self._context.epoch_header)
         return answer
 
-    def _answer_reads(self, body: bytes) -> Answer:
-        """The answer to coalesced reads, or the problem with them."""
-        try:
-            self._turn.begin()
-            return self.coalesced.answer(body)
-        except BadRequest as problem:
-            return problem_answer(problem)
-        except Exception:
-            log.exception("POST %s", READS.decode())
-            return problem_answer(internal_error())
+    def _series_of_requests(self, status: int) -> Series:
+        """The histogram of the requests for coalesced reads."""
+        labels = Labels(INTERNAL_READS, status=status)
+        series = self._series[status] = self._context.latencies.series(labels)
+        return series
 
     def unchanged_now(
         self, poll: PlainPoll, client: str, has_certificate: bool = False

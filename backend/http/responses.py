@@ -56,7 +56,7 @@ class KeyResponses:
         self.form = varying([JSON, VARY] if self._has_etags else [JSON], self.miss_form)
         self._pipeline = context.pipelines.get(reads.view.name)
         me = context.settings.instance_id
-        self._fixed_lines: dict[tuple[int, str, bytes], bytes] = {}
+        self._fixed_lines: dict[tuple[str, bytes], bytes] = {}
         self.use_versions()
         self._served_by = {role: (b"served-by", f"{me}; {role}".encode()) for role in ROLES}
         self._series: dict[tuple[str, int], Series] = {}
@@ -122,28 +122,31 @@ class KeyResponses:
 
     # for the proxy (see `wire/point_batch.py`)
 
-    def fixed_lines(self, state: State) -> bytes:
-        """Lines of the headers that change only with the view's version or the instance's role: of
-        all answers, and of those with a value, up to the offset in the ETag."""
+    def lines(self, state: State) -> tuple[bytes, bytes]:
+        """The fixed lines and the state lines of answers from a store partition. The fixed ones are
+        those of headers that change only with the view's version or the instance's role: of all
+        answers, and of those with a value, up to the offset in the ETag. The state lines are those
+        of the other headers of all answers."""
         known = self._fixed_lines  # before the version: `use_versions` replaces both
-        store_partition = state.store_partition
-        of = store_partition.partition, store_partition.role, store_partition.etag_format
-        lines = known.get(of)
-        if lines is None:
+        store_partition, position, lag, staleness = state
+        of = store_partition.role, store_partition.etag_format  # which names the partition
+        fixed = known.get(of)
+        if fixed is None:
             etag = store_partition.etag_format.partition(b"%d")[0]
             shared = lines_of([self._served_by[store_partition.role], *self._version])
-            lines = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
-            known[of] = lines
-        return lines
-
-    def state_lines(self, state: State) -> bytes:
-        """Lines of the other headers of all answers."""
-        store_partition, position, lag, staleness = state
-        texts = store_partition.partition_header, position, lag_text(lag), staleness_text(staleness)
-        lines = b"partition: %b\noffset: %d\nlag: %b\nstaleness: %b\n" % texts
+            fixed = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
+            known[of] = fixed
+        if lag is None or staleness is None:
+            lines = b"partition: %b\noffset: %d\nlag: %b\nstaleness: %b\n" % (
+                store_partition.partition_header, position, lag_text(lag), staleness_text(staleness)
+            )  # fmt: skip
+        else:
+            lines = b"partition: %b\noffset: %d\nlag: %d\nstaleness: %d\n" % (
+                store_partition.partition_header, position, lag, staleness * 1000
+            )  # fmt: skip
         if self._pipeline is not None:
             lines += lines_of(self._pipeline.headers(time.monotonic()))
-        return lines
+        return fixed, lines
 
     def miss_lines(self, state: State) -> bytes:
         """Lines of the further headers of the answer to missing keys, an empty line, and its
@@ -151,12 +154,11 @@ class KeyResponses:
         problem = self.reads.missing(state)
         return b"%b\n%b" % (lines_of(problem.headers() + self.miss_form), problem.body())
 
-    def count_coalesced(self, turn: TurnReads, state: State, hits: int, misses: int) -> None:
-        """Counts reads that were answered together, by the same store partition."""
-        role = state.store_partition.role
+    def count_coalesced(self, turn: TurnReads, role: str, hits: int, misses: int) -> None:
+        """Counts reads that were answered together, from store partitions of this role."""
         if hits:
             self._counts.found += hits
-            turn.note(self.series(role, 200), hits)
+            turn.note(self._series.get((role, 200)) or self.series(role, 200), hits)
         if misses:
             self._counts.missed += misses
             turn.note(self.series(role, 404), misses)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from backend.ingest.store_partitions import StorePartition
+from backend.ingest.topic_metadata import TopicMetadata
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import (
     homes_of,
@@ -21,7 +22,7 @@ from backend.wire.scan import ALLOW, NEVER
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
 from model.problems import NonRetryable, Unavailable
-from model.topology import ACTIVE, Member
+from model.topology import ACTIVE, Member, Topology
 from model.views import ANY_PARTITION, View
 
 
@@ -126,6 +127,10 @@ class KeyRouting:
         self._trusted_for = context.settings.ends_trusted_for
         self._is_partial = view.is_partial
         self.other_offsets = OtherOffsets(view, context)
+        # the last result of `partition_count`, and of what, because both are replaced, not changed
+        self._counted: tuple[Topology, TopicMetadata | None, tuple[int, bool] | None] = (
+            context.topology, None, None
+        )  # fmt: skip
 
     def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
         """The open store partition of the key, if it may answer."""
@@ -307,16 +312,24 @@ class KeyRouting:
     def partition_count(self) -> tuple[int, bool]:
         """The number of partitions, and whether the partition of every key follows from it; if not,
         keys have to be resolved one by one. Unavailable."""
-        placed = self._context.placed(self.view)
-        count = len(placed.active)
-        metadata = self._metadata.get(self.view.topic)
-        return count, not (
-            self._partition_of is None
-            or placed.mispartitioned
-            or self._is_ambiguous()
-            or placed.has_moved_keys
-            or (metadata is not None and metadata.partitions != count)
-        )
+        topology, metadata = self._context.topology, self._metadata.get(self.view.topic)
+        of_topology, of_metadata, counted = self._counted
+        if counted is None or topology is not of_topology or metadata is not of_metadata:
+            placed = self._context.placed(self.view)
+            count = len(placed.active)
+            counted = (
+                count,
+                not (
+                    self._partition_of is None
+                    or placed.mispartitioned
+                    or placed.has_moved_keys
+                    or (metadata is not None and metadata.partitions != count)
+                ),
+            )
+            self._counted = topology, metadata, counted
+        if self._is_partial and self._is_ambiguous():
+            return counted[0], False
+        return counted
 
     def _refuse_moved(self, key: bytes, partition: int, counts: Iterable[int]) -> None:
         """KeyMoved if one of these numbers of partitions gives another partition."""

@@ -178,6 +178,8 @@ class Connection(asyncio.Protocol):
     # -- requests --------------------------------------------------------------------------------
 
     def _answer_now(self, data: bytes) -> Answer | None:
+        if data.startswith(b"POST"):
+            return answer_to_proxy(self._application, data, self.address, self._tls)
         if (get := plain_get(data)) is not None:
             if not self._application.allows_host(host_of_get(data)):
                 return None

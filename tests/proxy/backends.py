@@ -24,10 +24,10 @@ from backend.wire.point_batch import (
     Reads,
     all_alone,
     decode_reads,
-    encode_answers,
 )
 from model.formats.avro.schema import AvroSchema
 from model.records import entry_head
+from tests.support.point_batch import encode_answers
 
 EPOCH = "1000-1"
 VIEWS = {

@@ -14,11 +14,25 @@ from backend.wire.point_batch import (
     Head,
     Item,
     KeyAnswers,
+    KeysFrame,
     Reads,
     encode_reads,
     headers_of,
 )
 from model.records import ENTRY_HEAD_SIZE, entry_offset
+
+
+def encode_answers(
+    epoch: bytes,
+    keys: Sequence[KeyAnswers],
+    heads: Sequence[Head] = (),
+    items: Sequence[Item] = (),
+) -> bytes:
+    """The response with these answers, as a backend writes it."""
+    frame = KeysFrame()
+    for answer in keys:
+        frame.add(answer)
+    return frame.response(epoch, heads, items)
 
 
 def encode_paths(paths: Sequence[bytes]) -> bytes:

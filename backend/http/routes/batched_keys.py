@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from backend.http.access import Readers
+from backend.http.access import ANYONE, Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.queries.point import Entry, State
@@ -24,6 +24,7 @@ from backend.wire.point_batch import (
     LARGE,
     AnswerBudget,
     KeyAnswers,
+    KeysFrame,
     Reads,
     all_alone,
 )
@@ -43,13 +44,8 @@ class _Partition(NamedTuple):
     number: int
 
 
-def _partition_count(responses: KeyResponses) -> tuple[int, bool]:
-    """The number of partitions of the view, 0 if it is unknown; and whether the partition of every
-    key follows from it."""
-    try:
-        return responses.reads.partition_count()
-    except Problem:
-        return 0, False
+def _view_of(words: bytes | None) -> str:
+    return (words or b"").partition(b" ")[0].decode()
 
 
 def _readable(group: Reads, readable: frozenset[int]) -> list[int]:
@@ -83,84 +79,79 @@ class BatchedKeys:
     def use(self, paths: Paths) -> None:
         """Other versions of views are current. Called in any thread."""
         self._views = paths.prefixes
-        self._partitions: dict[bytes, _Partition | None] = {}
+        self._partitions: dict[bytes | None, _Partition | None] = {}
 
-    def answer(
-        self, groups: Iterable[Reads], readers: Readers, budget: AnswerBudget
-    ) -> list[KeyAnswers]:
+    def answer(self, groups: Iterable[Reads], readers: Readers, budget: AnswerBudget) -> KeysFrame:
         """The answers to each group. The proxy sends reads separately if this instance cannot
-        answer them now, or would refuse them, if they exceed the budget, and if they fail."""
+        answer them now, or would refuse them, if they exceed the budget, and if they fail.
+
+        Most groups are answered by the loop itself, because each call of a function costs more than
+        what it does: see `ViewReads.resolve_stored`.
+        """
         now = time.monotonic()
-        answers: list[KeyAnswers] = []
+        known = self._partitions
+        frame = KeysFrame()
+        hits: dict[tuple[KeyResponses, str], int] = {}
         # most requests have groups of one view
         last: KeyResponses | None = None
         partitions, is_undoubted = 0, False
         readable: frozenset[int] | None = None
         for group in groups:
-            answer = None
             words, stored_keys, tokens = group
-            partition = self._partition(words or b"")
-            if partition is not None and not budget.is_spent:
-                responses, of, number = partition
-                try:
+            answer: KeyAnswers | None = None
+            partition = known.get(words) or self._partition(words)
+            try:
+                if partition is not None and budget.left >= LARGE:
+                    responses, of, number = partition
                     if responses is not last:
-                        partitions, is_undoubted = _partition_count(responses)
-                        readable = readers.of(responses.view.base)
-                        last = responses
-                    if of == partitions:
-                        numbers = None
-                        if readable is not None and not readable.issuperset(tokens):
-                            numbers = _readable(group, readable)
-                            stored_keys = [stored_keys[index] for index in numbers]
-                        answer = self._in_partition(
-                            responses, number, stored_keys, is_undoubted, budget, now
+                        last, partitions = responses, 0
+                        partitions, is_undoubted = responses.reads.partition_count()
+                        readable = None if readers is ANYONE else readers.of(responses.view.base)
+                    numbers = None  # of the keys that may be answered; None: all
+                    if readable is not None and not readable.issuperset(tokens):
+                        numbers = _readable(group, readable)
+                        stored_keys = [stored_keys[index] for index in numbers]
+                    if of == partitions and stored_keys:
+                        state, entries, kept = responses.reads.resolve_stored(
+                            number, stored_keys, is_undoubted, now
                         )
-                        if answer is not None and numbers is not None:
-                            answer = _spread(answer, numbers, len(group.texts))
-                except Exception:
-                    last = None
-                    log.exception("coalesced reads of view %s", responses.view.name)
-            answers.append(answer or all_alone(len(group.texts)))
-        return answers
+                        if kept is not None:
+                            numbers = kept if numbers is None else [numbers[i] for i in kept]
+                        if numbers is None and responses.sends_entries and None not in entries:
+                            sizes = list(map(len, entries))  # type: ignore[arg-type]
+                            size = sum(sizes)
+                            if size < LARGE:
+                                budget.left -= size
+                                counted = responses, state[0].role
+                                hits[counted] = hits.get(counted, 0) + len(sizes)
+                                fixed, lines = responses.lines(state)
+                                frame.line_sizes += (len(fixed), len(lines), 0)
+                                frame.lines += (fixed, lines)
+                                frame.sizes += sizes
+                                frame.entries += entries  # type: ignore[arg-type]
+                                continue
+                        if entries:
+                            answer = self._rendered(responses, state, entries, budget)
+                            if numbers is not None:
+                                answer = _spread(answer, numbers, len(group.texts))
+            except (NotOwner, Problem):
+                pass
+            except Exception:
+                last = answer = None
+                log.exception("coalesced reads of view %s", _view_of(words))
+            frame.add(answer or all_alone(len(group.texts)))
+        for (responses, role), count in hits.items():
+            responses.count_coalesced(self._turn, role, count, 0)
+        return frame
 
-    def _in_partition(
-        self,
-        responses: KeyResponses,
-        number: int,
-        stored_keys: list[bytes],
-        is_undoubted: bool,
-        budget: AnswerBudget,
-        now: float,
-    ) -> KeyAnswers | None:
-        if not stored_keys:
-            return None
-        try:
-            state, entries, numbers = responses.reads.resolve_stored(
-                number, stored_keys, is_undoubted, now
-            )
-        except (NotOwner, Problem):
-            return None
-        if not entries:
-            return None
-        answer: KeyAnswers | None = None
-        if responses.sends_entries and None not in entries:
-            sizes = list(map(len, entries))  # type: ignore[arg-type]
-            if max(sizes) < LARGE and budget.take(sum(sizes)):
-                responses.count_coalesced(self._turn, state, len(sizes), 0)
-                fixed, lines = responses.fixed_lines(state), responses.state_lines(state)
-                answer = fixed, lines, b"", sizes, entries  # type: ignore[assignment]
-        if answer is None:
-            answer = self._rendered(responses, state, entries, budget)
-        return answer if numbers is None else _spread(answer, numbers, len(stored_keys))
-
-    def _partition(self, words: bytes) -> _Partition | None:
+    def _partition(self, words: bytes | None) -> _Partition | None:
         """None if reads of it have to be sent separately."""
         known = self._partitions  # before the views: `use` replaces both
         if words in known:
             return known[words]
         if len(known) >= _MAX_KNOWN:
             known.clear()
-        partition = known[words] = self._parsed(words)
+        partition = known[words] = self._parsed(words or b"")
         return partition
 
     def _parsed(self, words: bytes) -> _Partition | None:
@@ -181,7 +172,7 @@ class BatchedKeys:
         entries: Sequence[Entry | None],
         budget: AnswerBudget,
     ) -> KeyAnswers:
-        """As above, also if keys are missing, or values are large or not JSON."""
+        """The answers to a group, also if keys are missing, or values are large or not JSON."""
         to_json = None if responses.sends_entries else responses.reads.value_json
         sizes: list[int] = []
         sent: list[Entry] = []
@@ -203,11 +194,7 @@ class BatchedKeys:
                 continue
             sizes.append(size)
             sent.append(entry)
-        responses.count_coalesced(self._turn, state, len(sent), misses)
-        return (
-            responses.fixed_lines(state),
-            responses.state_lines(state),
-            responses.miss_lines(state) if misses else b"",
-            sizes,
-            sent,
-        )
+        role = state.store_partition.role
+        responses.count_coalesced(self._turn, role, len(sent), misses)
+        fixed, lines = responses.lines(state)
+        return fixed, lines, responses.miss_lines(state) if misses else b"", sizes, sent

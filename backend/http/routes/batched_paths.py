@@ -105,7 +105,8 @@ class BatchedPaths:
         for found in responses.reads.resolve(keys):
             if not isinstance(found, Unresolved):
                 hits, misses = _write(responses, found, numbers, keys, heads, items, budget)
-                responses.count_coalesced(self._turn, found.state, hits, misses)
+                role = found.state.store_partition.role
+                responses.count_coalesced(self._turn, role, hits, misses)
 
     def _sorted(
         self, reads: Sequence[tuple[bytes, int]], readers: Readers

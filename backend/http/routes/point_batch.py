@@ -21,13 +21,9 @@ from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import (
     AnswerBudget,
-    Head,
-    Item,
-    KeyAnswers,
     Reads,
     TooManyLines,
     decode_reads,
-    encode_answers,
 )
 from model.problems import BadRequest
 
@@ -74,7 +70,7 @@ class PointBatchRoute:
 
     def takes_long(self, body: bytes) -> bool:
         """Whether others should not wait for all of the reads: many must be read one by one."""
-        return len(body) > _MANY and body.count(b"%") > _MANY and body.count(b"\n") > _MANY
+        return body.count(b"%") > _MANY and body.count(b"\n") > _MANY
 
     def answer(self, body: bytes) -> Answer:
         """The framed answers to framed reads; BadRequest if they are malformed, or too many."""
@@ -83,7 +79,8 @@ class PointBatchRoute:
             if group.partition is None:
                 break
         else:
-            return self._framed(self._keys.answer(groups, readers, AnswerBudget()))
+            keys = self._keys.answer(groups, readers, AnswerBudget())
+            return Answer(200, [CONTENT_TYPE], keys.response(self._context.epoch_header))
         steps = self._answering(readers, groups)
         while True:
             try:
@@ -109,10 +106,5 @@ class PointBatchRoute:
         keys = self._keys.answer(of_keys, readers, budget)
         of_paths = [group for group in groups if group.partition is None]
         heads, items = yield from self._paths.answer(of_paths, readers, budget)
-        return self._framed(keys, heads, items)
-
-    def _framed(
-        self, keys: Sequence[KeyAnswers], heads: Sequence[Head] = (), items: Sequence[Item] = ()
-    ) -> Answer:
-        framed = encode_answers(self._context.epoch_header, keys, heads, items)
+        framed = keys.response(self._context.epoch_header, heads, items)
         return Answer(200, [CONTENT_TYPE], framed)

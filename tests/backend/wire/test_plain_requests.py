@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backend.http.access import bearer_token
+from backend.wire import plain_requests
 from backend.wire.plain_requests import (
     MAX_BYTES,
     MAX_TOKEN_BYTES,
@@ -132,6 +133,25 @@ def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
     check_against_parser(CLIENT_REQUEST)
     check_against_parser(WITH_TOKEN)
     check_against_parser(READS)
+
+
+LENGTHS = st.sampled_from([b"9", b"09", b"0000009", b"00000009", b"8", b"+9", b"9 ", b" 9", b"x"])
+
+
+@given(LENGTHS, st.sampled_from([b"\r\n\r\n", b"\r\nA: 9\r\n\r\n", b"\n\n"]))
+def test_a_head_that_was_seen_before_is_read_in_the_same_way(length: bytes, end: bytes) -> None:
+    data = READS.replace(b": 9\r\n\r\n", b": " + length + end)
+    assert plain_reads(READS) is not None
+    seen = plain_reads(data)
+    plain_requests._known_heads.clear()
+    assert seen == plain_reads(data)
+
+
+def test_heads_that_were_seen_before_are_bounded() -> None:
+    for number in range(2 * plain_requests._MAX_KNOWN_HEADS):
+        data = READS.replace(b"Host: ", b"Host: %d-" % number)
+        assert plain_reads(data) is not None
+        assert len(plain_requests._known_heads) <= plain_requests._MAX_KNOWN_HEADS
 
 
 @pytest.mark.parametrize("header", PLAIN_HEADERS)

@@ -17,11 +17,16 @@ from backend.wire.point_batch import (
     Reads,
     decode_paths,
     decode_reads,
-    encode_answers,
     encode_reads,
     headers_of,
 )
-from tests.support.point_batch import Answers, assert_complete, decode_answers, encode_paths
+from tests.support.point_batch import (
+    Answers,
+    assert_complete,
+    decode_answers,
+    encode_answers,
+    encode_paths,
+)
 
 NAMES = st.from_regex(r"[a-z-]{1,12}", fullmatch=True)
 VALUES = st.text(st.characters(codec="ascii", exclude_characters="\n"), max_size=20)
