@@ -94,7 +94,8 @@ class BatchedKeys:
         hits: dict[tuple[KeyResponses, str], int] = {}
         # most requests have groups of one view
         last: KeyResponses | None = None
-        partitions, is_undoubted = 0, False
+        partitions: int | None = None
+        is_undoubted = False
         readable: frozenset[int] | None = None
         for group in groups:
             words, stored_keys, tokens = group
@@ -104,7 +105,7 @@ class BatchedKeys:
                 if partition is not None and budget.left >= LARGE:
                     responses, of, number = partition
                     if responses is not last:
-                        last, partitions = responses, 0
+                        last, partitions = responses, None  # if its number is not known
                         partitions, is_undoubted = responses.reads.partition_count()
                         readable = None if readers is ANYONE else readers.of(responses.view.base)
                     numbers = None  # of the keys that may be answered; None: all
@@ -121,10 +122,10 @@ class BatchedKeys:
                             sizes = list(map(len, entries))  # type: ignore[arg-type]
                             size = sum(sizes)
                             if size < LARGE:
+                                fixed, lines = responses.lines(state)
                                 budget.left -= size
                                 counted = responses, state[0].role
                                 hits[counted] = hits.get(counted, 0) + len(sizes)
-                                fixed, lines = responses.lines(state)
                                 frame.line_sizes += (len(fixed), len(lines), 0)
                                 frame.lines += (fixed, lines)
                                 frame.sizes += sizes

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from backend.http.router import Router
+from model.problems import Unavailable
 from tests.backend.http.point_reads.instances import answers_to_paths, holding, place
 from tests.backend.http.point_reads.test_batched_keys import answers_to, groups_of
 from tests.support.in_process.examples import ORDERS
@@ -69,6 +70,28 @@ def test_a_view_whose_partitions_cannot_be_counted(
         reads = shell._fast_path._responses["orders"].reads
         monkeypatch.setattr(reads, "partition_count", fail)
         assert set(answers_to(shell, groups_of(ORDERS, KEYS)).values()) == {None}
+
+
+def test_no_number_of_partitions_fits_a_view_that_is_in_no_topology(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holding(tmp_path, ORDERS, dict.fromkeys(KEYS, b"1")) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+
+        def fail() -> None:
+            raise Unavailable("nobody", "no instance owns it")
+
+        reads = shell._fast_path._responses["orders"].reads
+        monkeypatch.setattr(reads, "partition_count", fail)
+        groups = groups_of(ORDERS, KEYS)
+        for partitions in (b"0", b"-1", b"3"):
+            of_none = [
+                group._replace(partition=group.partition.replace(b" 3 ", b" %b " % partitions))
+                for group in groups
+                if group.partition is not None
+            ]
+            assert len(of_none) == len(groups) == 3
+            assert all(answer is None for answer in answers_to(shell, of_none).values())
 
 
 def test_a_view_of_paths_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
