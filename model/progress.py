@@ -89,7 +89,7 @@ class Progress:
                 lag = 0
         if caught_up_at is None:
             return lag, None
-        return lag, now - caught_up_at if now > caught_up_at else 0.0
+        return lag, (now - caught_up_at if now > caught_up_at else 0.0)
 
     def lag(self, now: float, trusted_for: float) -> int | None:
         """The number of offsets behind the end; None if no end was fetched in the last

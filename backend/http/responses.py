@@ -129,18 +129,18 @@ class KeyResponses:
         of the other headers of all answers."""
         known = self._fixed_lines  # before the version: `use_versions` replaces both
         store_partition, position, lag, staleness = state
-        of = store_partition.role, store_partition.etag_format  # which names the partition
-        fixed = known.get(of)
+        of = role, etag_format = store_partition.role, store_partition.etag_format
+        fixed = known.get(of)  # the ETag names the partition
         if fixed is None:
-            etag = store_partition.etag_format.partition(b"%d")[0]
-            shared = lines_of([self._served_by[store_partition.role], *self._version])
+            etag = etag_format.partition(b"%d")[0]
+            shared = lines_of([self._served_by[role], *self._version])
             fixed = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
             known[of] = fixed
         if lag is None or staleness is None:
             lines = b"partition: %b\noffset: %d\nlag: %b\nstaleness: %b\n" % (
                 store_partition.partition_header, position, lag_text(lag), staleness_text(staleness)
             )  # fmt: skip
-        else:
+        else:  # without two calls
             lines = b"partition: %b\noffset: %d\nlag: %d\nstaleness: %d\n" % (
                 store_partition.partition_header, position, lag, staleness * 1000
             )  # fmt: skip

@@ -218,8 +218,9 @@ class ViewReads(KeyRouting):
         NotOwner, Problem. Only for a view that `stores_text`, and if `partition_count` is the
         number from which the partition was computed; `is_undoubted` is the rest of its result.
 
-        Its code and data are not in the processor's caches when a request arrives, so that each
-        call of another function takes some 4 µs: it makes few.
+        When a request arrives, neither code nor data are in the processor's caches, so each call of
+        another function takes some 4 µs. Therefore this one calls few, and has the rule of
+        `holder_of` for PLAIN and of `is_tombstone` in it.
         """
         if not is_undoubted:
             return self._resolve_doubtful(partition, stored_keys, now)
@@ -247,7 +248,7 @@ class ViewReads(KeyRouting):
     def _resolve_doubtful(
         self, partition: int, stored_keys: list[bytes], now: float
     ) -> tuple[State, list[Entry | None], list[int]]:
-        """The same if keys have to be resolved one by one."""
+        """The same if some of the keys may be in other partitions, too."""
         store_partition = self.holder_of(partition, PLAIN)
         state = self._state_of_one(store_partition, now)
         here = self.in_one_partition([stored_key[1:] for stored_key in stored_keys], partition)

@@ -127,7 +127,8 @@ class KeyRouting:
         self._trusted_for = context.settings.ends_trusted_for
         self._is_partial = view.is_partial
         self.other_offsets = OtherOffsets(view, context)
-        # the last result of `partition_count`, and of what, because both are replaced, not changed
+        # The last result of `partition_count`, after the topology and the metadata that it follows
+        # from. These are replaced, never modified.
         self._counted: tuple[Topology, TopicMetadata | None, tuple[int, bool] | None] = (
             context.topology, None, None
         )  # fmt: skip

@@ -9,13 +9,19 @@ from backend.security.mutual_tls import is_of_cluster
 from backend.server.server import Application
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import plain_poll, plain_reads
+from backend.wire.point_batch import READS
+
+_READS = b"POST %b " % READS
 
 
 def answer_to_proxy(
     application: Application, data: bytes, address: str, tls: Mapping[str, Any] | None
 ) -> Answer | None:
     """None for other requests, and if ASGI is needed. `tls`: the connection's extension."""
-    if (reads := plain_reads(data)) is not None:
+    if data.startswith(_READS):
+        reads = plain_reads(data)
+        if reads is None:
+            return None
         return application.reads_now(reads, address, tls is not None and is_of_cluster(tls))
     if (poll := plain_poll(data)) is not None and application.allows_host(poll.host):
         return application.unchanged_now(poll, address, is_of_cluster(tls))

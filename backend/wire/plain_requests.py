@@ -52,9 +52,9 @@ _READS = re.compile(
 )
 
 # Heads without a signature that _READS has matched, up to the length. Looking one up takes a
-# fraction of the pattern's time, whose code is not in the processor's caches by then.
+# fraction of the time of the pattern, because the pattern's code is not in the processor's caches.
 _known_heads: set[bytes] = set()
-_MAX_KNOWN_HEADS = 1000
+_MAX_KNOWN_HEADS, _MAX_KNOWN_HEAD_BYTES = 1000, 512
 
 # The request with which proxy/discovery.lua asks whether the topology has changed.
 _POLL = re.compile(
@@ -113,7 +113,8 @@ def plain_reads(data: bytes) -> PlainReads | None:
     match = _READS.match(data)
     if match is None or len(data) - match.end() != int(match[2]):
         return None
-    if match[1] is None:  # a signature is used once
+    # a signature is used once
+    if match[1] is None and match.end() <= _MAX_KNOWN_HEAD_BYTES:
         if len(_known_heads) >= _MAX_KNOWN_HEADS:
             _known_heads.clear()
         _known_heads.add(data[: match.start(2) - 1])

@@ -44,10 +44,6 @@ class _Partition(NamedTuple):
     number: int
 
 
-def _view_of(words: bytes | None) -> str:
-    return (words or b"").partition(b" ")[0].decode()
-
-
 def _readable(group: Reads, readable: frozenset[int]) -> list[int]:
     """The indexes of the reads of a group whose tokens may read the view."""
     tokens = [token for _, token in group.with_tokens()]
@@ -91,7 +87,7 @@ class BatchedKeys:
         now = time.monotonic()
         known = self._partitions
         frame = KeysFrame()
-        hits: dict[tuple[KeyResponses, str], int] = {}
+        hits: dict[tuple[KeyResponses, str], int] = {}  # by view and role
         # most requests have groups of one view
         last: KeyResponses | None = None
         partitions: int | None = None
@@ -105,7 +101,9 @@ class BatchedKeys:
                 if partition is not None and budget.left >= LARGE:
                     responses, of, number = partition
                     if responses is not last:
-                        last, partitions = responses, None  # if its number is not known
+                        last = responses
+                        # if it is in no topology, nothing of the view before applies to it
+                        partitions, is_undoubted, readable = None, False, frozenset()
                         partitions, is_undoubted = responses.reads.partition_count()
                         readable = None if readers is ANYONE else readers.of(responses.view.base)
                     numbers = None  # of the keys that may be answered; None: all
@@ -122,12 +120,12 @@ class BatchedKeys:
                             sizes = list(map(len, entries))  # type: ignore[arg-type]
                             size = sum(sizes)
                             if size < LARGE:
-                                fixed, lines = responses.lines(state)
+                                fixed, of_state = responses.lines(state)
                                 budget.left -= size
-                                counted = responses, state[0].role
-                                hits[counted] = hits.get(counted, 0) + len(sizes)
-                                frame.line_sizes += (len(fixed), len(lines), 0)
-                                frame.lines += (fixed, lines)
+                                view_and_role = responses, state[0].role
+                                hits[view_and_role] = hits.get(view_and_role, 0) + len(sizes)
+                                frame.line_sizes += (len(fixed), len(of_state), 0)
+                                frame.lines += (fixed, of_state)
                                 frame.sizes += sizes
                                 frame.entries += entries  # type: ignore[arg-type]
                                 continue
@@ -139,7 +137,7 @@ class BatchedKeys:
                 pass
             except Exception:
                 last = answer = None
-                log.exception("coalesced reads of view %s", _view_of(words))
+                log.exception("coalesced reads of view %s", responses.view.name)
             frame.add(answer or all_alone(len(group.texts)))
         for (responses, role), count in hits.items():
             responses.count_coalesced(self._turn, role, count, 0)

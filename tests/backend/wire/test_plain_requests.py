@@ -152,6 +152,9 @@ def test_heads_that_were_seen_before_are_bounded() -> None:
         data = READS.replace(b"Host: ", b"Host: %d-" % number)
         assert plain_reads(data) is not None
         assert len(plain_requests._known_heads) <= plain_requests._MAX_KNOWN_HEADS
+    long = READS.replace(b"Host: ", b"Host: " + b"x" * 1000)
+    assert plain_reads(long) is not None
+    assert max(map(len, plain_requests._known_heads)) < 1000
 
 
 @pytest.mark.parametrize("header", PLAIN_HEADERS)

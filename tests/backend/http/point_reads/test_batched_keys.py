@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from backend.http import responses
 from backend.http.router import Router
+from backend.queries.point import State
 from backend.security.token_cache import digest_of
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainReads
@@ -320,3 +322,24 @@ def test_headers_of_a_former_version_are_not_kept(
             versions.append(dict(answer.headers).get(b"view-version"))
         assert switched
         assert versions[1] == b"2"
+
+
+def test_headers_are_kept_for_the_role_that_they_name(tmp_path: Path) -> None:
+    """Another thread changes the role while the headers are formatted."""
+
+    class Changing:
+        partition_header, etag_format = b"0", b'"orders-0-%d-%b"'
+        roles = itertools.cycle(["active", "standby"])
+
+        @property
+        def role(self) -> str:
+            return next(self.roles)
+
+    with holding(tmp_path, ORDERS, {}, partitions=1) as instance:
+        shell = Router(instance.context, None)  # type: ignore[arg-type]
+        of_orders = shell._fast_path._responses["orders"]
+        for _ in range(4):
+            of_orders.lines(State(Changing(), 1, 0, 0.0))  # type: ignore[arg-type]
+        kept = of_orders._fixed_lines.items()
+        assert len(kept) == 2
+        assert all(f"; {role}\n".encode() in lines for (role, _), lines in kept)
