@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -33,3 +36,19 @@ def may_have_long_integers(text: bytes) -> bool:
     """Whether an integer in the text may have more than 64 bits."""
     digits = text.translate(_DIGITS)
     return _LONG in digits or _LONG_NEGATIVE in digits
+
+
+def with_long_integers(documents: Sequence[bytes], joined: bytes) -> set[int]:
+    """The indexes of the documents in which an integer may have more than 64 bits. `joined`: these
+    documents, with one byte before the first one and between two, which is no digit."""
+    digits = joined.translate(_DIGITS)
+    found: set[int] = set()
+    ends: list[int] = []
+    for long in (_LONG, _LONG_NEGATIVE):
+        at = digits.find(long)
+        while at >= 0:
+            ends = ends or list(accumulate(len(document) + 1 for document in documents))
+            index = bisect_right(ends, at)
+            found.add(index)
+            at = digits.find(long, ends[index])
+    return found

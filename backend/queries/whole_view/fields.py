@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from model.formats.json_decoder import decode_json, may_have_long_integers
+from model.formats.json_decoder import decode_json, with_long_integers
 from model.limits import check_path
 from model.problems import BadRequest
 from model.views import View
@@ -29,13 +29,13 @@ class Documents:
         """Record bytes as Python values, with integers of any size; ValueError."""
         documents = list(values) if self._as_json is None else list(map(self._as_json, values))
         together = b"[%b]" % b",".join(documents)
-        if may_have_long_integers(together):
-            return list(map(parse_exactly, documents))
         try:
             # as one document: a fifth less work than one by one
             found: list[object] = orjson.loads(together)
         except orjson.JSONDecodeError:  # a document has the greatest depth, and is one deeper here
-            found = list(map(orjson.loads, documents))
+            return list(map(parse_exactly, documents))
+        for index in with_long_integers(documents, together):
+            found[index] = parse_exactly(documents[index])
         return found
 
 
