@@ -158,7 +158,7 @@ class KeyResponses:
         """Counts reads that were answered together, from store partitions of this role."""
         if hits:
             self._counts.found += hits
-            turn.note(self._series.get((role, 200)) or self.series(role, 200), hits)
+            turn.note(self.series(role, 200), hits)
         if misses:
             self._counts.missed += misses
             turn.note(self.series(role, 404), misses)

@@ -220,63 +220,49 @@ class ViewReads(KeyRouting):
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
         another function takes some 4 µs. Therefore this one calls few, and has the rule of
-        `holder_of` for PLAIN and of `is_tombstone` in it.
+        `holder_of` for PLAIN in it.
         """
-        if not is_undoubted:
-            return self._resolve_doubtful(partition, stored_keys, now)
-        if max(map(len, stored_keys)) > self._max_stored_key_bytes:
-            raise KeyTooLong("key-too-long", "A key is too long.")
-        store_partition = self._store_partitions.get(partition)
-        if store_partition is None or not store_partition.progress.answerable:
+        numbers: list[int] | None = None
+        if is_undoubted:
+            if max(map(len, stored_keys)) > self._max_stored_key_bytes:
+                raise KeyTooLong("key-too-long", "A key is too long.")
+            store_partition = self._store_partitions.get(partition)
+            if store_partition is None or not store_partition.progress.answerable:
+                store_partition = self.holder_of(partition, PLAIN)
+            state = self._state(store_partition, now)
+        else:
             store_partition = self.holder_of(partition, PLAIN)
-        progress = store_partition.progress
-        lag, staleness = progress.freshness(now, self._trusted_for)
-        # half the time of State(…)
-        state = tuple.__new__(State, (store_partition, progress.position, lag, staleness))
-        try:
-            if self._expires or len(stored_keys) > 1:
-                entries = self._stored_entries(store_partition.store, stored_keys)
-            else:
-                entry = store_partition.store.get(stored_keys[0])
-                entries = [entry if entry is None or entry[8] < 0x80 else None]
-        except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(store_partition, e) from None
-        if None in entries:
-            return self._without_doubtful(state, stored_keys, entries)
-        return state, entries, None
-
-    def _resolve_doubtful(
-        self, partition: int, stored_keys: list[bytes], now: float
-    ) -> tuple[State, list[Entry | None], list[int]]:
-        """The same if some of the keys may be in other partitions, too."""
-        store_partition = self.holder_of(partition, PLAIN)
-        state = self._state_of_one(store_partition, now)
-        here = self.in_one_partition([stored_key[1:] for stored_key in stored_keys], partition)
-        here = [i for i in here if len(stored_keys[i]) <= self._max_stored_key_bytes]
-        stored_keys = [stored_keys[i] for i in here]
-        if not stored_keys:
-            return state, [], []
+            state = self._state_of_one(store_partition, now)
+            here = self.in_one_partition([stored_key[1:] for stored_key in stored_keys], partition)
+            numbers = [i for i in here if len(stored_keys[i]) <= self._max_stored_key_bytes]
+            if not numbers:
+                return state, [], numbers
+            stored_keys = [stored_keys[i] for i in numbers]
         try:
             entries = self._stored_entries(store_partition.store, stored_keys)
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
-        _, entries, kept = self._without_doubtful(state, stored_keys, entries)
-        return state, entries, here if kept is None else [here[i] for i in kept]
+        if None in entries:
+            entries, kept = self._without_doubtful(stored_keys, entries)
+            if kept is not None:
+                numbers = kept if numbers is None else [numbers[i] for i in kept]
+        return state, entries, numbers
 
     def _without_doubtful(
-        self, state: State, stored_keys: list[bytes], entries: list[Entry | None]
-    ) -> tuple[State, list[Entry | None], list[int] | None]:
-        """The result without the keys that were not found and may be in another partition."""
+        self, stored_keys: list[bytes], entries: list[Entry | None]
+    ) -> tuple[list[Entry | None], list[int] | None]:
+        """The entries, and the indexes of their keys, without the keys that were not found and may
+        be in another partition (None: all keys)."""
         keys = [stored_key[1:] for stored_key in stored_keys]
         both = list(zip(keys, entries, strict=True))
         if not self._may_be_elsewhere([key for key, entry in both if entry is None]):
-            return state, entries, None
+            return entries, None
         kept = [
             index
             for index, (key, entry) in enumerate(both)
             if entry is not None or not self._may_be_elsewhere([key])
         ]
-        return state, [entries[index] for index in kept], kept
+        return [entries[index] for index in kept], kept
 
     def _may_be_elsewhere(self, keys: Sequence[bytes]) -> bool:
         """Whether one of these keys, which were not found, may be in another partition."""

@@ -328,7 +328,7 @@ class KeyRouting:
                 ),
             )
             self._counted = topology, metadata, counted
-        if self._is_partial and self._is_ambiguous():
+        if self._is_ambiguous():
             return counted[0], False
         return counted
 

@@ -22,7 +22,7 @@ def answer_to_proxy(
         reads = plain_reads(data)
         if reads is None:
             return None
-        return application.reads_now(reads, address, tls is not None and is_of_cluster(tls))
+        return application.reads_now(reads, address, is_of_cluster(tls))
     if (poll := plain_poll(data)) is not None and application.allows_host(poll.host):
         return application.unchanged_now(poll, address, is_of_cluster(tls))
     return None

@@ -101,11 +101,9 @@ class BatchedKeys:
                 if partition is not None and budget.left >= LARGE:
                     responses, of, number = partition
                     if responses is not last:
-                        last = responses
-                        # if it is in no topology, nothing of the view before applies to it
-                        partitions, is_undoubted, readable = None, False, frozenset()
-                        partitions, is_undoubted = responses.reads.partition_count()
+                        last, partitions = responses, None  # if it is in no topology
                         readable = None if readers is ANYONE else readers.of(responses.view.base)
+                        partitions, is_undoubted = responses.reads.partition_count()
                     numbers = None  # of the keys that may be answered; None: all
                     if readable is not None and not readable.issuperset(tokens):
                         numbers = _readable(group, readable)

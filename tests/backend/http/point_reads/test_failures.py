@@ -58,17 +58,24 @@ def test_a_group_of_keys_that_fails(
     assert "a bug" in caplog.text
 
 
+def router_that_cannot_count(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> Router:
+    """Counting the partitions of the view fails."""
+    shell = Router(instance.context, None)  # type: ignore[arg-type]
+
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(shell._fast_path._responses["orders"].reads, "partition_count", fail)
+    return shell
+
+
 def test_a_view_whose_partitions_cannot_be_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with holding(tmp_path, ORDERS, dict.fromkeys(KEYS, b"1")) as instance:
-        shell = Router(instance.context, None)  # type: ignore[arg-type]
-
-        def fail() -> None:
-            raise RuntimeError("a bug")
-
-        reads = shell._fast_path._responses["orders"].reads
-        monkeypatch.setattr(reads, "partition_count", fail)
+        shell = router_that_cannot_count(instance, monkeypatch, RuntimeError("a bug"))
         assert set(answers_to(shell, groups_of(ORDERS, KEYS)).values()) == {None}
 
 
@@ -76,13 +83,8 @@ def test_no_number_of_partitions_fits_a_view_that_is_in_no_topology(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with holding(tmp_path, ORDERS, dict.fromkeys(KEYS, b"1")) as instance:
-        shell = Router(instance.context, None)  # type: ignore[arg-type]
-
-        def fail() -> None:
-            raise Unavailable("nobody", "no instance owns it")
-
-        reads = shell._fast_path._responses["orders"].reads
-        monkeypatch.setattr(reads, "partition_count", fail)
+        error = Unavailable("nobody", "no instance owns it")
+        shell = router_that_cannot_count(instance, monkeypatch, error)
         groups = groups_of(ORDERS, KEYS)
         for partitions in (b"0", b"-1", b"3"):
             of_none = [
