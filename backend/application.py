@@ -66,11 +66,12 @@ class Application:
             access_control(settings, self._token_keys, context.cluster),
         )
         self._on_failure = on_failure
-        # the worker uses these eight; the time-outs are in s
+        # the worker uses these nine; the time-outs are in s
         self.allows_host = self._router.allows_host
         self.answer_now = self._router.answer_now
         self.forward_now = self._router.forward_now
         self.reads_now = self._router.reads_now
+        self.heartbeat_now = self._router.heartbeat_now
         self.unchanged_now = self._router.unchanged_now
         self.send_timeout = settings.send_timeout
         self.request_timeout = settings.request_timeout

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from backend.cluster.liveness import DRAINING, Heartbeat, Peers
 from backend.cluster.lost_instances import LostInstances
-from backend.cluster.peer_client import PeerClient
 from backend.wire.answer import JSON, Answer, problem_answer
 from model.problems import Forbidden, Unavailable
 from model.topology import Member, Topology
@@ -42,13 +41,23 @@ class Instance(Protocol):
     def dead(self) -> set[str]: ...
 
 
+class Posts(Protocol):
+    """PeerPosts, which sends heartbeats."""
+
+    async def post(
+        self, member: Member, target: bytes, body: bytes, timeout: float | None = None
+    ) -> Answer: ...
+    async def close(self) -> None: ...
+
+
 class Heartbeats:
     """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
-    def __init__(self, instance: Instance, peer_client: PeerClient, interval: float) -> None:
-        """`interval`: s between the heartbeats that an instance misses."""
+    def __init__(self, instance: Instance, posts: Posts, interval: float) -> None:
+        """`posts` is closed by `stop`. `interval`: s between the heartbeats that an instance
+        misses."""
         self._instance = instance
-        self._peer_client = peer_client
+        self._posts = posts
         self._interval = interval
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._topology: Topology | None = None
@@ -65,6 +74,7 @@ class Heartbeats:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._posts.close()
 
     def beat(self) -> None:
         """Send a heartbeat to all neighbours without one in flight; also called when this
@@ -114,9 +124,7 @@ class Heartbeats:
         try:
             is_leaving = sent.state == DRAINING
             timeout = _LEAVING_TIMEOUT if is_leaving else _TIMEOUT * self._interval
-            answer = await self._peer_client.forward(
-                member, "POST", PATH, [], sent.encode(), timeout=timeout
-            )
+            answer = await self._posts.post(member, PATH, sent.encode(), timeout)
             if answer.status == 200:
                 reply = Heartbeat.decode(answer.body)
         except Unavailable:

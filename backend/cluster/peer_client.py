@@ -14,7 +14,6 @@ Each request says for which client it is (`backend/security/client_claims.py`).
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
@@ -22,24 +21,22 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import aiohttp
-import orjson
 from yarl import URL
 
-from backend.rate_limited_log import RateLimitedLog
+from backend.cluster.peer_connection import MAX_ANSWER_BYTES
+from backend.cluster.peer_failures import PeerNotAsked, check_sender, unreachable
+from backend.cluster.peer_posts import CONNECT_SECONDS, PeerPosts
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
 from backend.security.client_claims import claim, claimed
-from backend.security.signatures import HEADER, SignedRequest, Signer
+from backend.security.signatures import SignedRequest, Signer
 from backend.telemetry.peer_counts import PeerCounts
 from backend.telemetry.tracing import traced
-from backend.wire.answer import Answer, Header
+from backend.wire.answer import MARK, Answer, Header
 from model.problems import Unavailable
 from model.topology import HTTPS, Member
 
-MARK = b"queryable-forwarded"
 _INTERNAL = b"/internal/"
-
-log = RateLimitedLog(logging.getLogger(__name__))
 
 # request headers that affect the answer; `Authorization` is passed on with every request
 _FORWARDED_HEADERS = frozenset(
@@ -55,17 +52,7 @@ _OMITTED_HEADERS = frozenset(
 # that aiohttp adds to requests that do not have them
 _AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 
-MAX_ANSWER_BYTES = 128 << 20
-_CONNECT_SECONDS = 0.5  # with the TLS handshake; then the next replica is tried
 _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
-
-
-class PeerRefused(Unavailable):
-    """The instance does not accept internal requests of this one."""
-
-
-class PeerNotAsked(Unavailable):
-    """No connection to the instance was free in time, so it was not asked."""
 
 
 class PeerClient:
@@ -91,8 +78,8 @@ class PeerClient:
         self._mark = instance_id
         self._seconds = timeout
         self._timeout = _timeout(timeout, timeout)
+        self._posts = PeerPosts(instance_id, timeout, signer, self._certificates, self._counts)
         self._places = _Places(connections)
-        # so that the other instance recognises coalesced reads (backend/wire/plain_requests.py)
         options = {"skip_auto_headers": _AUTO_HEADERS}
         self._session = _session(connections, self._places.of_one, **options)
         self._streams = _session(max(streams, 1), read_bufsize=_STREAM_BUFFER)
@@ -133,11 +120,17 @@ class PeerClient:
             except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
                 self._counts.ended(target, None)
                 kind = PeerNotAsked if waits and _is_before_request(e) else Unavailable
-                raise _unreachable(member, e, kind) from e
+                raise unreachable(member, e, kind) from e
         self._counts.ended(target, answer.status)
         if is_internal:
-            _check_sender(member, signed, answer)
+            check_sender(member, signed, answer.status, answer.headers, answer.body)
         return answer
+
+    async def post(
+        self, member: Member, target: bytes, body: bytes, timeout: float | None = None
+    ) -> Answer:
+        """As `forward`, for coalesced reads: see PeerPosts."""
+        return await self._posts.post(member, target, body, timeout)
 
     @asynccontextmanager
     async def stream(
@@ -150,7 +143,7 @@ class PeerClient:
         url, forwarded = self._request(member, target, headers)
         # streams send keep-alives, so silence means failure
         stream_timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=_CONNECT_SECONDS, sock_read=60
+            total=None, sock_connect=CONNECT_SECONDS, sock_read=60
         )
         try:
             # includes waiting for a connection
@@ -164,7 +157,7 @@ class PeerClient:
                 )
         except (TimeoutError, aiohttp.ClientError, OSError) as e:
             self._counts.ended(target, None)
-            raise _unreachable(member, e) from e
+            raise unreachable(member, e) from e
         self._counts.ended(target, response.status)
         async with response:
             yield Answer(response.status, _headers(response), b""), _chunks(response)
@@ -191,6 +184,7 @@ class PeerClient:
         return self._certificates.for_peers if member.scheme == HTTPS else True
 
     async def close(self) -> None:
+        await self._posts.close()
         await self._session.close()
         await self._streams.close()
 
@@ -240,34 +234,9 @@ def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(
         total=seconds,
         connect=silence,
-        sock_connect=min(silence, _CONNECT_SECONDS),
+        sock_connect=min(silence, CONNECT_SECONDS),
         sock_read=silence,
     )
-
-
-def _check_sender(member: Member, signed: SignedRequest | None, answer: Answer) -> None:
-    """Unavailable if another program may have answered, or the instance refuses this one."""
-    given = next((value for name, value in answer.headers if name == HEADER), None)
-    if signed is not None and signed.is_answer(answer.status, answer.body, given):
-        return
-    if signed is None and answer.status != 403:
-        return
-    what = (
-        f"refuses requests of this instance: {_detail(answer.body)}"
-        if answer.status == 403
-        else f"has answered {answer.status} without a valid signature by the cluster secret"
-    )
-    log.warn(f"{member.id} {answer.status}", f"instance {member.id} {what}")
-    kind = PeerRefused if answer.status == 403 else Unavailable
-    raise _unreachable(member, PermissionError(), kind)
-
-
-def _detail(body: bytes) -> str:
-    """The detail of a problem document, for the log."""
-    try:
-        return repr(orjson.loads(body)["detail"])[:500]
-    except (ValueError, KeyError, TypeError):
-        return "403"
 
 
 def _is_before_request(error: Exception) -> bool:
@@ -309,18 +278,3 @@ async def _chunks(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
     with suppress(TimeoutError, aiohttp.ClientError, OSError):
         async for chunk in response.content.iter_any():
             yield chunk
-
-
-def _unreachable(
-    member: Member, error: Exception, kind: type[Unavailable] = Unavailable
-) -> Unavailable:
-    is_tls = isinstance(error, aiohttp.ClientSSLError)
-    why = f"{type(error).__name__}: {error}" if is_tls else type(error).__name__
-    if kind is PeerNotAsked:
-        why = "no connection to it was free"
-    return kind(
-        "owner-unreachable",
-        f"Instance {member.id} owns the key's partition, but does not answer "
-        f"({why}). Retry: another instance takes over if it is down.",
-        instance=member.id,
-    )

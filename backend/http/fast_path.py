@@ -12,6 +12,8 @@ from functools import partial
 from logging import INFO
 from time import perf_counter
 
+from backend.cluster.heartbeats import PATH as HEARTBEAT
+from backend.cluster.heartbeats import Heartbeats
 from backend.http.access import AccessControl, Readers
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, Found, path_of
 from backend.http.paths import Paths
@@ -27,13 +29,14 @@ from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, Series, TurnReads
 from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer, problem_answer
-from backend.wire.plain_requests import PlainPoll, PlainReads
+from backend.wire.plain_requests import PlainPoll, PlainPost
 from backend.wire.point_batch import READS
 from model.problems import BadRequest, Forbidden, Problem
 from model.topology import Member
 
 PROCESSORS = b"/processors"
 _UNCHANGED = Labels("processors", status=304)
+_HEARTBEAT = Labels("internal/heartbeat")
 READERS = Purpose.PROXY, Purpose.PEER
 """Who sends coalesced reads."""
 
@@ -49,9 +52,9 @@ class FastPath:
         paths: Paths,
         responses: Mapping[str, KeyResponses],
         access: AccessControl,
-        refused: Callable[[Forbidden, str], None] = lambda problem, client: None,
+        refused: Callable[[Forbidden, str, bytes], None] = lambda problem, client, target: None,
     ) -> None:
-        """`refused(problem, client)` is called when a request for coalesced reads is refused."""
+        """`refused(problem, client, target)` is called when an internal request is refused."""
         self._context = context
         self._refused = refused
         self._paths = paths
@@ -60,6 +63,7 @@ class FastPath:
         self._turn = TurnReads(context.latencies)
         self._series: dict[int, Series] = {}
         self.forwards: CoalescedForwards | None = None
+        self.heartbeats: Heartbeats | None = None
         # the last read of a key that another instance has: its path, and whom to ask
         self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
         keys = BatchedKeys(paths, responses, self._turn)
@@ -123,7 +127,7 @@ class FastPath:
         ended(answer)
 
     def reads_now(
-        self, reads: PlainReads, client: str, has_certificate: bool = False
+        self, reads: PlainPost, client: str, has_certificate: bool = False
     ) -> Answer | None:
         """The complete answer to point reads that a proxy or an instance sends together; None
         leaves those that take long to the router. `client`: the address of its socket.
@@ -138,7 +142,7 @@ class FastPath:
             if sender is not None:
                 sender.check_body(body)
         except Forbidden as problem:
-            self._refused(problem, client)
+            self._refused(problem, client, READS)
             answer = problem_answer(problem)
         else:
             self._turn.begin()
@@ -161,6 +165,31 @@ class FastPath:
         labels = Labels(INTERNAL_READS, status=status)
         series = self._series[status] = self._context.latencies.series(labels)
         return series
+
+    def heartbeat_now(
+        self, heartbeat: PlainPost, client: str, has_certificate: bool = False
+    ) -> Answer | None:
+        """The complete answer to a heartbeat of another instance; None before `heartbeats` is set.
+        `client`: the address of its socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
+        if self.heartbeats is None:
+            return None
+        self._turn.begin()
+        try:
+            sender = self._context.cluster.admit(
+                (Purpose.PEER,), "POST", HEARTBEAT, heartbeat.signature, client, has_certificate
+            )
+            if sender is not None:
+                sender.check_body(heartbeat.body)
+        except Forbidden as problem:
+            self._refused(problem, client, HEARTBEAT)
+            answer = problem_answer(problem)
+        else:
+            answer = self.heartbeats.answer(heartbeat.body)
+            if sender is not None:
+                sender.sign(answer)
+        self._turn.note(self._context.latencies.series(_HEARTBEAT._replace(status=answer.status)))
+        complete(answer, "POST", self._context.epoch_header)
+        return answer
 
     def unchanged_now(
         self, poll: PlainPoll, client: str, has_certificate: bool = False

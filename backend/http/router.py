@@ -15,6 +15,7 @@ from urllib.parse import unquote_to_bytes
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
+from backend.cluster.peer_posts import PeerPosts
 from backend.cluster.topology_fetcher import PATH as TOPOLOGY
 from backend.http.access import Access, AccessControl
 from backend.http.admin.document import PATH as ADMIN
@@ -114,10 +115,11 @@ class Router:
         self._clients = Clients.of(context.settings, context.cluster)
         self._quotas = ViewQuotas(context)
         self._fast_path = FastPath(
-            context, self._paths, self._responses, access, self._refused_reads
+            context, self._paths, self._responses, access, self._refused_post
         )
         self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
         self.forward_now = self._fast_path.forward_now
+        self.heartbeat_now = self._fast_path.heartbeat_now
         self.unchanged_now = self._fast_path.unchanged_now
         self._internal = InternalRoutes(context, self._scans, access)
         self._admin = AdminRoutes(context, self._responses)
@@ -132,7 +134,6 @@ class Router:
         self._table = RouteTable(self.routes, self._paths, context.versions)
         context.on_versions.append(self._use_versions)
         self._peer_client: PeerClient | None = None
-        self._heartbeat_client: PeerClient | None = None
         self._heartbeats: Heartbeats | None = None
 
     def _all_routes(self) -> tuple[Route, ...]:
@@ -217,16 +218,14 @@ class Router:
         self._peer_client = peer_client or PeerClient(
             *of, streams=settings.max_streams, certificates=tls, counts=self._context.peer_counts
         )
-        # a heartbeat never waits for a connection, however many others are in use
-        self._heartbeat_client = peer_client or PeerClient(*of, connections=0, certificates=tls)
-        self._heartbeats = Heartbeats(
-            self._context, self._heartbeat_client, settings.heartbeat_interval
-        )
+        posts = peer_client or PeerPosts(*of, tls)
+        self._heartbeats = Heartbeats(self._context, posts, settings.heartbeat_interval)
         scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
         any_partition = AnyPartitionReads(self._context, scatter_gather)
         batches = Batches(self._context, self._reads, self._peer_client, any_partition)
         self._keys.start(Asker(self._context, self._peer_client), any_partition, scatter_gather)
         self._fast_path.forwards = self._keys.coalesced_forwards
+        self._fast_path.heartbeats = self._heartbeats
         self._views.start(scatter_gather, batches)
         self._internal.start(batches, self._heartbeats)
         self._admin.start(self._peer_client)
@@ -244,9 +243,8 @@ class Router:
         await self._keys.stop()
         if self._heartbeats is not None:
             await self._heartbeats.stop()
-        for client in (self._peer_client, self._heartbeat_client):
-            if client is not None:
-                await client.close()
+        if self._peer_client is not None:
+            await self._peer_client.close()
 
     def drain(self) -> None:
         """Ends the streams: their clients reconnect to the instance that has the partition then.
@@ -318,11 +316,11 @@ class Router:
             request.sender.sign(answer)
         return answer
 
-    def _refused_reads(self, problem: Forbidden, client: str) -> None:
+    def _refused_post(self, problem: Forbidden, client: str, target: bytes) -> None:
         """For the audit log, which the fast path does not write."""
         address = (client, 0) if client else None
         scope: Scope = {"method": "POST", "client": address, "headers": []}
-        audit(self._audit, self._table.match(READS), scope, problem.status, None, problem)
+        audit(self._audit, self._table.match(target), scope, problem.status, None, problem)
 
     async def _answer_of(self, match: Match, request: Request) -> Answer | None:
         route = match.route

@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
-from backend.cluster.peer_client import MARK
 from backend.http.request import Request
 from backend.http.route_table import RouteTable
 from backend.instance_context import VIEW_VERSION
-from backend.wire.answer import Header
+from backend.wire.answer import MARK, Header
 from model.problems import BadRequest, Problem, Unavailable
 from model.versions import Versions
 from model.views import View

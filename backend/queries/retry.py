@@ -23,10 +23,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Seque
 from contextlib import AsyncExitStack
 from typing import Generic, NamedTuple, TypeVar
 
-from backend.cluster.peer_client import PeerClient, PeerNotAsked, PeerRefused
+from backend.cluster.peer_client import PeerClient
+from backend.cluster.peer_failures import PeerNotAsked, PeerRefused
 from backend.instance_context import InstanceContext
 from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
+from backend.wire.point_batch import READS
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable
 from model.topology import Member
 
@@ -137,18 +139,28 @@ class Asker:
         target: bytes,
         headers: list[Header],
         body: bytes = b"",
-        optional: bool = False,
     ) -> Answer:
         """Its answer, of any status; Unavailable if it is silent for too long, or refuses internal
-        requests. `optional`: then it can be asked in another way."""
+        requests."""
         try:
             return await self._peer_client.forward(
                 member, method, target, headers, body, timeout=_timeout(others_left)
             )
-        except Unavailable as unavailable:
-            is_refused = optional and isinstance(unavailable, PeerRefused)
-            if not is_refused and not isinstance(unavailable, PeerNotAsked):
-                self._context.peers.failed(member.id)
+        except PeerNotAsked:
+            raise
+        except Unavailable:
+            self._context.peers.failed(member.id)
+            raise
+
+    async def ask_for_reads(self, member: Member, body: bytes) -> Answer:
+        """The same for coalesced reads. An instance that refuses them can be asked in another way,
+        so it has not failed."""
+        try:
+            return await self._peer_client.post(member, READS, body, WHILE_OTHERS_ARE_LEFT)
+        except PeerRefused:
+            raise
+        except Unavailable:
+            self._context.peers.failed(member.id)
             raise
 
     async def begin_stream(

@@ -12,9 +12,9 @@ from gunicorn_h1c import H1CProtocol
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
 from backend.security.mutual_tls import is_passed_on, tls_of_proxy
+from backend.server.cluster_requests import answer_to_cluster
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
-from backend.server.of_proxies import answer_to_proxy
 from backend.server.pending_data import PendingData
 from backend.server.rejections import MAX_UNPARSED, endless, refused_by_parser
 from backend.server.response import error_response, response
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
 
     def _answer_now(self, data: bytes) -> Answer | None:
         if data.startswith(b"POST"):
-            return answer_to_proxy(self._application, data, self.address, self._tls)
+            return answer_to_cluster(self._application, data, self.address, self._tls)
         if (get := plain_get(data)) is not None:
             if not self._application.allows_host(host_of_get(data)):
                 return None
@@ -187,7 +187,7 @@ class Connection(asyncio.Protocol):
             if answer is None and not is_traced(data):
                 self._forward_now(data, *get)
             return answer
-        return answer_to_proxy(self._application, data, self.address, self._tls)
+        return answer_to_cluster(self._application, data, self.address, self._tls)
 
     def _forward_now(self, data: bytes, raw_path: bytes, token: bytes | None) -> None:
         """Starts to wait if another instance is being asked. The bytes of further requests wait,

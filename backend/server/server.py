@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from backend.http.asgi import Receive, Scope, Send
 from backend.server.bounds import OpenConnections, UnreadBytes
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainPoll, PlainReads
+from backend.wire.plain_requests import PlainPoll, PlainPost
 
 if TYPE_CHECKING:
     from backend.server.connection import Connection
@@ -40,9 +40,14 @@ class Application(Protocol):
         just left, and that has no `traceparent`. Then `ended` is called later, with the answer, or
         None if `__call__` is needed."""
 
-    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer | None:
+    def reads_now(self, reads: PlainPost, client: str, has_certificate: bool) -> Answer | None:
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
         the address of its socket."""
+
+    def heartbeat_now(
+        self, heartbeat: PlainPost, client: str, has_certificate: bool
+    ) -> Answer | None:
+        """The answer to a heartbeat of another instance; None if `__call__` is needed."""
 
     def unchanged_now(self, poll: PlainPoll, client: str, has_certificate: bool) -> Answer | None:
         """304 to a proxy that has the latest topology; None if `__call__` is needed."""

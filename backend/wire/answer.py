@@ -16,6 +16,9 @@ FINAL_STATUS = b"queryable-final-status"
 """A request with this header is from a proxy that asks the next holder on any 503. It sees only the
 status, so what no other holder can answer has a status of its own."""
 
+MARK = b"queryable-forwarded"
+"""A request with this header is from another instance, and is not forwarded again."""
+
 JSON: Header = (b"content-type", b"application/json")
 
 

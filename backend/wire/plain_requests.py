@@ -51,6 +51,14 @@ _READS = re.compile(
     rb"Content-Length: ([0-9]{1,7})\r\n\r\n"
 )
 
+# The request that backend/cluster/peer_posts.py sends.
+_HEARTBEAT = re.compile(
+    rb"POST /internal/heartbeat HTTP/1\.1\r\nHost: [!-~]+\r\n"
+    rb"queryable-forwarded: [!-~]+\r\n"
+    rb"(?:queryable-signature: ([0-9a-f:]{1,256})\r\n)?"
+    rb"Content-Length: ([0-9]{1,4})\r\n\r\n"
+)
+
 # Heads without a signature that _READS has matched, up to the length. Looking one up takes a
 # fraction of the time of the pattern, because the pattern's code is not in the processor's caches.
 _known_heads: set[bytes] = set()
@@ -73,9 +81,9 @@ class PlainPoll(NamedTuple):
     signature: bytes | None
 
 
-class PlainReads(NamedTuple):
-    """A proxy's or an instance's request for coalesced point reads. `signature`: None without a
-    cluster secret."""
+class PlainPost(NamedTuple):
+    """A proxy's or an instance's request for coalesced point reads, or a heartbeat. `signature`:
+    None without a cluster secret."""
 
     signature: bytes | None
     body: bytes
@@ -104,14 +112,14 @@ def host_of_get(data: bytes) -> bytes:
     return data[start : data.index(b"\r", start)]
 
 
-def plain_reads(data: bytes) -> PlainReads | None:
+def plain_reads(data: bytes) -> PlainPost | None:
     """A request for coalesced point reads; None for other requests."""
     if _known_heads:  # empty with a cluster secret
         head, _, body = data.partition(b"\r\n\r\n")
         before, _, length = head.rpartition(b" ")
         is_length = len(length) < 8 and length.isdigit()
         if before in _known_heads and is_length and int(length) == len(body):
-            return tuple.__new__(PlainReads, (None, body))
+            return tuple.__new__(PlainPost, (None, body))
     match = _READS.match(data)
     if match is None or len(data) - match.end() != int(match[2]):
         return None
@@ -120,7 +128,15 @@ def plain_reads(data: bytes) -> PlainReads | None:
         if len(_known_heads) >= _MAX_KNOWN_HEADS:
             _known_heads.clear()
         _known_heads.add(data[: match.start(2) - 1])
-    return PlainReads(match[1], data[match.end() :])
+    return PlainPost(match[1], data[match.end() :])
+
+
+def plain_heartbeat(data: bytes) -> PlainPost | None:
+    """A heartbeat of another instance; None for other requests."""
+    match = _HEARTBEAT.match(data)
+    if match is None or len(data) - match.end() != int(match[2]):
+        return None
+    return PlainPost(match[1], data[match.end() :])
 
 
 def plain_poll(data: bytes) -> PlainPoll | None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextvars import Context
 
-from backend.cluster.peer_client import PeerRefused
+from backend.cluster.peer_failures import PeerRefused
 from backend.queries.retry import Asker
 from backend.rate_limited_log import RateLimitedLog
 from backend.security.token_cache import digest_of
@@ -22,7 +22,6 @@ from backend.wire.plain_requests import is_plain
 from backend.wire.point_batch import (
     ALONE,
     DIGEST_BYTES,
-    READS,
     Reads,
     decode_paths,
     encode_reads,
@@ -170,7 +169,7 @@ class CoalescedForwards:
         found: list[Found] = [None] * batch.count
         body = batch.body()
         try:
-            answer = await self._asker.ask(member, True, "POST", READS, [], body, optional=True)
+            answer = await self._asker.ask_for_reads(member, body)
             if answer.status == 200:
                 found = _answers(answer.body, batch.count)
             elif answer.status not in _OVERLOADED:

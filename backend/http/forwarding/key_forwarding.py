@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from backend.cluster.peer_client import MARK
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
 from backend.instance_context import InstanceContext
 from backend.queries.other_offsets import OffsetsInDoubt
@@ -22,7 +21,7 @@ from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptio
 from backend.queries.scans.offset_checks import OffsetChecks
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.security.authorization import AUTHORIZATION
-from backend.wire.answer import Answer, Header, code_of, problem_answer, unless_known
+from backend.wire.answer import MARK, Answer, Header, code_of, problem_answer, unless_known
 from backend.wire.plain_requests import is_token
 from model.problems import NonRetryable, Unavailable
 from model.topology import Member

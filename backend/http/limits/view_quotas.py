@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from backend.cluster.peer_client import MARK
 from backend.instance_context import InstanceContext
 from backend.settings import is_loopback
-from backend.wire.answer import Header
+from backend.wire.answer import MARK, Header
 from model.problems import TooManyRequests
 from model.quotas import Quota, TokenBucket
 from model.topology import Topology

@@ -6,7 +6,6 @@ from logging import INFO
 from time import perf_counter
 from types import TracebackType
 
-from backend.cluster.peer_client import MARK
 from backend.http.asgi import RECEIVED_EXTENSION
 from backend.http.request import Request
 from backend.http.route_table import Match
@@ -15,7 +14,7 @@ from backend.instance_context import InstanceContext
 from backend.telemetry.latencies import Labels
 from backend.telemetry.logs import REQUESTS
 from backend.telemetry.tracing import TRACE
-from backend.wire.answer import Answer
+from backend.wire.answer import MARK, Answer
 
 UNLOGGED = frozenset(("internal/heartbeat", "processors", "health", "metrics"))
 """Routes whose requests are repeated every second or so: they have no log line and no span."""

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from backend.cluster.peer_client import PeerClient
+from backend.cluster.peer_connection import IDLE_S
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,6 +26,7 @@ def test_nginx_and_other_instances_close_idle_connections_before_a_backend_does(
         peer_client = PeerClient("b1", 1.0)
         sessions = (peer_client._session, peer_client._streams)
         found = [float(session.connector._keepalive_timeout) for session in sessions]  # type: ignore[union-attr]
+        found.append(IDLE_S)
         await peer_client.close()
         return found
 

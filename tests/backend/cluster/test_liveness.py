@@ -52,34 +52,38 @@ def test_a_failed_instance_is_suspected_until_its_next_heartbeat() -> None:
     assert not peers.is_suspect("b2")
 
 
-class FakePeerClient:
-    """A PeerClient with prepared answers."""
+class FakePosts:
+    """PeerPosts with prepared answers."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {}
         self.asked: list[str] = []
 
-    async def forward(
-        self, member: Member, method: str, target: bytes, headers: Any, body: bytes, **_: Any
-    ) -> Answer:
-        assert (method, target) == ("POST", b"/internal/heartbeat")
+    async def post(self, member: Member, target: bytes, body: bytes, _: Any) -> Answer:
+        assert target == b"/internal/heartbeat"
         self.asked.append(member.id)
         answer = self.answers.get(member.id)
         if answer is None:
             raise Unavailable("owner-unreachable", "no such instance")
         return cast(Answer, answer(body))
 
+    async def close(self) -> None:
+        pass
 
-class SilentPeerClient:
-    """A PeerClient for an instance that does not answer."""
+
+class SilentPosts:
+    """PeerPosts for an instance that does not answer."""
 
     def __init__(self) -> None:
         self.timeouts: list[float] = []
 
-    async def forward(self, *_: Any, timeout: float) -> Answer:
+    async def post(self, member: Member, target: bytes, body: bytes, timeout: float) -> Answer:
         self.timeouts.append(timeout)
         await asyncio.sleep(timeout)
         raise Unavailable("owner-unreachable", "silent")
+
+    async def close(self) -> None:
+        pass
 
 
 def placed(*holders: tuple[int, ...]) -> Topology:
@@ -92,8 +96,8 @@ def placed(*holders: tuple[int, ...]) -> Topology:
     return Topology(Epoch(5, 1), members, {"orders": of})
 
 
-async def send_rounds(peer_client: FakePeerClient, instance: Any, rounds: int) -> None:
-    await beat(Heartbeats(instance, cast(Any, peer_client), 60.0), rounds)
+async def send_rounds(posts: FakePosts, instance: Any, rounds: int) -> None:
+    await beat(Heartbeats(instance, cast(Any, posts), 60.0), rounds)
 
 
 async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
@@ -111,33 +115,33 @@ async def drained(heartbeats: Heartbeats) -> None:
 
 
 def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
-    peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
+    posts, instance = FakePosts(), context(heartbeat_interval=60)
     instance.apply_topology(placed((0, 1), (2, 1)))
-    asyncio.run(send_rounds(peer_client, instance, 1))
-    assert peer_client.asked == ["b2"]
+    asyncio.run(send_rounds(posts, instance, 1))
+    assert posts.asked == ["b2"]
     instance.apply_topology(placed((0, 1), (2, 0)))
-    asyncio.run(send_rounds(peer_client, instance, 1))
-    assert set(peer_client.asked[1:]) == {"b2", "b3"}
+    asyncio.run(send_rounds(posts, instance, 1))
+    assert set(posts.asked[1:]) == {"b2", "b3"}
 
 
 def test_in_every_second_interval_only_those_that_missed_the_last_heartbeat_get_one() -> None:
-    peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
+    posts, instance = FakePosts(), context(heartbeat_interval=60)
     instance.apply_topology(placed((0, 1), (2, 0)))
-    peer_client.answers["b3"] = other_answer(GROUP, "b3")
+    posts.answers["b3"] = other_answer(GROUP, "b3")
 
     async def send_rounds() -> None:
-        heartbeats = Heartbeats(instance, cast(Any, peer_client), 60.0)
+        heartbeats = Heartbeats(instance, cast(Any, posts), 60.0)
         try:
             for send in (heartbeats.beat, heartbeats.beat_again) * 2:
                 send()
                 await drained(heartbeats)
-            assert peer_client.asked == ["b2", "b3", "b2"] * 2
+            assert posts.asked == ["b2", "b3", "b2"] * 2
             assert instance.peers.states() == {"b2": "dead", "b3": "running"}
-            peer_client.answers["b2"] = other_answer(GROUP, "b2")
+            posts.answers["b2"] = other_answer(GROUP, "b2")
             for send in (heartbeats.beat, heartbeats.beat_again) * 2:
                 send()
                 await drained(heartbeats)
-            assert peer_client.asked[6:] == ["b2", "b3"] * 2
+            assert posts.asked[6:] == ["b2", "b3"] * 2
         finally:
             await heartbeats.stop()
 
@@ -146,11 +150,11 @@ def test_in_every_second_interval_only_those_that_missed_the_last_heartbeat_get_
 
 def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() -> None:
     """A heartbeat ends before the next interval, so each interval has one."""
-    peer_client, instance = SilentPeerClient(), context()
+    posts, instance = SilentPosts(), context()
     instance.apply_topology(placed((0, 1)))
 
     async def run() -> None:
-        heartbeats = Heartbeats(instance, cast(Any, peer_client), 0.2)
+        heartbeats = Heartbeats(instance, cast(Any, posts), 0.2)
         heartbeats.start()
         try:
             async with asyncio.timeout(10):
@@ -160,8 +164,8 @@ def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() 
             await heartbeats.stop()
 
     asyncio.run(run())
-    assert len(peer_client.timeouts) == MISSED_BEFORE_DEAD
-    assert all(each < 0.2 for each in peer_client.timeouts)
+    assert len(posts.timeouts) == MISSED_BEFORE_DEAD
+    assert all(each < 0.2 for each in posts.timeouts)
 
 
 def test_only_the_members_own_answer_counts(
@@ -169,14 +173,14 @@ def test_only_the_members_own_answer_counts(
 ) -> None:
     # an answer belongs to one heartbeat, even if all are sent within a millisecond
     monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
-    peer_client, instance = FakePeerClient(), context(heartbeat_interval=60)
+    posts, instance = FakePosts(), context(heartbeat_interval=60)
     instance.apply_topology(placed((0, 1)))
     receiver = context(instance_id="b2", heartbeat_interval=60)
     receiver.apply_topology(placed((0, 1)))
     receiver.set_state("draining")
 
     async def other(body: bytes) -> Answer:
-        heartbeats = Heartbeats(receiver, cast(Any, FakePeerClient()), 60.0)
+        heartbeats = Heartbeats(receiver, cast(Any, FakePosts()), 60.0)
         try:
             return heartbeats.answer(body)
         finally:
@@ -192,8 +196,8 @@ def test_only_the_members_own_answer_counts(
     thread = threading.Thread(target=loop.run_forever, name="other")
     thread.start()
     try:
-        peer_client.answers["b2"] = answered
-        heartbeats = Heartbeats(instance, cast(Any, peer_client), 60.0)
+        posts.answers["b2"] = answered
+        heartbeats = Heartbeats(instance, cast(Any, posts), 60.0)
         asyncio.run(beat(heartbeats))
         assert instance.peers.states() == {"b2": "draining"}
         assert receiver.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
@@ -207,7 +211,7 @@ def test_only_the_members_own_answer_counts(
             lambda _: Answer(200, [], b""),
         ]
         for wrong in wrong_answers:
-            peer_client.answers["b2"] = wrong
+            posts.answers["b2"] = wrong
             asyncio.run(beat(heartbeats))
         assert instance.peers.states() == {"b2": "dead"}
         assert other_status(loop, other, b"nonsense") == 403

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,12 +19,8 @@ from backend.http.parameters import changes_parameters, point_parameters, span_p
 from backend.http.router import Router
 from backend.http.streams import Streams
 from backend.queries.retry import Asker
-from backend.security.signatures import Signer
-from backend.wire.plain_requests import plain_reads
-from backend.wire.point_batch import READS
 from model.problems import BadRequest, Unavailable
 from model.topology import Epoch, Member, PlacedView, Topology
-from tests.support.cluster_secret import cluster_secret
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import ME, context
 
@@ -277,41 +272,6 @@ def test_a_wrong_encoding_is_refused(query: bytes) -> None:
     for parse in (changes_parameters, span_parameters, lambda of: point_parameters(of, True)):
         with pytest.raises(BadRequest):
             parse(query)
-
-
-@pytest.mark.parametrize("is_signed", [False, True])
-def test_an_instance_recognises_the_reads_of_another_one(tmp_path: Path, is_signed: bool) -> None:
-    """Without a parser: the request arrives in one piece, and has no other headers."""
-    received: list[bytes] = []
-
-    class Peer(asyncio.Protocol):
-        def connection_made(self, transport: Any) -> None:
-            self.transport = transport
-
-        def data_received(self, data: bytes) -> None:
-            received.append(data)
-            self.transport.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
-
-    async def ask() -> None:
-        server = await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", 0)
-        member = Member("b2", *server.sockets[0].getsockname())
-        signer = Signer(cluster_secret(tmp_path)) if is_signed else None
-        client = PeerClient("b1", 5, signer)
-        try:
-            for _ in range(2):
-                with suppress(Unavailable):  # the answer is not signed
-                    await client.forward(member, "POST", READS, [], b"paths 1\n/orders/a" * 2000)
-        finally:
-            await client.close()
-            server.close()
-
-    asyncio.run(ask())
-    assert len(received) == 2
-    for data in received:
-        found = plain_reads(data)
-        assert found is not None, data[:500]
-        assert found.body == b"paths 1\n/orders/a" * 2000
-        assert (found.signature is not None) == is_signed
 
 
 @pytest.mark.parametrize(

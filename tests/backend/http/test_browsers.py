@@ -13,7 +13,7 @@ import pytest
 from backend.http.limits.bodies import media_type
 from backend.http.router import Router
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads, host_of_get, plain_get
+from backend.wire.plain_requests import PlainPost, host_of_get, plain_get
 from backend.wire.point_batch import Reads, encode_reads
 from model.problems import ConfigurationError
 from model.records import ENTRY
@@ -118,7 +118,7 @@ def in_batches(made: World, owner: str, key: bytes) -> list[Answer | Whole | Non
     """The answers to the read of a key by its path, and as nginx sends keys."""
     partition = b"orders murmur2 %d %d" % (PARTITIONS, made.partition(key))
     groups = [Reads(None, [b"/orders/" + key]), Reads(partition, [ENTRY + key])]
-    sent = PlainReads(None, encode_reads([], groups))
+    sent = PlainPost(None, encode_reads([], groups))
     answer = made.routers[owner].reads_now(sent, LOOPBACK)
     assert answer is not None
     answers = decode_answers(answer.body, groups)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.http.limits.view_quotas import ViewQuotas, share_of
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from model.problems import ConfigurationError, TooManyRequests
 from model.quotas import Quota, TokenBucket, parse_quota
 from model.topology import Epoch, Member, PlacedView, Topology
@@ -157,7 +157,7 @@ def test_point_reads_of_the_view_are_counted_by_the_router(orders: World) -> Non
     key = next(n for n in range(20) if orders.partition(b"%d" % n) % 2 == 0)
     path = f"/orders/{key}".encode()
     assert router.answer_now(path) is None
-    reads = PlainReads(None, encode_paths([path]))
+    reads = PlainPost(None, encode_paths([path]))
     counted = router.reads_now(reads, "127.0.0.1")
     assert counted.body.count(b'{"key"') == 1, "the proxy has counted it"
     assert [orders.ask(f"keys/{key}").status for _ in range(3)] == [200, 200, 429]

@@ -28,7 +28,7 @@ from backend.security.audit import (
     open_audit_log,
 )
 from backend.security.identity import Identity
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from model.problems import ConfigurationError, Forbidden, NotFound, Unauthenticated
 from tests.support.in_process.world import World
 
@@ -235,11 +235,21 @@ def test_the_router_writes_lines(orders: World, audit_file: Path) -> None:
 def test_refused_coalesced_reads_have_a_line_on_the_fast_path_too(
     orders: World, audit_file: Path
 ) -> None:
-    answer = orders.routers["b1"].reads_now(PlainReads(None, b"paths 1 0\n/orders/a"), "192.0.2.7")
+    answer = orders.routers["b1"].reads_now(PlainPost(None, b"paths 1 0\n/orders/a"), "192.0.2.7")
     assert answer.status == 403
     (line,) = [json.loads(line) for line in audit_file.read_text().splitlines()]
     found = [line[name] for name in ("event", "method", "route", "client", "status", "code")]
     assert found == ["refused", "POST", "/internal/reads", "192.0.2.7", 403, "not-a-member"]
+
+
+def test_refused_heartbeats_have_a_line_on_the_fast_path_too(
+    orders: World, audit_file: Path
+) -> None:
+    answer = orders.routers["b1"].heartbeat_now(PlainPost(None, b"{}"), "192.0.2.7")
+    assert answer.status == 403
+    (line,) = [json.loads(line) for line in audit_file.read_text().splitlines()]
+    found = [line[name] for name in ("event", "method", "route", "client", "status", "code")]
+    assert found == ["refused", "POST", "/internal/heartbeat", "192.0.2.7", 403, "not-a-member"]
 
 
 def test_a_flood_of_wrong_appends_is_counted_too() -> None:

@@ -19,7 +19,7 @@ from backend.security.token_cache import digest_of
 from backend.security.tokens import TokenVerifier
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import ASK_ALONE, Reads, encode_reads
 from model.problems import Unauthenticated
 from model.topology import Epoch, PlacedView, Topology
@@ -74,7 +74,7 @@ def coalesced(
         reads = [read for group in groups for read in group.with_tokens()]
         groups = [Reads(None, [path for path, _ in reads], [token for _, token in reads])]
     answer = shell.reads_now(
-        PlainReads(None, encode_reads(list(map(digest_of, tokens)), groups)), "127.0.0.1"
+        PlainPost(None, encode_reads(list(map(digest_of, tokens)), groups)), "127.0.0.1"
     )
     assert answer.status == 200, answer.body
     _, _, heads, items = decode_answers(answer.body, groups)

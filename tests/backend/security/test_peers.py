@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.cluster import peer_client
+from backend.cluster import peer_client, peer_posts
 from backend.cluster.peer_client import PeerClient
 from backend.http.admin.topology import UNREACHABLE, Peers
 from backend.http.asgi import Receive, Scope, Send
@@ -22,7 +22,8 @@ from tests.support.tls import Authority
 
 @pytest.fixture(autouse=True)
 def handshakes_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_client, "_CONNECT_SECONDS", 10.0)
+    for module in (peer_client, peer_posts):
+        monkeypatch.setattr(module, "CONNECT_SECONDS", 10.0)
 
 
 async def respond_name(scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,6 +64,8 @@ def test_all_clients_of_an_instance_verify_the_peer_and_show_their_certificate(
             client = PeerClient("b1", 10.0, certificates=mine)
             forwarded = await client.forward(member, "GET", b"/any", [])
             assert forwarded.body == b'{"id": "b2", "name": "CN=b1"}'
+            posted = await client.post(member, b"/any", b"x")
+            assert posted.body == forwarded.body
             async with client.stream(member, b"/any", []) as (head, chunks):
                 assert head.status == 200
                 assert b"".join([chunk async for chunk in chunks]) == forwarded.body
@@ -72,6 +75,7 @@ def test_all_clients_of_an_instance_verify_the_peer_and_show_their_certificate(
             mine.refresh()
             renewed = await client.forward(member, "GET", b"/any", [])
             assert renewed.body == b'{"id": "b2", "name": "CN=renewed"}'
+            assert (await client.post(member, b"/any", b"x")).body == renewed.body
             await client.close()
 
             peers = Peers(timeout=10, deadline=20, certificates=mine)
@@ -98,6 +102,8 @@ def test_a_peer_with_a_wrong_certificate_is_unreachable(tmp_path: Path, wrong: s
             try:
                 with pytest.raises(Unavailable, match="certificate verify failed"):
                     await client.forward(member, "GET", b"/any", [])
+                with pytest.raises(Unavailable, match="certificate verify failed"):
+                    await client.post(member, b"/any", b"x")
             finally:
                 await client.close()
             peers = Peers(timeout=10, deadline=20, certificates=mine)

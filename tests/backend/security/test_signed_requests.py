@@ -23,7 +23,7 @@ from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer, Header
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import READS
 from backend.wire.snapshot import SnapshotError, file_header, receive
 from model.problems import Forbidden, Unavailable
@@ -102,7 +102,7 @@ def test_without_a_secret_internal_routes_answer_on_loopback_only(path: str) -> 
     for client in ("127.0.0.1", "::1"):
         answer = asked(router, path, b"{}", client=client)
         assert b"QUERYABLE_CLUSTER_SECRET_FILE" not in answer.body
-    reads = PlainReads(None, encode_paths([b"/orders/a"]))
+    reads = PlainPost(None, encode_paths([b"/orders/a"]))
     assert code(router.reads_now(reads, "10.0.0.1")) == "not-a-member"
     assert router.reads_now(reads, "127.0.0.1").status == 200
 
@@ -147,7 +147,7 @@ def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
     body = encode_paths([b"/orders/a"])
 
     def status(header: bytes | None, body: bytes = body) -> int:
-        return router.reads_now(PlainReads(header, body), "10.0.0.1").status
+        return router.reads_now(PlainPost(header, body), "10.0.0.1").status
 
     header = proxy.sign("POST", READS, "b1", body).header
     assert [status(header), status(header)] == [200, 403]
@@ -195,7 +195,7 @@ def test_the_fast_path_signs_refusals(
 
     def refused(body: bytes) -> int:
         sent = Signer(secret).sign("POST", READS, "b1", body)
-        answer = router.reads_now(PlainReads(sent.header, body), "10.0.0.1")
+        answer = router.reads_now(PlainPost(sent.header, body), "10.0.0.1")
         assert answer is not None
         value = dict(answer.headers).get(HEADER)
         assert sent.is_answer(answer.status, answer.body, value)

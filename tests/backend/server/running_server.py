@@ -15,7 +15,7 @@ from backend.http.asgi import Receive, Scope, Send
 from backend.server.connection import Connection
 from backend.server.server import Limits, Server
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainPoll, PlainReads
+from backend.wire.plain_requests import PlainPoll, PlainPost
 
 LIMITS = Limits(
     keepalive=30.0,
@@ -70,9 +70,13 @@ class App:
         self.forwarding.append((raw_path, ended))
         return True
 
-    def reads_now(self, reads: PlainReads, client: str, has_certificate: bool) -> Answer:
+    def reads_now(self, reads: PlainPost, client: str, has_certificate: bool) -> Answer:
         assert client == "127.0.0.1"
         return Answer(200, [(b"content-length", b"%d" % len(reads.body))], reads.body)
+
+    def heartbeat_now(self, heartbeat: PlainPost, client: str, has_certificate: bool) -> Answer:
+        assert client == "127.0.0.1"
+        return Answer(200, [(b"content-length", b"%d" % len(heartbeat.body))], heartbeat.body)
 
     def unchanged_now(self, poll: PlainPoll, client: str, has_certificate: bool) -> Answer | None:
         assert client == "127.0.0.1"

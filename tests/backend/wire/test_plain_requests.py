@@ -14,7 +14,7 @@ from backend.wire import plain_requests
 from backend.wire.plain_requests import (
     MAX_BYTES,
     MAX_TOKEN_BYTES,
-    PlainReads,
+    PlainPost,
     is_token,
     plain_get,
     plain_reads,
@@ -125,10 +125,10 @@ def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
     assert plain_get(CLIENT_REQUEST) == (b"/views/orders/a%20b", None)
     assert plain_get(WITH_TOKEN) == (b"/views/orders/a%20b", b"eyJ.e-_~+/0.x==")
     assert plain_get(b"GET /views/a/b HTTP/1.1\r\nhost: b\r\n\r\n") == (b"/views/a/b", None)
-    assert plain_reads(READS) == PlainReads(None, b"/orders/a")
-    assert plain_reads(SIGNED_READS) == PlainReads(b"17:0a:ff:00", b"/orders/a")
+    assert plain_reads(READS) == PlainPost(None, b"/orders/a")
+    assert plain_reads(SIGNED_READS) == PlainPost(b"17:0a:ff:00", b"/orders/a")
     of_instance = SIGNED_READS.replace(b"Queryable-S", b"queryable-forwarded: b1\r\nqueryable-s")
-    assert plain_reads(of_instance) == PlainReads(b"17:0a:ff:00", b"/orders/a")
+    assert plain_reads(of_instance) == PlainPost(b"17:0a:ff:00", b"/orders/a")
     check_against_parser(SIGNED_READS)
     check_against_parser(CLIENT_REQUEST)
     check_against_parser(WITH_TOKEN)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from backend.cluster.liveness import RUNNING
-from backend.cluster.peer_client import MARK
 from backend.ingest.store_partitions import StorePartition
+from backend.wire.answer import MARK, Header
 from backend.wire.answer import Answer as Sent
-from backend.wire.answer import Header
 from model.partitioner import partition_of
 from model.problems import Unavailable
 from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
@@ -302,6 +301,11 @@ class Cluster:
             [h for h in kept if h[0] not in (b"topology-epoch", b"content-length")],
             answer.body,
         )
+
+    async def post(
+        self, member: Member, target: bytes, body: bytes, timeout: float | None = None
+    ) -> Sent:
+        return await self.forward(member, "POST", target, [], body, timeout)
 
     def close(self) -> None:
         for node in self.nodes.values():

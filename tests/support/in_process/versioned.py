@@ -13,13 +13,13 @@ from typing import Any, cast
 
 import orjson
 
-from backend.cluster.peer_client import MARK, _is_forwarded
+from backend.cluster.peer_client import _is_forwarded
 from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
 from backend.security.authorization import passed_on
 from backend.storage.data_directory import DataDirectory
-from backend.wire.answer import Answer, Header
+from backend.wire.answer import MARK, Answer, Header
 from model.partitioner import partition_of
 from model.progress import Progress
 from model.records import ENTRY, entry_head
@@ -154,6 +154,11 @@ class Deployment:
         found = await self.request(member.id, method, target.decode(), body, kept)
         omitted = (b"topology-epoch", b"content-length")
         return Answer(found.status, [h for h in found.headers if h[0] not in omitted], found.body)
+
+    async def post(
+        self, member: Member, target: bytes, body: bytes, timeout: float | None = None
+    ) -> Answer:
+        return await self.forward(member, "POST", target, [], body, timeout)
 
     def close(self) -> None:
         for made in self.contexts.values():

@@ -61,6 +61,14 @@ class Peers:
             headers=[*passed_on(), *claimed()],
         )
 
+    async def post(
+        self, member: Member, target: bytes, body: bytes, timeout: float | None = None
+    ) -> Answer:
+        return await self.forward(member, "POST", target, [], body, timeout)
+
+    async def close(self) -> None:
+        pass
+
 
 class Said(Answer):
     """An answer, and whether it was sent completely."""

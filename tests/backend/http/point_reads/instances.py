@@ -12,7 +12,7 @@ from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import ASK_ALONE, Head, Item, Reads
 from model.partitioner import partition_of
 from model.views import View
@@ -58,7 +58,7 @@ def ageless(answer: Answer) -> Answer:
 
 def answers_to_paths(shell: Router, paths: list[bytes]) -> list[Answer | None]:
     """The answer to each coalesced read; None for those that have to be sent separately."""
-    answer = shell.reads_now(PlainReads(None, encode_paths(paths)), LOOPBACK)
+    answer = shell.reads_now(PlainPost(None, encode_paths(paths)), LOOPBACK)
     assert answer.status == 200, answer.body
     epoch, _, heads, items = decode_answers(answer.body, [Reads(None, paths)])
     assert epoch == b"5-1"

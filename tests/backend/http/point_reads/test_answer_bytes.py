@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.http.router import Router
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import (
     ALONE,
     ASK_ALONE,
@@ -57,7 +57,7 @@ def test_answers_have_a_limit_in_bytes(tmp_path: Path, form: str, value: str) ->
 
 def sent(shell: Router, groups: Sequence[Reads]) -> tuple[int, int]:
     """The size of the response, and how many of the reads it answers."""
-    answer = shell.reads_now(PlainReads(None, encode_reads([], groups)), LOOPBACK)
+    answer = shell.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
     assert answer is not None
     assert answer.status == 200, answer.body
     decoded = decode_answers(answer.body, groups)

@@ -19,7 +19,7 @@ from backend.http.router import Router
 from backend.queries.point import State
 from backend.security.token_cache import digest_of
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import Reads, encode_reads
 from model.records import ENTRY, entry_head, pushed_offset, tombstone_entry
 from model.views import View
@@ -53,7 +53,7 @@ def answers_to(
 ) -> dict[bytes, Answer | None]:
     """The answer to the read of each key; None for those that have to be sent separately."""
     answer = shell.reads_now(
-        PlainReads(None, encode_reads(list(map(digest_of, tokens)), groups)), LOOPBACK
+        PlainPost(None, encode_reads(list(map(digest_of, tokens)), groups)), LOOPBACK
     )
     assert answer.status == 200, answer.body
     decoded = decode_answers(answer.body, groups)
@@ -285,7 +285,7 @@ def test_keys_and_paths_may_be_in_one_request(tmp_path: Path) -> None:
             Reads(b"orders murmur2 1 0", [b"\x01a", b"\x01x"]),
             Reads(None, [b"/orders/nobody"]),
         ]
-        answer = shell.reads_now(PlainReads(None, encode_reads([], groups)), LOOPBACK)
+        answer = shell.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
         decoded = decode_answers(answer.body, groups)
         assert [decoded.heads[head][0] for head, _, _ in decoded.items] == [200, 404]
         of_keys = whole_answers(decoded.keys[0], [b"a", b"x"])

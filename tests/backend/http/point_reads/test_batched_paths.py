@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from backend.http.router import Router
 from backend.http.routes import point_batch
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainReads
+from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import (
     ASK_ALONE,
     MAX_LINES,
@@ -149,7 +149,7 @@ def test_too_many_reads_are_refused(tmp_path: Path) -> None:
         most = MAX_LINES - 1
         assert len(answers_to_paths(shell, [b"/orders/a"] * most)) == most
         refused = shell.reads_now(
-            PlainReads(None, encode_paths([b"/orders/a"] * MAX_LINES)), LOOPBACK
+            PlainPost(None, encode_paths([b"/orders/a"] * MAX_LINES)), LOOPBACK
         )
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
@@ -172,7 +172,7 @@ def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
             "client": (LOOPBACK, 1),
         }  # fmt: skip
         asyncio.run(shell(scope, receive, send))  # type: ignore[arg-type]
-        now = shell.reads_now(PlainReads(None, body), LOOPBACK)
+        now = shell.reads_now(PlainPost(None, body), LOOPBACK)
         assert sent[0]["status"] == 200
         # the digits of a staleness change its length
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
@@ -199,7 +199,7 @@ def test_many_reads_that_take_long_are_answered_in_steps(
     with holding(tmp_path, ORDERS, entries) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         body = encode_paths(paths)
-        assert shell.reads_now(PlainReads(None, body), LOOPBACK) is None
+        assert shell.reads_now(PlainPost(None, body), LOOPBACK) is None
         sent: list[Any] = []
 
         async def receive() -> Any:

@@ -1,4 +1,4 @@
-"""Requests of proxies that are answered as their bytes arrive."""
+"""Requests of proxies and other instances that are answered as their bytes arrive."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 from backend.security.mutual_tls import is_of_cluster
 from backend.server.server import Application
 from backend.wire.answer import Answer
-from backend.wire.plain_requests import plain_poll, plain_reads
+from backend.wire.plain_requests import plain_heartbeat, plain_poll, plain_reads
 from backend.wire.point_batch import READS
 
 _READS = b"POST %b " % READS
+_POST = b"POST "
 
 
-def answer_to_proxy(
+def answer_to_cluster(
     application: Application, data: bytes, address: str, tls: Mapping[str, Any] | None
 ) -> Answer | None:
     """None for other requests, and if ASGI is needed. `tls`: the connection's extension."""
@@ -23,6 +24,11 @@ def answer_to_proxy(
         if reads is None:
             return None
         return application.reads_now(reads, address, is_of_cluster(tls))
+    if data.startswith(_POST):
+        heartbeat = plain_heartbeat(data)
+        if heartbeat is None:
+            return None
+        return application.heartbeat_now(heartbeat, address, is_of_cluster(tls))
     if (poll := plain_poll(data)) is not None and application.allows_host(poll.host):
         return application.unchanged_now(poll, address, is_of_cluster(tls))
     return None

@@ -1,0 +1,121 @@
+"""The requests that instances send each other all the time: coalesced reads and heartbeats.
+
+Each kind has a connection of its own to each instance, so none waits for a connection, or for
+another request. There is one such request at a time, and all of them may be repeated. With a
+cluster secret, they are signed, and their answers verified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from backend.cluster.peer_connection import ClosedBeforeAnswerError, PeerConnection, connect
+from backend.cluster.peer_failures import check_sender, unreachable
+from backend.security.certificates import Certificates
+from backend.security.signatures import HEADER, SignedRequest, Signer
+from backend.telemetry.peer_counts import PeerCounts
+from backend.wire.answer import MARK, Answer
+from model.topology import HTTPS, Member
+
+CONNECT_SECONDS = 0.5
+"""For a new connection, with the TLS handshake; then the next replica is tried."""
+
+
+class PeerPosts:
+    """Created anywhere, used in the event loop."""
+
+    def __init__(
+        self,
+        instance_id: str,
+        timeout: float,
+        signer: Signer | None = None,
+        certificates: Certificates | None = None,
+        counts: PeerCounts | None = None,
+    ) -> None:
+        """`timeout`: s for a complete answer. `signer`: None without a cluster secret."""
+        self._mark = instance_id.encode()
+        self._seconds = timeout
+        self._signer = signer
+        self._certificates = certificates or Certificates()
+        self._counts = counts or PeerCounts()
+        self._unused: dict[tuple[str, bytes], PeerConnection] = {}
+        self._open: set[PeerConnection] = set()
+
+    async def post(
+        self, member: Member, target: bytes, body: bytes, timeout: float | None = None
+    ) -> Answer:
+        """The complete answer to a POST; Unavailable after the configured timeout, or if the
+        instance sends nothing for `timeout` s."""
+        loop, of = asyncio.get_running_loop(), (member.origin, target)
+        silence, ends_at = timeout or self._seconds, loop.time() + self._seconds
+        try:
+            connection = self._taken(member, of)
+            if connection is not None:
+                try:
+                    return await self._ask(connection, member, of, body, silence, ends_at)
+                except ClosedBeforeAnswerError:
+                    pass  # idle connections are closed; this is no failure
+            connection = await self._connected(member, silence)
+            return await self._ask(connection, member, of, body, silence, ends_at)
+        except (TimeoutError, OSError) as error:
+            self._counts.ended(target, None)
+            raise unreachable(member, error) from error
+
+    async def close(self) -> None:
+        for connection in tuple(self._open):
+            connection.abort()
+
+    def _tls(self, member: Member) -> ssl.SSLContext | None:
+        return self._certificates.for_peers if member.scheme == HTTPS else None
+
+    def _taken(self, member: Member, of: tuple[str, bytes]) -> PeerConnection | None:
+        """An open connection. One that was opened with other certificates is not used again."""
+        connection = self._unused.pop(of, None)
+        if connection is None or not connection.is_open:
+            return None
+        if connection.tls is not self._tls(member):
+            connection.close()
+            return None
+        return connection
+
+    async def _connected(self, member: Member, silence: float) -> PeerConnection:
+        async with asyncio.timeout(min(silence, CONNECT_SECONDS)):
+            connection = await connect(member, self._tls(member), self._open.discard)
+        self._open.add(connection)
+        return connection
+
+    async def _ask(
+        self,
+        connection: PeerConnection,
+        member: Member,
+        of: tuple[str, bytes],
+        body: bytes,
+        silence: float,
+        ends_at: float,
+    ) -> Answer:
+        request, signed = self._request(member, of[1], body)
+        status, headers, content = await connection.post(request, silence, ends_at)
+        if connection.is_open and of not in self._unused:
+            self._unused[of] = connection
+        else:
+            connection.close()
+        self._counts.ended(of[1], status)
+        check_sender(member, signed, status, headers, content)
+        return Answer(status, headers, content)
+
+    def _request(
+        self, member: Member, target: bytes, body: bytes
+    ) -> tuple[bytes, SignedRequest | None]:
+        """The bytes that `backend/wire/plain_requests.py` recognises without a parser. Each request
+        has a signature of its own, because an instance accepts it once."""
+        signed = None
+        signature = b""
+        if self._signer is not None:
+            signed = self._signer.sign("POST", target, member.id, body)
+            signature = b"%b: %b\r\n" % (HEADER, signed.header)
+        host = member.origin.partition("://")[2].encode()
+        return (
+            b"POST %b HTTP/1.1\r\nHost: %b\r\n%b: %b\r\n%bContent-Length: %d\r\n\r\n%b"
+            % (target, host, MARK, self._mark, signature, len(body), body)
+        ), signed
