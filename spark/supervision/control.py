@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from model.pipelines.commands import PAUSE, REBUILD, RESUME, PipelineCommand
+from spark.errors import summary
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.progress import ProgressListener
 from spark.supervision.rebuilds import Rebuilds
@@ -35,6 +37,9 @@ class ViewControl:
         self._tombstones = tombstones
         self._log = log
         self._open: dict[str, PipelineCommand] = {}  # by view: until it is started again
+        # Views whose rebuild has failed. Parts of it may have been done, so they may not start
+        # without it.
+        self._to_rebuild: set[str] = set()
 
     def carry_out(self, view: str, command: PipelineCommand) -> None:
         """Begins with a command; ``started`` ends it, except for a pause."""
@@ -48,8 +53,8 @@ class ViewControl:
             self._commands.carried_out(view, command)
         else:
             self._open[view] = command
-            begin = partial(self._begin_rebuild, view) if command.action == REBUILD else None
-            self._start_again(view, begin)
+            is_rebuild = command.action == REBUILD or view in self._to_rebuild
+            self._start_again(view, partial(self._begin_rebuild, view) if is_rebuild else None)
 
     def started(self, view: str) -> None:
         """The view was started again."""
@@ -61,17 +66,26 @@ class ViewControl:
         """Deletes old keys of views that were rebuilt and have caught up."""
         for view in self._rebuilds.due(statuses):
             if not self._scheduler.is_stopped(view):
-                self._start_again(view, partial(self._rebuilds.delete_old_keys, view))
+                self._start_again(view, partial(self._delete_old_keys, view))
 
-    def _start_again(self, view: str, before: Callable[[], None] | None) -> None:
+    def _start_again(self, view: str, before: Callable[[], bool] | None) -> None:
         self._progress.starting_again(view)
         self._scheduler.start_again(view, before)
 
-    def _begin_rebuild(self, view: str) -> None:
+    def _begin_rebuild(self, view: str) -> bool:
         try:
             self._rebuilds.begin(view)
-        except (OSError, Py4JError) as error:
-            self._log(f"error: cannot rebuild {view}: {error}. It continues as before.")
-            return
-        self._tombstones.begin(view)
+            self._tombstones.begin(view)
+        except (OSError, PySparkException, Py4JJavaError) as error:
+            self._to_rebuild.add(view)
+            why = f"cannot rebuild {view}: {summary(str(error))}. This is tried again."
+            self._progress.failed(view, why)
+            self._log(f"error: {why}")
+            return False
+        self._to_rebuild.discard(view)
         self._progress.rebuilding(view)
+        return True
+
+    def _delete_old_keys(self, view: str) -> bool:
+        self._rebuilds.delete_old_keys(view)
+        return True

@@ -56,7 +56,8 @@ class Rebuilds:
             self._delete_earlier(view)
 
     def begin(self, name: str) -> None:
-        """Gives a view that does not run a new checkpoint. Raises OSError, Py4JError."""
+        """Gives a view that does not run a new checkpoint. Raises OSError, PySparkException,
+        Py4JError; the view must not start then before another call has succeeded."""
         view = self._views[name]
         ends = self._ends(view)
         checkpoint = self._settings.checkpoint(view)
@@ -79,11 +80,11 @@ class Rebuilds:
         view = self._views[name]
         try:
             count = self._delete_old_keys(view)
+            self._checkpoints.delete(self._file(view))
         except (PySparkException, Py4JError, OSError) as error:
             self._deleting_after[name] = time.time() + _RETRY_AFTER
             self._log(f"warning: cannot delete the old keys of {name} yet: {summary(str(error))}")
         else:
-            self._checkpoints.delete(self._file(view))
             del self._deleting_after[name]
             self._log(f"rebuilt {name}: deleted {count} keys that it has no value for any more")
             self._delete_earlier(view)
@@ -92,7 +93,7 @@ class Rebuilds:
         """Deletes the checkpoints of before, for the disk space."""
         try:
             delete_earlier(self._checkpoints, self._settings.checkpoint(view))
-        except (Py4JError, OSError) as error:
+        except (PySparkException, Py4JError, OSError) as error:
             why = summary(str(error))
             self._log(f"warning: cannot delete earlier checkpoints of {view.name}: {why}")
 

@@ -92,7 +92,8 @@ class QueryScheduler:
         self._running: set[str] = set()  # queries, until their end is reported
         self._paused: set[str] = set()  # views
         self._never_started: dict[str, View] = {}  # stopped before their first start
-        self._starting_again: dict[str, Callable[[], None] | None] = {}  # by view
+        self._starting_again: dict[str, Callable[[], bool] | None] = {}  # by view
+        self._not_before: dict[str, float] = {}  # view of ``_starting_again`` ► monotonic s
 
     @property
     def spark_has_stopped(self) -> bool:
@@ -141,9 +142,10 @@ class QueryScheduler:
         self._paused.add(view)
         self._stop_view(view)
 
-    def start_again(self, view: str, before: Callable[[], None] | None = None) -> None:
+    def start_again(self, view: str, before: Callable[[], bool] | None = None) -> None:
         """Stops the view's queries, and starts them again when they have ended and ``before`` has
-        returned: see ``start_stopped``."""
+        returned True: see ``start_stopped``. If it returns False, it is called again, after the
+        same times as a failed query."""
         self._paused.discard(view)
         self._starting_again[view] = before
         self._stop_view(view)
@@ -151,14 +153,15 @@ class QueryScheduler:
     def start_stopped(self) -> Iterator[str]:
         """Starts the views of ``start_again`` whose queries have ended; yields their names."""
         for view, before in list(self._starting_again.items()):
-            if any(
+            if time.monotonic() < self._not_before.get(view, 0.0) or any(
                 query in self._running or running_tasks(self._session, self._runs.get(query, ""))
                 for query in queries_of(view)
             ):
                 continue
+            if before is not None and not before():
+                self._not_before[view] = time.monotonic() + self._next_delay(view)
+                continue
             del self._starting_again[view]
-            if before is not None:
-                before()
             yield view
             if view in self._never_started:
                 self._waiting.appendleft(self._never_started.pop(view))
@@ -184,7 +187,7 @@ class QueryScheduler:
         try:
             files = CheckpointFiles(self._session)
             files.delete(query_folders(files, self._settings.checkpoint(view)).dead_letters)
-        except Py4JJavaError as error:
+        except (PySparkException, Py4JJavaError) as error:
             why = summary(str(error))
             self._log(f"warning: cannot delete the old dead letters of {view.name}: {why}")
 
@@ -194,6 +197,7 @@ class QueryScheduler:
             self._never_started[name] = view
         self._dead_letters_due.discard(name)
         self._catching_up.discard(name)
+        self._not_before.pop(name, None)
         for query in queries_of(name):
             self._restart_at.pop(query, None)
             self._failures.pop(query, None)
@@ -208,9 +212,13 @@ class QueryScheduler:
 
     def schedule_restart(self, query: str) -> float:
         """Schedules a restart of the failed query; returns the delay in seconds."""
+        delay = self._next_delay(query)
+        self._restart_at[query] = time.monotonic() + delay
+        return delay
+
+    def _next_delay(self, query: str) -> float:
         delay = min(_MIN_BACKOFF * 2.0 ** min(self._failures[query], 30), _MAX_BACKOFF)
         self._failures[query] += 1
-        self._restart_at[query] = time.monotonic() + delay
         return delay
 
     def seconds_to_restart(self) -> float:

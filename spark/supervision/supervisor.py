@@ -57,7 +57,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         session.streams.addListener(watermarks)
         stop.started()
         static = StaticSources(session, admin, settings, topics)
-        tombstones = TombstoneGuard(session, admin, settings, progress.statuses)
+        tombstones = TombstoneGuard(session, admin, settings, progress.statuses, log)
         scheduler = QueryScheduler(
             session, settings, topics, stop.events, watermarks, static, tombstones, log
         )

@@ -10,17 +10,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import missed_tombstones
+from spark.errors import missed_tombstones, summary
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
 from spark.supervision.status import STOPPED, ViewStatus
 from spark.view import View
 
-_INTERVAL = 60.0  # s between two writes
+_INTERVAL = 60.0  # s between two writes, also after one that failed
 # s that a view may be behind with any ``delete.retention.ms``: it is behind whenever its query
 # starts again
 _TOLERATED = 60.0
@@ -35,16 +37,19 @@ class TombstoneGuard:
         admin: KafkaAdmin,
         settings: Settings,
         statuses: Callable[[], Mapping[str, ViewStatus]],
+        log: Callable[[str], None],
     ) -> None:
         self._checkpoints = CheckpointFiles(session)
         self._admin = admin
         self._is_once = settings.once
         self._statuses = statuses
+        self._log = log
         self._started_at = time.time()
         self._folders = {
             view.name: settings.checkpoint(view) for view in settings.views if _tables(view)
         }
         self._stored: dict[str, float] = {}  # by view that was started
+        self._not_before: dict[str, float] = {}  # by view whose time could not be stored
         # views that this process has started from the beginning, and that have not been current
         self._loading: set[str] = set()
 
@@ -72,15 +77,25 @@ class TombstoneGuard:
                 raise missed_tombstones(view.name, topic, behind, int(retention) / 1000, folder)
 
     def keep(self, *, is_last: bool = False) -> None:
-        """Stores the times at which the views were current, at most once a minute each."""
+        """Stores the times at which the views were current, at most once a minute each.
+
+        A time that cannot be stored is stored later: the view does not need it while it runs.
+        """
         for name, stored in list(self._stored.items()):
             current_at = self._current_at(name)
             step = 0.0 if is_last or name in self._loading else _INTERVAL
-            if current_at > stored + step:
-                self._store(name, current_at)
+            is_due = current_at > stored + step
+            if is_due and (is_last or time.time() >= self._not_before.get(name, 0.0)):
+                try:
+                    self._store(name, current_at)
+                except (PySparkException, Py4JJavaError) as error:
+                    self._not_before[name] = time.time() + _INTERVAL
+                    why = summary(str(error))
+                    self._log(f"warning: {name}: cannot store when it was current yet: {why}")
 
     def begin(self, name: str) -> None:
-        """The view reads its sources from their start, from now on."""
+        """The view reads its sources from their start, from now on. Raises PySparkException,
+        Py4JJavaError."""
         if name in self._folders:
             self._store(name, time.time())
             self._loading.add(name)

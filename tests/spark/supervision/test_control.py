@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
 
-from backend.pipelines.commands import CommandSender
-from backend.pipelines.consumer_groups import ConsumerGroups
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.pipelines.commands import (
@@ -26,19 +21,16 @@ from model.pipelines.commands import (
     PipelineCommand,
     to_metadata,
 )
-from model.pipelines.status import Heartbeat, parse_heartbeat
 from spark.errors import JobError
-from spark.formats.decoders import JsonDecoder
 from spark.kafka_admin import TopicPartition
 from spark.raw_topics.texts import TEXTS
 from spark.supervision import tombstones
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.events import CommandReceived, Event
-from spark.tables import mapped
 from spark.view import Source
 from spark.views import VIEWS
 from spark.views.word_count import word_count
-from tests.spark.runner import Runner
+from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import set_config
 
@@ -119,68 +111,6 @@ def test_each_command_comes_once(
     assert commands.heartbeat_fields(VIEW.name) == {"command": None}
     commands.carried_out(VIEW.name, pause)
     assert commands.heartbeat_fields(VIEW.name) == {"command": pause.id, "paused": True}
-
-
-class ControlledRunner(Runner):
-    """A job whose view gets commands."""
-
-    def __init__(self, session: SparkSession, servers: str, make: MakeTopic, folder: Path) -> None:
-        super().__init__(session, servers, make, folder)
-        prefix = f"{uuid.uuid4().hex}-"
-        self.settings = replace(self.settings, group_prefix=prefix)
-        self._group = f"{prefix}{self.view.name}"
-        of_kafka_python = {"bootstrap_servers": servers}
-        self._sender = CommandSender(of_kafka_python, 10)
-        self._groups = ConsumerGroups(of_kafka_python, 10)
-
-    def heartbeat(self) -> Heartbeat | None:
-        committed = self._groups.committed([self._group])[self._group].values()
-        return next(filter(None, (parse_heartbeat(each.metadata) for each in committed)), None)
-
-    def reports(self, **least: float) -> Callable[[], bool]:
-        def reported() -> bool:
-            heartbeat = self.heartbeat()
-            stats = {} if heartbeat is None else heartbeat.stats
-            return all(stats.get(name, -1) >= number for name, number in least.items())
-
-        return reported
-
-    def send(self, action: str) -> None:
-        """Returns when the command is carried out."""
-        sent = self._sender.send(self._group, self.view.topic, action)
-
-        def is_done() -> bool:
-            heartbeat = self.heartbeat()
-            return heartbeat is not None and heartbeat.command == sent.id
-
-        wait_until(is_done, 60, f"{action} to be carried out")
-
-    def wait_state(self, state: str, never: str = "") -> None:
-        def has_state() -> bool:
-            heartbeat = self.heartbeat()
-            assert heartbeat is None or heartbeat.state != never
-            return heartbeat is not None and heartbeat.state == state
-
-        wait_until(has_state, 60, f"the state {state}")
-
-    def wait_rebuilt(self) -> None:
-        marker = Path(self.settings.checkpoint(self.view)) / "rebuild.json"
-        wait_until(lambda: not marker.exists(), 60, "the end of the rebuild")
-
-    def close(self) -> None:
-        self._groups.close()
-
-    def wait_counts(self, **counts: int) -> None:
-        wait_until(lambda: self.counts() == counts, 60, f"the counts {counts}")
-
-
-@pytest.fixture
-def runner(
-    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
-) -> Iterator[ControlledRunner]:
-    runner = ControlledRunner(session, broker.bootstrap_servers, make_topic, tmp_path)
-    yield runner
-    runner.close()
 
 
 @pytest.mark.spark
@@ -342,11 +272,7 @@ def test_a_view_of_a_table_that_may_have_missed_tombstones_is_not_resumed(
         set_config(servers, runner.source, "delete.retention.ms", str(milliseconds))
 
     servers = broker.bootstrap_servers
-    schema = StructType([StructField("n", LongType())])
-    decoder = JsonDecoder(schema, is_table=True)
-    runner.view = replace(
-        runner.view, decoder=decoder, derive=lambda rows: mapped(rows, F.to_json(F.struct("n")))
-    )
+    runner.view = of_table(runner.view)
     runner.settings = replace(runner.settings, views=[runner.view])
     set_config(servers, runner.source, "cleanup.policy", "compact")
     runner.write(b'{"n": 1}')

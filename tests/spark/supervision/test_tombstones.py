@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
 
 from spark.errors import JobError
@@ -21,11 +22,14 @@ class Files:
 
     def __init__(self) -> None:
         self.documents: dict[str, Any] = {}
+        self.fails = False
 
     def read_json(self, path: str) -> Any:
         return self.documents.get(path)
 
     def replace_json(self, path: str, document: Any) -> None:
+        if self.fails:
+            raise PySparkException("the file system does not answer")
         self.documents[path] = document
 
 
@@ -45,9 +49,10 @@ class Job:
             once=False, views=[self.view], checkpoint=lambda view: f"/{view.name}"
         )
         self.status = SimpleNamespace(state="running", error=None, caught_up_at=None)
+        self.logged: list[str] = []
         self.guard = TombstoneGuard(
             cast(Any, None), cast(Any, admin), cast(Any, settings),
-            cast(Any, lambda: {"v": self.status}),
+            cast(Any, lambda: {"v": self.status}), self.logged.append,
         )  # fmt: skip
 
     def is_current(self) -> None:
@@ -96,3 +101,27 @@ def test_a_view_with_a_short_retention_starts_again_after_a_failure(
     job.now += 60
     with pytest.raises(JobError, match="keeps tombstones for 1 s"):
         job.guard.check(job.view)
+
+
+def test_a_time_that_cannot_be_stored_is_stored_later(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    """Regression: an error of the file system ended the job, with all its views."""
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    [path] = files.documents
+    before = files.documents[path]
+    files.fails = True
+    for _ in range(2):
+        job.now += 70
+        job.is_current()
+    job.now += 10
+    job.is_current()  # too early for another attempt
+    assert files.documents[path] == before
+    assert len(job.logged) == 2
+    assert "v: cannot store" in job.logged[0]
+    assert "the file system does not answer" in job.logged[0]
+    files.fails = False
+    job.now += 70
+    job.is_current()
+    assert files.documents[path] == {"current_at": job.now * 1000}

@@ -35,6 +35,7 @@ SESSIONS = (
     (
         "tests/spark/test_supervise.py",
         "tests/spark/supervision/test_control.py",
+        "tests/spark/supervision/test_checkpoint_errors.py",
         "tests/spark/test_logs.py",
         "tests/spark/test_streams.py",
         "tests/spark/test_no_record_ends_a_query.py",

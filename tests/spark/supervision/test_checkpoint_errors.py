@@ -1,0 +1,58 @@
+"""Files of a checkpoint that cannot be written for a while."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from local.waiting import wait_until
+from model.pipelines.commands import PAUSE, REBUILD, RESUME
+from tests.spark.supervision.controlled import ControlledRunner, of_table
+from tests.support.plugins.fixtures import MakeTopic
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_file_that_cannot_be_written_ends_no_other_view(
+    runner: ControlledRunner,
+    make_topic: MakeTopic,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Regression: the job ended. A rebuild waits until its files can be written, also if the view
+    is paused meanwhile."""
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
+    other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
+    runner.view = of_table(runner.view)
+    runner.settings = replace(runner.settings, views=[runner.view, other])
+    checkpoint = Path(runner.settings.checkpoint(runner.view))
+    in_the_way = checkpoint / "tables.json.new"
+
+    def logged(text: str) -> Callable[[], bool]:
+        return lambda: text in capfd.readouterr().err
+
+    runner.write(b'{"n": 1}')
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}}, "other")
+        in_the_way.mkdir()
+        wait_until(logged(f"{runner.view.name}: cannot store"), 60, "a warning", 0.02)
+        runner.begin(REBUILD)
+        runner.wait_state("failed")
+        assert "cannot rebuild" in runner.progress()["last_error"]
+        wait_until(logged(f"cannot rebuild {runner.view.name}"), 60, "another attempt", 0.02)
+        runner.send(PAUSE)
+        runner.begin(RESUME)
+        runner.wait_state("failed")
+        runner.write(b'{"n": 2}')
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 2}}, "other")
+        assert runner.progress("other")["restarts"] == 0
+        in_the_way.rmdir()
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 2}})
+        runner.wait_state("running")
+        runner.wait_rebuilt()
+    assert runner.progress()["input_rows"] == 3, "one row, and both of them in the rebuild"
