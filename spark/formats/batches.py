@@ -6,11 +6,12 @@ They need no session. Decoding never fails: a record that cannot be decoded has 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
@@ -50,7 +51,7 @@ class Rules:
 
     ``key``: the format of keys, if they are decoded; their fields follow those of the value.
     ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
-    ``max_bytes``: of a key and of a value.
+    ``max_bytes``: of a value. ``max_key_bytes``: of a key; None if the view does not have the keys.
     """
 
     value: Format
@@ -59,6 +60,8 @@ class Rules:
     event_time: EventTimeBounds | None = None
     is_table: bool = False
     max_bytes: int = 1 << 30
+    # It follows from the decoder and the columns of its rows, which are part of a view's rule.
+    max_key_bytes: int | None = field(default=None, metadata={"of_rule": False})
 
     @property
     def columns(self) -> StructType:
@@ -75,8 +78,8 @@ def well_formed(
     """Batches of records ► the fields of the well-formed ones.
 
     A batch has the column ``value``; also ``timestamp`` if there are bounds of the event time, and
-    ``key`` if keys are decoded or the topic is a table. ``copied``: columns of the batch that are
-    copied, before the fields.
+    ``key`` if the view has the keys. ``copied``: columns of the batch that are copied, before the
+    fields.
     """
     types = to_arrow_schema(rules.columns, timezone="UTC")
     decode = _decoder(rules)
@@ -127,6 +130,8 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
     of_value = _value_decoder(rules)
     of_key = None if rules.key is None else rules.key.decoder()
     bounds = rules.event_time
+    needs_key = rules.is_table or of_key is not None
+    max_key_bytes = rules.max_key_bytes
 
     def checked(fields: Fields | str, timestamp: int) -> Fields | str:
         if bounds is None or isinstance(fields, str) or fields[bounds.field] is None:
@@ -138,13 +143,13 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
 
     def keyed(fields: Fields | str, key: bytes | None) -> Fields | str:
         if key is None:
-            return "key: null"
-        if of_key is None or isinstance(fields, str):
+            return "key: null" if needs_key else fields
+        if isinstance(fields, str):
             return fields
-        if len(key) > rules.max_bytes:
-            return f"key: more than {rules.max_bytes} bytes"
+        if max_key_bytes is not None and len(key) > max_key_bytes:
+            return f"key: more than {max_key_bytes} bytes"
         try:
-            return fields | of_key(key)
+            return fields if of_key is None else fields | of_key(key)
         except ValueError as error:
             return f"key: {error}"
 
@@ -154,11 +159,19 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
             # Numbers, because a timestamp may be outside the range of Python's datetime.
             timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
             decoded = map(checked, decoded, timestamps)
-        if rules.is_table or of_key is not None:
+        # Keys that are only copied are not made to Python objects, unless one is too long.
+        if needs_key or (
+            max_key_bytes is not None and _longest(batch.column("key")) > max_key_bytes
+        ):
             decoded = map(keyed, decoded, batch.column("key").to_pylist())
         return decoded
 
     return decode
+
+
+def _longest(binary: pa.Array) -> int:
+    """The number of bytes of the longest value."""
+    return pc.max(pc.binary_length(binary)).as_py() or 0
 
 
 def _value_decoder(rules: Rules) -> Callable[[bytes | None], Fields | str]:
@@ -189,9 +202,9 @@ def _columns(rows: Sequence[tuple[Any, ...]], types: pa.Schema) -> list[pa.Array
 
 def _misfit(row: tuple[Any, ...], types: pa.Schema) -> str | None:
     """Why a row cannot be converted, or None."""
-    for value, field in zip(row, types, strict=True):
+    for value, column in zip(row, types, strict=True):
         try:
-            pa.array([value], field.type)
+            pa.array([value], column.type)
         except _NOT_CONVERTED as error:
-            return f"{field.name}: {error}"
+            return f"{column.name}: {error}"
     return None

@@ -64,8 +64,8 @@ class FormatDecoder:
     Decoded rows have the columns ``record`` of the record (by default all of ``RECORD``; each one
     costs time) and those of the format. In a table they also have ``deleted``, and the fields may
     be null. ``validate`` gets the fields; it returns what is wrong with them, or None.
-    ``key_format``: of keys, if views need more than their bytes. A record is malformed if its key
-    or value has more than ``max_bytes``.
+    ``key_format``: of keys, if views need more than their bytes. A record is malformed if its
+    value has more than ``max_bytes``, or its key, if the rows have the key.
 
     Python decodes one Arrow batch at a time.
     """
@@ -94,7 +94,11 @@ class FormatDecoder:
             or not isinstance(value.columns[time].dataType, TimestampType)
         ):
             raise JobError(f"event_time: the rows have no column {time} of the type timestamp")
-        return Rules(value, key, self.validate, self.event_time, self.is_table, self.max_bytes)
+        has_keys = key is not None or self.is_table or "key" in self.record
+        return Rules(
+            value, key, self.validate, self.event_time, self.is_table, self.max_bytes,
+            self.max_bytes if has_keys else None,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ class JsonDecoder:
 
     Types are strict: ``"5"`` is not a number, and a number is not a string. Times are text such as
     ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. The rest is as in
-    ``FormatDecoder``.
+    ``FormatDecoder``, with ``MAX_BYTES``.
 
     Spark's own JSON parser is lenient, and finding the errors that it accepts would cost more than
     parsing.
@@ -131,7 +135,11 @@ class JsonDecoder:
 
     def _rules(self) -> Rules:
         value = JsonFormat(self.schema)
-        return Rules(value, None, self.validate, self.event_time, self.is_table)
+        has_keys = self.is_table or "key" in self.record
+        return Rules(
+            value, None, self.validate, self.event_time, self.is_table,
+            max_key_bytes=MAX_BYTES if has_keys else None,
+        )  # fmt: skip
 
 
 class TextDecoder:

@@ -12,7 +12,7 @@ from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats.checks import Checks
 from spark.formats.columns import column_named
-from spark.formats.decoders import Decoder, JsonDecoder, TextDecoder
+from spark.formats.decoders import MAX_BYTES, Decoder, JsonDecoder, TextDecoder
 from spark.formats.records import MALFORMED
 from spark.realtime.json_values import REASON, check_schema, decoded
 from spark.view import View
@@ -28,13 +28,14 @@ def without_python(view: View) -> View:
         if source.static:
             raise JobError(f"the source {source.topic} is static")
         try:
-            sources.append(replace(source, decoder=_in_jvm(source.decoder)))
+            sources.append(replace(source, decoder=in_jvm(source.decoder)))
         except JobError as error:
             raise JobError(f"the decoder of {source.topic}: {error}") from None
     return replace(view, source="", decoder=None, sources=tuple(sources))
 
 
-def _in_jvm(decoder: Decoder) -> Decoder:
+def in_jvm(decoder: Decoder) -> Decoder:
+    """A decoder that needs no Python workers; ``JobError`` if there is none."""
     if isinstance(decoder, TextDecoder):
         return decoder
     if not isinstance(decoder, JsonDecoder):
@@ -79,6 +80,9 @@ class ColumnJsonDecoder:
             reasons.append(self.checks.column())
         if self.event_time is not None:
             reasons.append(_violation(self.event_time))
+        if "key" in self.record:
+            is_long = F.octet_length(_RAW + "key") > MAX_BYTES
+            reasons.append(F.when(is_long, f"key: more than {MAX_BYTES} bytes"))
         return found.withColumn(REASON, F.coalesce(*reasons))
 
 

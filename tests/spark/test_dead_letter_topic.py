@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,10 @@ import pytest
 from confluent_kafka.admin import ConfigResource, ResourceType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from local.kafka.broker import Broker, quiet_admin
-from spark.formats.decoders import TextDecoder
+from spark.formats.decoders import JsonDecoder, TextDecoder
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
 from tests.spark.runner import Runner
@@ -75,3 +77,31 @@ def test_a_text_that_does_not_fit_in_a_view_topic_is_a_dead_letter(
     assert (progress["dead_letters"], progress["source_offsets"]) == (2, {runner.source: {"0": 3}})
     [log] = runner.logs(1)
     assert [len(value or b"") for _, _, _, value in log.records] == [200_011]
+
+
+@pytest.mark.parametrize("is_table", [False, True])
+def test_a_key_that_does_not_fit_in_a_view_topic_is_a_dead_letter(
+    session: SparkSession,
+    broker: Broker,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    is_table: bool,
+) -> None:
+    """Regression: keys without a format had no bound, and the view failed after each restart."""
+
+    def twice(rows: DataFrame) -> DataFrame:
+        return rows.select("key", F.to_json(F.struct("s", F.col("s").alias("t"))).alias("value"))
+
+    runner = Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    decoder = JsonDecoder(StructType([StructField("s", StringType())]), is_table=is_table)
+    runner.settings = replace(
+        runner.settings, views=[replace(runner.view, decoder=decoder, derive=twice)]
+    )
+    value = json.dumps({"s": "x" * 90_000}).encode()
+    Writer(broker.bootstrap_servers).send(
+        runner.source, [(b"k" * 900_000, value), (b"k" * 100_000, value)]
+    )
+    progress = runner.once()
+    assert (progress["dead_letters"], progress["source_offsets"]) == (1, {runner.source: {"0": 2}})
+    [log] = runner.logs(1)
+    assert [len(key) for _, _, key, _ in log.records] == [100_000]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -15,6 +16,27 @@ from tests.spark.examples import FLIGHT as EXAMPLE
 from tests.spark.examples import flight
 
 RULES = Rules(JsonFormat(FLIGHT), validate=FLIGHTS.validate)
+
+
+def with_keys(*keys: bytes | None) -> pa.RecordBatch:
+    found = batch(*[flight()[1]] * len(keys))
+    return found.append_column("key", pa.array(keys, pa.binary()))
+
+
+def test_keys_have_a_bound() -> None:
+    """Regression: only keys with a format had one."""
+    keys = [None, b"", b"k" * 10, b"k" * 11]
+    rules = replace(RULES, max_key_bytes=10)
+    [rejected] = malformed([with_keys(*keys)], rules)
+    assert [(row["offset"], row["reason"]) for row in rejected.to_pylist()] == [
+        (3, "key: more than 10 bytes")
+    ]
+    [good] = well_formed([with_keys(*keys)], rules, copied=["key"])
+    assert good.column("key").to_pylist() == keys[:3]
+    [rejected] = malformed([with_keys(*keys)], replace(rules, is_table=True))
+    assert rejected.column("reason").to_pylist() == ["key: null", "key: more than 10 bytes"]
+    [rejected] = malformed([with_keys(*keys)], RULES)
+    assert rejected.num_rows == 0, "the view has no keys"
 
 
 def batch(*values: bytes | None) -> pa.RecordBatch:

@@ -23,8 +23,11 @@ from pyspark.sql.types import (
 )
 
 from spark.errors import JobError
+from spark.formats.decoders import JsonDecoder
 from spark.formats.strict_json import MAX_JSON_BYTES, fields_reader
+from spark.realtime.decoders import in_jvm
 from spark.realtime.json_values import REASON, check_schema, decoded
+from tests.spark.conftest import Records
 
 pytestmark = pytest.mark.spark
 
@@ -189,3 +192,17 @@ def test_documents_that_only_spark_rejects(session: SparkSession, value: str) ->
 def test_other_schemas_are_refused(field: StructField, why: str) -> None:
     with pytest.raises(JobError, match=why):
         check_schema(StructType([field]))
+
+
+@pytest.mark.parametrize("record", [("key", "offset"), ("offset",)])
+def test_long_keys(records: Records, record: tuple[str, ...]) -> None:
+    decoder = JsonDecoder(StructType([StructField("s", StringType())]), record=record)
+    keys = (None, b"k" * MAX_JSON_BYTES, b"k" * (MAX_JSON_BYTES + 1))
+    rows = records(*((key, b"{}") for key in keys))
+    found = []
+    for each in (decoder, in_jvm(decoder)):
+        accepted = each.well_formed(rows).select("offset").collect()
+        rejected = each.malformed(rows).select("offset", "reason").collect()
+        found.append(([row.offset for row in accepted], [tuple(row) for row in rejected]))
+    assert found[0] == found[1]
+    assert [offset for offset, _ in found[0][1]] == ([2] if "key" in record else [])
