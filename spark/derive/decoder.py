@@ -132,13 +132,19 @@ def _times(time: EventTime, names: Columns) -> Iterator[tuple[Column, str]]:
     at, name = column(time.of, names), time.field or "time"
     timestamp = F.unix_micros(names["record_timestamp"])
     if time.before is not None and time.after is not None:
-        behind = timestamp - F.unix_micros(at)
+        behind = _difference(timestamp, F.unix_micros(at))
         why = f"more than {time.before} s before the record's timestamp"
         yield behind > 1_000_000 * time.before, f"{name}: {LATE}{why}"
         why = f"more than {time.after} s after the record's timestamp"
         yield behind < -1_000_000 * time.after, f"{name}: {why}"
     first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
     yield (at < first) | (at >= last), f"{name}: not within 1971 to 2260"
+
+
+def _difference(left: Column, right: Column) -> Column:
+    """``left - right`` in 64 bits; if that is not enough, the limit that it exceeds."""
+    limit = F.when(left > right, F.lit(2**63 - 1)).when(left < right, F.lit(-(2**63)))
+    return F.coalesce(F.try_subtract(left, right), limit)
 
 
 def expressions(derivation: Derivation) -> Iterator[Expression]:

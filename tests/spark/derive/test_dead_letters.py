@@ -6,7 +6,9 @@ import json
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
+from model.derive.types import MAX_SECONDS
 from tests.spark.derive.support import START, as_bytes, frame, raw, table, view_of
 
 pytestmark = pytest.mark.spark
@@ -91,3 +93,34 @@ def test_a_value_that_kafka_would_refuse_is_a_dead_letter(session: SparkSession)
     given = [raw({"k": "k", "s": "x" * length}, START) for length in (4000, 5000)]
     [rejected] = view.rejected(frame(session, given)).collect()
     assert (rejected["offset"], rejected["reason"]) == (1, "top_k: more than 5000 bytes")
+
+
+def test_times_that_are_far_apart_are_dead_letters(session: SparkSession) -> None:
+    """Regression: a difference of more than 64 bits made the query fail after each restart."""
+    view = view_of(
+        f"""\
+[views.x.derive]
+from = "t"
+fields = {{ n = "long -{MAX_SECONDS}..{MAX_SECONDS}" }}
+time = "timestamp_seconds(n)"
+window = "1m"
+key = "n"
+latest = "record_timestamp"
+"""
+    )
+    timestamps = [-1000, 0, START * 10**6, 2**63 - 1000, -(2**62)]
+    numbers = [-MAX_SECONDS, -62_135_596_800, 0, START, MAX_SECONDS]
+    cases = [(number, timestamp) for number in numbers for timestamp in timestamps]
+    given = frame(session, [raw({"n": number}, START) for number, _ in cases])
+    micros = F.element_at(F.array(*(F.lit(at) for _, at in cases)), F.col("offset").cast("int") + 1)
+    given = given.withColumn("timestamp", F.timestamp_micros(micros))
+    bounds = view.streams[0].decoder.event_time
+    assert bounds is not None
+    rejected = view.rejected(given).select("offset", "reason")
+    found = {row["offset"]: row["reason"] for row in rejected.collect()}
+    for offset, (number, timestamp) in enumerate(cases):
+        reason = found.get(offset)
+        assert reason == bounds.violation(number * 10**6, timestamp), (number, timestamp)
+    accepted = [number for offset, (number, _) in enumerate(cases) if offset not in found]
+    assert accepted == [START]
+    assert len(table(view.result(given).collect())) == 1
