@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from model.derive.expressions import Expression, Field
+from model.derive.expressions import Expression, Field, fields_of
 from model.derive.types import STRING, TIMESTAMP, Type, integer
 
 RECORD_FIELDS: dict[str, Type] = {
@@ -108,6 +108,12 @@ class Derivation:
         return {
             f"{join.name}.{name}": of.or_null() for join in self.joins for name, of in join.fields
         }
+
+    @property
+    def filters_records(self) -> bool:
+        """Whether there is a ``filter`` that depends on the record alone."""
+        unknown = {*self.joined_fields, *(() if self.each is None else self.each[:1])}
+        return self.filter is not None and not fields_of(self.filter) & unknown
 
     @property
     def shape(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from model.derive.types import MAX_SECONDS
-from tests.spark.derive.support import START, as_bytes, frame, raw, table, view_of
+from tests.spark.derive.support import START, Raw, as_bytes, frame, raw, streamed, table, view_of
 
 pytestmark = pytest.mark.spark
 
@@ -124,3 +125,34 @@ latest = "record_timestamp"
     accepted = [number for offset, (number, _) in enumerate(cases) if offset not in found]
     assert accepted == [START]
     assert len(table(view.result(given).collect())) == 1
+
+
+def test_the_time_of_a_record_that_does_not_count_does_not_matter(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Regression: it moved the watermark, and Spark dropped all later rows."""
+    view = view_of(
+        """\
+[views.x.derive]
+from = "t"
+fields = { id = "string", kind = "string", words = "string", at = "time", minute = "int 0..59" }
+time = "timestamp_seconds(unix_seconds(at) + 60 * minute)"
+each = { word = "regexp_extract_all(words, '[a-z]+')" }
+filter = "kind = 'a'"
+identity = ["id", "kind", "words", "at", "minute"]
+key = "word"
+count = true
+"""
+    )
+
+    def line(id_: str, kind: str, at: str) -> Raw:
+        fields = {"id": id_, "kind": kind, "words": "one two", "at": at, "minute": 0}
+        return raw(fields, START)
+
+    batches = [
+        [line("1", "b", "9999-12-31T10:00:00Z"), line("2", "a", "2026-01-01T10:00:00Z")],
+        [line("3", "a", "2026-01-01T10:00:00Z")],
+        [line("4", "a", "2026-01-01T10:00:00Z")],
+    ]
+    found = streamed(session, view, batches, tmp_path)
+    assert found == {word: (3).to_bytes(8, "big") for word in (b"one", b"two")}
