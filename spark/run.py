@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -13,6 +14,7 @@ from spark.errors import JVM_ENDED, JobError, summary
 from spark.options import parse
 from spark.processes.java_process import end_spark
 from spark.processes.sizing import DRIVER_MEMORY, PARTITIONS
+from spark.processes.temporary_files import temporary_folder
 from spark.realtime.slots import local_master
 from spark.session import start_session
 from spark.settings import Settings
@@ -24,24 +26,32 @@ def run(settings: Settings) -> None:
     """Returns after a signal or, with ``once``, when done; ``JobError`` if the job failed."""
     stop = StopSignal()
     stop.install()
-    try:
-        session = _start(settings, settings.conf, log)
+    with temporary_folder() as temporary:
+        try:
+            _run(settings, stop, temporary)
+        finally:
+            end_spark()
+
+
+def _run(settings: Settings, stop: StopSignal, temporary: Path) -> None:
+    session = _start(settings, settings.conf, temporary, log)
+    stop.install()
+    master = local_master(session, settings)
+    if master is not None:
+        # more slots, but sizes for the same processors
+        conf = {**_sizes_of(session), **settings.conf, "spark.master": master}
+        session.stop()
+        log(f"real-time views: --master {master}")
+        session = _start(settings, conf, temporary, None)
         stop.install()
-        master = local_master(session, settings)
-        if master is not None:
-            # more slots, but sizes for the same processors
-            conf = {**_sizes_of(session), **settings.conf, "spark.master": master}
-            session.stop()
-            log(f"real-time views: --master {master}")
-            session = _start(settings, conf, None)
-            stop.install()
-        supervise(session, settings, stop)
-    finally:
-        end_spark()
+    supervise(session, settings, stop)
 
 
 def _start(
-    settings: Settings, conf: Mapping[str, str], log: Callable[[str], None] | None
+    settings: Settings,
+    conf: Mapping[str, str],
+    temporary: Path,
+    log: Callable[[str], None] | None,
 ) -> SparkSession:
     return start_session(
         conf,
@@ -50,6 +60,7 @@ def _start(
         log_level=settings.log_level,
         views=len(settings.views),
         log=log,
+        temporary=temporary,
     )
 
 

@@ -25,7 +25,6 @@ from local.waiting import wait_until
 from spark.errors import JobError
 from spark.options import parse
 from spark.run import main
-from spark.session import ON_FEW_CORES
 from spark.session import settings as session_settings
 from spark.settings import Settings
 from spark.views import VIEWS
@@ -47,6 +46,8 @@ class Job:
         self._folder = folder
         self.log_path = folder / "spark.log"
         self.progress_path = folder / "progress.json"
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
@@ -54,7 +55,8 @@ class Job:
         command += ["--bootstrap-servers", self._servers]
         command += ["--checkpoint-dir", str(self._folder / "checkpoints")]
         command += ["--progress", str(self.progress_path)]
-        self.process = spawn(command, self.log_path, env=dict(os.environ), cwd=ROOT)
+        env = os.environ | {"TMPDIR": str(self.temporary)}
+        self.process = spawn(command, self.log_path, env=env, cwd=ROOT)
 
     def wait_end(self, timeout: float = 90) -> int:
         assert self.process is not None
@@ -115,9 +117,7 @@ def test_a_failure_is_reported_with_status_1(
     assert capfd.readouterr().err == "error: no topic texts: create it.\n"
 
 
-def test_a_killed_job_continues_and_the_view_is_right(
-    servers: str, job: Job, tmp_path: Path
-) -> None:
+def test_a_killed_job_continues_and_the_view_is_right(servers: str, job: Job) -> None:
     few = ("latest-departure", "--max-offsets-per-trigger", "500", "--trigger", "0 seconds")
     job.start(*few)  # its topics are created while it starts, or waits for them
     create_topics(
@@ -137,20 +137,21 @@ def test_a_killed_job_continues_and_the_view_is_right(
     writer.send("flights", records[: FLIGHTS // 2])
     job.wait_rows(500, "flights", "latest-departure")
     job.kill()
+    libraries = list(job.temporary.glob("*/librocksdb*"))
+    assert libraries, "they remain"
     writer.send("flights", records[FLIGHTS // 2 :])
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    java_options = f"spark.driver.extraJavaOptions={ON_FEW_CORES} -Djava.io.tmpdir={temporary}"
-    job.start("latest-departure", "--conf", java_options)
+    job.start("latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure")
     job.wait_rows(FLIGHTS, "flights", "latest-departure", "dead_letter_offsets")
     assert job.process is not None
-    assert list(temporary.glob("librocksdb*"))
+    now = list(job.temporary.glob("*/librocksdb*"))
+    assert now
+    assert not {*now} & {*libraries}, "those of the killed job are deleted"
     job.process.send_signal(signal.SIGTERM)
     assert job.wait_end() == 0
     # The Java process has ended, too, and has deleted its temporary files.
     assert [each for each in in_session(job.process.pid) if "java" in each.command] == []
-    assert list(temporary.iterdir()) == []
+    assert list(job.temporary.iterdir()) == []
 
     logs = history(servers, "latest-departure", 3)
     table = {
