@@ -72,6 +72,8 @@ class PeerConnection(asyncio.Protocol):
         """Sends all bytes of a request. If no byte of the answer arrives for `silence` s, or it is
         not complete at `ends_at` (the loop's time): TimeoutError. ConnectionError. Without an
         answer, the connection is closed."""
+        if not self.is_open:
+            raise ClosedBeforeAnswerError("the connection was closed")
         self._silence, self._ends_at = silence, ends_at
         self._begin_answer()
         self._answer = answer = self._loop.create_future()

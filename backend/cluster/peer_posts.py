@@ -82,7 +82,8 @@ class PeerPosts:
     async def _connected(self, member: Member, silence: float) -> PeerConnection:
         async with asyncio.timeout(min(silence, CONNECT_SECONDS)):
             connection = await connect(member, self._tls(member), self._open.discard)
-        self._open.add(connection)
+        if connection.is_open:
+            self._open.add(connection)
         return connection
 
     async def _ask(

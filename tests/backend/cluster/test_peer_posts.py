@@ -177,6 +177,20 @@ def test_an_idle_connection_that_the_instance_has_closed_is_no_failure(tmp_path:
     run(test, signer=Signer(cluster_secret(tmp_path)))
 
 
+def test_a_new_connection_that_the_instance_has_closed_costs_no_time() -> None:
+    async def test(peer: Scripted, posts: PeerPosts) -> None:
+        loop, closed = asyncio.get_running_loop(), asyncio.Event()
+        connection = await peer_connection.connect(peer.member, None, lambda _: closed.set())
+        while not peer.connections:
+            await asyncio.sleep(0.001)
+        peer.connections[0].transport.abort()
+        await closed.wait()
+        with pytest.raises(peer_connection.ClosedBeforeAnswerError):
+            await connection.post(b"x", 60.0, loop.time() + 60)
+
+    run(test)
+
+
 def test_a_request_is_not_repeated_after_a_part_of_an_answer() -> None:
     async def test(peer: Scripted, posts: PeerPosts) -> None:
         await posts.post(peer.member, READS, b"x")
