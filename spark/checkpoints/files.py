@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from spark.errors import JobError, rebuild
+
 _NEW = ".new"
 
 
@@ -37,8 +39,16 @@ class CheckpointFiles:
             stream.close()
 
     def read_json(self, path: str) -> Any:
-        """The document in a file; None if it does not exist."""
-        return json.loads(self.read(path) or "null")
+        """The document in a file; None if it does not exist. ``JobError`` if it is damaged, also if
+        it is empty: after a power failure."""
+        text = self.read(path)
+        if text is None:
+            return None
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            folder = path.rpartition("/")[0]
+            raise JobError(f"{path} cannot be read: {error}. {rebuild(folder)}") from error
 
     def replace_json(self, path: str, document: object) -> None:
         """As ``replace``."""

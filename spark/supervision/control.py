@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from model.pipelines.commands import PAUSE, REBUILD, RESUME, PipelineCommand
-from spark.errors import summary
+from spark.errors import JobError, summary
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.progress import ProgressListener
 from spark.supervision.rebuilds import Rebuilds
@@ -76,7 +76,7 @@ class ViewControl:
         try:
             self._rebuilds.begin(view)
             self._tombstones.begin(view)
-        except (OSError, PySparkException, Py4JJavaError) as error:
+        except (OSError, PySparkException, Py4JJavaError, JobError) as error:
             self._to_rebuild.add(view)
             why = f"cannot rebuild {view}: {summary(str(error))}. This is tried again."
             self._progress.failed(view, why)

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import begin_generation, delete_earlier
-from spark.errors import summary
+from spark.errors import JobError, summary
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sources import static_records
@@ -57,7 +57,7 @@ class Rebuilds:
 
     def begin(self, name: str) -> None:
         """Gives a view that does not run a new checkpoint. Raises OSError, PySparkException,
-        Py4JError; the view must not start then before another call has succeeded."""
+        Py4JError, JobError; the view must not start then before another call has succeeded."""
         view = self._views[name]
         ends = self._ends(view)
         checkpoint = self._settings.checkpoint(view)
@@ -81,7 +81,7 @@ class Rebuilds:
         try:
             count = self._delete_old_keys(view)
             self._checkpoints.delete(self._file(view))
-        except (PySparkException, Py4JError, OSError) as error:
+        except (PySparkException, Py4JError, OSError, JobError) as error:
             self._deleting_after[name] = time.time() + _RETRY_AFTER
             self._log(f"warning: cannot delete the old keys of {name} yet: {summary(str(error))}")
         else:
@@ -93,7 +93,7 @@ class Rebuilds:
         """Deletes the checkpoints of before, for the disk space."""
         try:
             delete_earlier(self._checkpoints, self._settings.checkpoint(view))
-        except (PySparkException, Py4JError, OSError) as error:
+        except (PySparkException, Py4JError, OSError, JobError) as error:
             why = summary(str(error))
             self._log(f"warning: cannot delete earlier checkpoints of {view.name}: {why}")
 

@@ -187,7 +187,7 @@ class QueryScheduler:
         try:
             files = CheckpointFiles(self._session)
             files.delete(query_folders(files, self._settings.checkpoint(view)).dead_letters)
-        except (PySparkException, Py4JJavaError) as error:
+        except (PySparkException, Py4JJavaError, JobError) as error:
             why = summary(str(error))
             self._log(f"warning: cannot delete the old dead letters of {view.name}: {why}")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from local.waiting import wait_until
-from model.pipelines.commands import PAUSE, REBUILD, RESUME
+from model.pipelines.commands import PAUSE, REBUILD, RESTART, RESUME
 from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.plugins.fixtures import MakeTopic
 
@@ -56,3 +56,29 @@ def test_a_file_that_cannot_be_written_ends_no_other_view(
         runner.wait_state("running")
         runner.wait_rebuilt()
     assert runner.progress()["input_rows"] == 3, "one row, and both of them in the rebuild"
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("name", "content"), [("tables.json", ""), ("tables.json", "{"), ("generation.json", "{")]
+)
+def test_a_damaged_file_ends_only_its_view(
+    runner: ControlledRunner, make_topic: MakeTopic, name: str, content: str
+) -> None:
+    """Regression: the job ended, or the file was taken for one that does not exist."""
+    other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
+    runner.view = of_table(runner.view)
+    runner.settings = replace(runner.settings, views=[runner.view, other])
+    damaged = Path(runner.settings.checkpoint(runner.view)) / name
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text(content)
+    runner.write(b'{"n": 1}')
+    with runner.stream():
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}}, "other")
+        runner.wait_state("failed")
+        assert f"{damaged} cannot be read: " in runner.progress()["last_error"]
+        assert damaged.read_text() == content
+        damaged.unlink()
+        runner.send(RESTART)
+        runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
