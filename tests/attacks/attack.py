@@ -54,6 +54,7 @@ class Attempt:
     site: Site
     target: str
     seconds: float
+    patience: float = 1.0  # multiplies the times that servers have to close connections
     began: float = field(default_factory=time.monotonic)
     outcomes: Counter[str] = field(default_factory=Counter)
     failure: str = ""  # what was not refused

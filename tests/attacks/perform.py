@@ -33,7 +33,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     given = json.load(sys.stdin)
     attack = ATTACKS[given["attack"]]
-    attempt = Attempt(Site(**given["site"]), attack.target, given["seconds"])
+    attempt = Attempt(Site(**given["site"]), attack.target, given["seconds"], given["patience"])
     asyncio.run(attack.perform(attempt))
     json.dump({"failure": attempt.failure, "outcomes": attempt.outcomes}, sys.stdout)
 

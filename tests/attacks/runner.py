@@ -112,16 +112,21 @@ def resident_mb(pids: Sequence[int]) -> float:
 
 
 def run_attack(
-    attack: Attack, running: RunningSite, honest: HonestReaders, times: float = 1.0
+    attack: Attack,
+    running: RunningSite,
+    honest: HonestReaders,
+    times: float = 1.0,
+    patience: float = 1.0,
 ) -> Result:
-    """One attack of `times` its usual duration."""
+    """One attack of `times` its usual duration. Servers have `patience` times as long to close the
+    connections that they must close."""
     began = time.monotonic()
     _wait(_BASELINE)
     before = between(honest.since(began), began, time.monotonic())
     baseline, rate = p99_ms(before), len(before) / _BASELINE
     attack_began = time.monotonic()
     with Memory(running.pids) as memory:
-        failure, outcomes = _perform(attack, running, attack.seconds * times)
+        failure, outcomes = _perform(attack, running, attack.seconds * times, patience)
     end = time.monotonic()
     recovered = _wait_recovered(honest, end, rate, p99_bound(baseline))
     during = between(honest.since(attack_began), attack_began, end)
@@ -162,12 +167,15 @@ def _wait_recovered(honest: HonestReaders, end: float, rate: float, bound_ms: fl
             return recovered
 
 
-def _perform(attack: Attack, running: RunningSite, seconds: float) -> tuple[str, dict[str, int]]:
+def _perform(
+    attack: Attack, running: RunningSite, seconds: float, patience: float
+) -> tuple[str, dict[str, int]]:
     """What was not refused (or ""), and the outcomes."""
     given = {
         "attack": attack.full_name,
         "site": running.site.document(),
         "seconds": seconds,
+        "patience": patience,
     }
     process = _python("tests.attacks.perform", has_session=True)
     try:

@@ -71,6 +71,8 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
  * interactive queries.
  */
 public class StreamsApplication {
+    /** Shorter than the time-out of the test, so that it shows the error. */
+    private static final long TIMEOUT_S = 180;
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final Serde<String> TEXT = Serdes.String();
     private static final Map<String, List<String>> INPUTS = Map.of(
@@ -249,15 +251,15 @@ public class StreamsApplication {
             }
         });
         streams.start();
-        if (!running.await(60, TimeUnit.SECONDS)) {
-            throw new IllegalStateException("after 60 s it is " + streams.state());
+        if (!running.await(TIMEOUT_S, TimeUnit.SECONDS)) {
+            throw new IllegalStateException("after " + TIMEOUT_S + " s it is " + streams.state());
         }
     }
 
     /** Waits until the committed offsets are the ends of the input topics. */
     private static void consume() throws Exception {
         try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(TIMEOUT_S);
             while (true) {
                 Map<TopicPartition, Long> committed = admin.listConsumerGroupOffsets(name)
                     .partitionsToOffsetAndMetadata().get().entrySet().stream()

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).with_name("StreamsApplication.java")
 NAME = "shop"
 """The id of the application whose stores docs/kafka-streams.md shows."""
 
-_TIMEOUT = 90.0  # s for the answers of `ask`
+_TIMEOUT = 200.0  # s for the answers of `ask`
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",)
 

@@ -49,7 +49,7 @@ async def _drip(
     except OSError:
         attempt.outcomes["closed in time"] += 1
         return
-    if await connection.closed_within(_GRACE):
+    if await connection.closed_within(_GRACE * attempt.patience):
         attempt.outcomes["closed later"] += 1
     else:
         attempt.outcomes["still open"] += 1

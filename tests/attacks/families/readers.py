@@ -17,7 +17,6 @@ from tests.attacks.attack import (
 )
 
 _SMALL = 4096  # bytes of a receive buffer
-_GRACE = 4.0  # s
 
 
 def _reading(path: str, count: int, bytes_a_second: int = 0, headers: bytes = b"") -> Perform:
