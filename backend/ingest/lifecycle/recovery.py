@@ -126,12 +126,14 @@ def _usable_store(
     metadata of the store that was deleted. StoreDeleted."""
     # the topic does not have pushed entries, so it must not be read into an empty store
     is_needed = view.push is not None or may_copy
+    existed = directory.exists(view.name, partition)
     store, reason = directory.open(view.name, partition, view.persistence == "memory")
     if store.metadata is None and store.position is None:
-        if reason is not None and is_needed:
+        if existed and is_needed:
             store.close()
             directory.delete(view.name, partition)
-            raise StoreDeleted(reason, None)
+            # after a crash or a full disk, there may be a store that was created and never used
+            raise StoreDeleted(reason or "its creation was interrupted", None)
         return store, reason, None
     now_ms = time.time_ns() // 1_000_000
     reason = rebuild_reason(view, partition, store.position, store.metadata, topic_metadata, now_ms)

@@ -147,3 +147,21 @@ def test_a_store_that_cannot_be_used_at_the_start_is_copied(
     process.turn([LAST] if can_be_copied else LOG, POSITION)
     assert process.answers
     process.close()
+
+
+def test_a_store_whose_creation_was_interrupted_is_copied(
+    tmp_path: Path, store: Path, copies: list[Copies]
+) -> None:
+    """Regression: the topic was read from its start, although another instance had a store."""
+    before = DataDirectory(tmp_path / "b1")
+    empty, _ = before.open("v", 0)
+    empty.close()
+    before.close()
+    process = started(tmp_path / "b1", store, POSITION, copies)
+    for _ in range(2):
+        process.turn()
+        copies[0].wait()
+        process.watcher.set(POSITION)
+    process.turn()
+    assert (copies[0].fetched, process.opened().progress.position) == (1, POSITION)
+    process.close()

@@ -12,6 +12,7 @@ import pytest
 
 from backend.ingest.consumer import Fetched
 from backend.ingest.pushes import push_fetcher
+from backend.storage.data_directory import DataDirectory
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.pushes import push
@@ -161,3 +162,34 @@ def test_a_store_that_is_opened_again_after_the_installation_stays_on_the_disk(
     cluster.start("b1")
     cluster.settle()
     assert value(cluster, "pushed") == 1
+
+
+def test_a_store_whose_creation_was_interrupted_does_not_take_the_place_of_the_push(
+    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the damaged store was set aside, and the disk was too full for an empty one. The
+    next attempt read the topic into it, and pushed keys were 404 until the push was fetched."""
+    push(folder, cluster.view, [0], {"pushed": "1"})
+    settle(cluster)
+    assert value(cluster, "pushed") == 1
+    store = cluster.nodes["b1"].folder.path("orders", 0)
+    cluster.stop("b1")
+    (store / "CURRENT").write_bytes(b"damaged")
+    open_store, attempts = DataDirectory._open, 0
+
+    def open_until_full(self: DataDirectory, path: Path) -> Any:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            raise OSError("IO error: No space left on device")
+        return open_store(self, path)
+
+    monkeypatch.setattr(DataDirectory, "_open", open_until_full)
+    cluster.start("b1")
+    answers = set()
+    for _ in range(10):
+        cluster.nodes["b1"].ingest.lifecycle._open_after.clear()
+        cluster.turn("b1")
+        answers.add(value(cluster, "pushed"))
+    assert attempts > 2
+    assert answers == {503, 1}
