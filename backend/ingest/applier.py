@@ -156,7 +156,8 @@ class RecordApplier:
         )
         store_partition.applied_records += len(result.keys)
         if store_partition.listeners:
-            store_partition.listeners.applied(run, view.layout, dead_letters)
+            horizon = view.kind.horizon(view, store.stream_time)
+            store_partition.listeners.applied(run, view.layout, dead_letters, horizon)
 
     def _missed_tombstones(self, store_partition: StorePartition) -> str | None:
         """Why the store partition must be rebuilt instead of going on: tombstones before the next

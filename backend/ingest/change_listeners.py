@@ -11,7 +11,8 @@ from model.kinds.layout import Layout
 
 
 class Change(NamedTuple):
-    """An applied record of a watched key; the value of a tombstone is None. Time in ms."""
+    """An applied record of a watched key; the value is None if the key is missing now. Time in
+    ms."""
 
     offset: int
     timestamp: int
@@ -52,9 +53,14 @@ class ChangeListeners:
                     del self._by_key[key]
 
     def applied(
-        self, records: Sequence[Record], layout: Layout, dead_letters: Sequence[DeadLetter]
+        self,
+        records: Sequence[Record],
+        layout: Layout,
+        dead_letters: Sequence[DeadLetter],
+        horizon: int,
     ) -> None:
-        """Notify listeners of stored records; dead letters among them are skipped."""
+        """Notify listeners of stored records; dead letters among them are skipped. `horizon`: the
+        smallest time (ms) of a record that has not expired."""
         skipped = {letter.record.offset() for letter in dead_letters}
         changes: dict[bytes, list[Change]] = {}
         for record in records:
@@ -63,8 +69,9 @@ class ChangeListeners:
                 continue
             key = layout.bare_key(raw)
             if key in self._by_key:
-                change = Change(record.offset(), record.timestamp()[1], record.value())
-                changes.setdefault(key, []).append(change)
+                timestamp = record.timestamp()[1]
+                value = record.value() if timestamp >= horizon else None
+                changes.setdefault(key, []).append(Change(record.offset(), timestamp, value))
         for key, of_key in changes.items():
             with self._lock:
                 listeners = list(self._by_key.get(key, ()))

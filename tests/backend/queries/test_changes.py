@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,12 @@ from backend.ingest.change_listeners import Change
 from backend.queries import change_backlog as backlog
 from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.changes import Changes
+from backend.queries.point import ViewReads
 from backend.storage.data_directory import DataDirectory
+from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
+from tests.support.reference.tables import Record
 
 MB = 1 << 20
 
@@ -198,3 +203,31 @@ def test_a_stream_without_room_for_what_is_there_ends(instance: Instance) -> Non
         assert [event async for event in stream.events()] == []
 
     run(instance, BacklogBudget(10), at_once)
+
+
+def test_a_record_that_has_expired_when_it_arrives_is_no_value(tmp_path: Path) -> None:
+    """Regression: the event had its value, while a read of the key was 404."""
+    cluster = Cluster(tmp_path, replace(ORDERS, retention=60_000), instances=1, partitions=1)
+    cluster.place([0])
+    now = time.time_ns() // 1_000_000
+    cluster.write(Record(0, b"k", (), b"1", now), 0)
+    cluster.settle()
+
+    async def follow() -> list[bytes]:
+        reads = ViewReads(cluster.view, cluster.nodes["b1"].context)
+        events = Changes(reads, b"k", None, BacklogBudget()).events()
+        found = [await anext(events)]
+        cluster.write(Record(1, b"k", (), b"2", now - 90_000), 0)
+        cluster.write(Record(2, b"k", (), b"3", now), 0)
+        for most in (1, 1):
+            cluster.turn("b1", most)
+            found.append(await anext(events))
+        await events.aclose()
+        return found
+
+    assert asyncio.run(follow()) == [
+        b'id: 0:0\nevent: value\ndata: {"key":"k","value":1}\n\n',
+        b'id: 0:1\nevent: deleted\ndata: {"key":"k"}\n\n',
+        b'id: 0:2\nevent: value\ndata: {"key":"k","value":3}\n\n',
+    ]
+    cluster.close()
