@@ -6,7 +6,7 @@ are these, in this order (numbers are decimal text):
 
 | header | |
 |---|---|
-| reason | why the record was rejected |
+| reason | why the record was rejected; its first 4,096 characters |
 | source-topic, source-partition, source-offset | where the record is |
 | source-timestamp | the record's timestamp, ms since 1970 |
 | source-key | the record's key; missing if it has none |
@@ -34,6 +34,7 @@ OWN_HEADER = "source-header-"
 MAX_VALUE_BYTES = 1024 * 1024
 MAX_KEY_BYTES = 256 * 1024
 MAX_HEADERS_BYTES = 128 * 1024
+MAX_REASON = 4096  # characters: the error of a custom format may have the whole value
 HEADER_BYTES = 24
 """Added to the size of each header: its prefix and its lengths. It bounds their number."""
 
@@ -63,7 +64,7 @@ def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, l
     key, key_bytes = _bounded(record.key, MAX_KEY_BYTES)
     own, own_bytes = _own_headers(record.headers)
     of_letter = {
-        "reason": reason.encode(),
+        "reason": reason[:MAX_REASON].encode(errors="backslashreplace"),
         "source-topic": record.topic.encode(),
         "source-partition": b"%d" % record.partition,
         "source-offset": b"%d" % record.offset,
