@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -86,9 +87,19 @@ class DeadLetters:
                     _headers(record),
                 )
                 key, value, headers = dead_letter(rejected, letter.reason, f"backend/{view.name}")
-                producer.produce(
-                    topic, key=key, value=value, headers=[*headers], on_delivery=self._delivered
+                produce = partial(
+                    producer.produce,
+                    topic,
+                    key=key,
+                    value=value,
+                    headers=[*headers],
+                    on_delivery=self._delivered,
                 )
+                try:
+                    produce()
+                except BufferError:  # the queue is full
+                    producer.flush(self._timeout)
+                    produce()
                 producer.poll(0)
             unsent = producer.flush(self._timeout)
             if unsent:
