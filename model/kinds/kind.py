@@ -134,7 +134,8 @@ class Kind:
         """The smallest time (ms) that has not expired."""
         if view.retention is None or stream_time is None:
             return NO_HORIZON
-        return stream_time - view.retention + self.expires_at_retention
+        # in record keys, times may be any 64-bit numbers; so is the horizon
+        return max(NO_HORIZON, stream_time - view.retention + self.expires_at_retention)
 
     def delete_expired(
         self,

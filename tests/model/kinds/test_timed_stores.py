@@ -213,3 +213,16 @@ def test_a_key_with_many_entries_has_no_single_value(store: str) -> None:
         with pytest.raises(Problem, match=f"/{store}s") as error:
             reads.resolve_one(b"a")
         assert error.value.code == "wrong-store"
+
+
+@pytest.mark.parametrize("store", ["window", "session"])
+def test_the_smallest_time_can_be_read(store: str) -> None:
+    """Regression: the horizon was no 64-bit number, and all reads of the partition were 500. Any
+    bytes are the time in a record's key."""
+    with fed_partition(view(store=store, retention=RETENTION)) as partition:
+        partition.feed([record(store, 0, "a", -(1 << 63), 0, 1)])
+        history = History(partition.instance.reads)
+        _, page = history.read(b"a", ReadOptions(), Span())
+        assert [json.loads(item)["start"] for item in page.items] == [
+            0 if store == "session" else -(1 << 63)
+        ]
