@@ -64,6 +64,10 @@ class Progress:
 
     def end_fetched(self, end: int, now: float) -> None:
         """Record that the log ended at `end` at the time `now`."""
+        if self.end_at is not None and now > self.end_at and end < self.target_offset:
+            # the log was truncated: it may never reach the target offset
+            self.target_offset = end
+            self._answers_from = min(self._answers_from, end)
         self.end = end
         self.end_at = now
         if self.position >= end:

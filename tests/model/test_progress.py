@@ -59,6 +59,13 @@ def test_an_end_before_the_target_offset_does_not_make_it_answerable() -> None:
     assert not progress.answerable
 
 
+def test_the_target_offset_is_that_of_a_truncated_log() -> None:
+    progress = Progress(3, target_offset=10, answerable=False)
+    progress.end_fetched(10, now=1)
+    progress.end_fetched(5, now=2)
+    assert [progress.applied(p) for p in (4, 5)] == [False, True]
+
+
 def test_lag() -> None:
     progress = Progress(4, target_offset=0, answerable=True)
     progress.end_fetched(10, now=100)
@@ -109,6 +116,11 @@ class Model:
         self.position = position
         self.answerable |= position >= self.target_offset
 
+    def fetch(self, now: float, end: int) -> None:
+        if self.ends:  # the first one is fetched with the target offset, or before it
+            self.target_offset = min(self.target_offset, end)
+        self.ends.append((now, end))
+
     @property
     def caught_up_at(self) -> float | None:
         """The time of the latest fetch whose records have all been applied."""
@@ -133,7 +145,7 @@ def test_random_histories(
         if kind == "fetch":
             end = max(end, model.position) + by
             progress.end_fetched(end, now)
-            model.ends.append((now, end))
+            model.fetch(now, end)
         else:
             model.apply(model.position + by)
             before = progress.answerable

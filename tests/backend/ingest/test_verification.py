@@ -197,6 +197,16 @@ def test_earlier_records_are_no_answer(reopened: Process) -> None:
     assert reopened.answers
 
 
+def test_a_log_that_is_truncated_before_the_store_has_caught_up(tmp_path: Path) -> None:
+    """Regression: the store waited for the former end, for ever if nothing was written."""
+    process = Process(tmp_path, POSITION + 3)
+    process.turn(LOG)
+    process.watcher.set(POSITION)
+    process.turn((), POSITION)
+    assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
+    process.close()
+
+
 def test_a_record_that_was_deleted_is_not_waited_for(root: Path) -> None:
     process = Process(root, POSITION, start=7)
     assert process.answers
