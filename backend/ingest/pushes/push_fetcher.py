@@ -140,7 +140,7 @@ class PushFetcher:
         if state is None or self._directory.exists(view.name, partition):
             return True
         manifest = state.manifest
-        if not state.was_read or (manifest is None and state.push is not None):
+        if not state.was_read or (manifest is None and (state.push or state.read_error)):
             return False
         if manifest is None or partition >= manifest.pinned.partitions:
             return True

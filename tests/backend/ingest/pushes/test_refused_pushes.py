@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from model.pushes.manifest import Manifest
+from model.topology import NOBODY
 from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
@@ -237,6 +238,28 @@ def test_an_instance_without_a_store_waits_until_it_knows_the_pushes(
     hidden = folder / id_ / "manifest.json" if makes != "no folder" else folder
     hidden.rename(tmp_path / "hidden")
     new = Cluster(tmp_path / "new", view, instances=1, partitions=1)
+    new.place([B1])
+    for _ in range(3):
+        new.settle()
+    answer = new.ask("b1", "GET", "/orders/k1")
+    assert (answer.status, json.loads(answer.body)["code"]) == (503, "catching-up")
+    (tmp_path / "hidden").rename(hidden)
+    for _ in range(3):
+        new.settle()
+    assert new.ask("b1", "GET", "/orders/k1").status == 200
+    new.close()
+
+
+def test_an_instance_that_has_seen_no_push_waits_until_it_can_read_the_first_one(
+    tmp_path: Path, view: View, folder: Path
+) -> None:
+    """Regression: it counted as a view without a push, and pushed keys were 404."""
+    new = Cluster(tmp_path / "new", view, instances=1, partitions=1)
+    new.place([NOBODY])
+    new.settle()
+    hidden = folder / push(folder, view, [0], ROWS) / "manifest.json"
+    hidden.rename(tmp_path / "hidden")
+    new.settle()
     new.place([B1])
     for _ in range(3):
         new.settle()
