@@ -42,6 +42,11 @@ local function name_of(backend)
     return backend.host .. ":" .. backend.port
 end
 
+local is_configured = {}
+for _, seed in ipairs(settings.seeds) do
+    is_configured[name_of(seed)] = true
+end
+
 --- IP addresses by host name, for all processors of a topology document.
 local function resolve_all(document)
     local addresses, now = {}, ngx.now()
@@ -100,6 +105,15 @@ local function is_of_other()
     return current and not current_deployment.is(source.processors.application_id)
 end
 
+--- Whether an instance of another deployment has the address of one that is gone. Without a
+-- service, only configured backends may lead to another deployment.
+local function is_stranger(backend, document)
+    local id = source and source.processors.application_id
+    return type(id) == "string" and type(document.application_id) == "string"
+        and id ~= document.application_id and not current_deployment.known()
+        and not is_configured[name_of(backend)]
+end
+
 --- Whether a document of /processors may replace the topology in use.
 local function may_replace(document)
     if not current or not current_deployment.is(document.application_id) then
@@ -148,6 +162,9 @@ local function read_from(backend, address)
     local document = cjson.decode(response.body)
     if type(document) ~= "table" or type(document.processors) ~= "table" then
         return false, "invalid topology"
+    end
+    if is_stranger(backend, document) then
+        return false, "an instance of another deployment"
     end
     current_deployment.learn(document.service, document.application_id)
     if not current_deployment.is(document.application_id) then

@@ -93,7 +93,10 @@ def always(answer: Answer | None) -> Behaviour:
 class Backend:
     """One server on its own port. ``active`` and ``standby``: partitions by view name."""
 
-    def __init__(self, cluster: Cluster, name: str, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, name: str, tls: ssl.SSLContext | None = None, port: int = 0
+    ) -> None:
+        """``port``: 0 for a free one."""
         self.cluster = cluster
         self.tls = tls
         self.name = name
@@ -113,7 +116,7 @@ class Backend:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
-        self.port = 0
+        self.port = port
         self.start()
 
     def start(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from local.waiting import wait_until
-from tests.proxy.backends import Answer, Cluster, always
+from tests.proxy.backends import Answer, Backend, Cluster, always
 from tests.proxy.conftest import StartNginx
 from tests.support.nginx import Nginx
 
@@ -215,3 +215,35 @@ def test_a_service_that_says_nothing_valid_is_ignored(
     wait_until(lambda: nginx.health()["application_id"] in EPOCHS, 10, "a topology")
     assert answering(nginx) in (BLUE, GREEN)
     assert nginx.health()["service"] is None
+
+
+def test_another_deployment_at_the_address_of_an_instance_that_is_gone(
+    start_nginx: StartNginx,
+) -> None:
+    """Without a service. nginx was not told of this instance, but of the others."""
+    shop, other = Cluster(["b1", "b2", "b3"]), Cluster([])
+    try:
+        shop.more["application_id"], other.more["application_id"] = "shop", "other"
+        shop.epoch, other.epoch = EPOCHS["blue"], EPOCHS["green"]
+        configured = shop.addresses().rpartition(",")[0]
+        nginx = start_nginx(configured, QUERYABLE_PROXY_REFRESH="0.1")
+        nginx.wait_for_map(shop.epoch)
+        gone = shop.backends[2]
+        gone.stop()
+        new = Backend(other, "o1", port=gone.port)
+        other.backends.append(new)
+        other.assign()
+        # reads of the partitions of the instance that is gone show a newer epoch
+        answering(nginx)
+        wait_until(lambda: new.topology_requests, 10, "that nginx asks it")
+        wait_until(lambda: "another deployment" in nginx.error_log(), 10, "the reason")
+        assert set(nginx.epochs()) == {shop.epoch}
+        # the group of the first deployment has noticed
+        del shop.backends[2]
+        shop.assign()
+        shop.epoch = "1760000019000-5"
+        nginx.wait_for_map(shop.epoch)
+        assert answering(nginx) == {"b1", "b2"}
+    finally:
+        shop.stop()
+        other.stop()
