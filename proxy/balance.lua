@@ -3,6 +3,7 @@
 -- Hot path: see route.
 
 local balancer = require "ngx.balancer"
+local clock = require "proxy.telemetry.clock"
 local coalescer = require "proxy.reads.coalescer"
 local discovery = require "proxy.discovery"
 local metrics = require "proxy.metrics"
@@ -11,6 +12,8 @@ local retry_budget = require "proxy.retry_budget"
 local settings = require "proxy.settings"
 local signing = require "proxy.security.signing"
 local topology = require "proxy.topology"
+
+local steady = clock.steady
 
 local _M = {}
 
@@ -43,9 +46,9 @@ function _M.answered(backend, epoch)
     discovery.observe_epoch(epoch, backend)
 end
 
---- The backend has failed a request that began at `started_at` (s).
+--- The backend has failed a request that began at `started_at` (s, of `steady`).
 local function failed(backend, started_at)
-    passive_health.failed(unhealthy, backend.name, started_at, ngx.now())
+    passive_health.failed(unhealthy, backend.name, started_at, steady())
 end
 
 coalescer.init(_M.answered, failed)
@@ -131,7 +134,7 @@ end
 --- Chooses the backend of one attempt.
 function _M.run()
     local ctx = ngx.ctx
-    local candidates, attempt, now = ctx.candidates, ctx.attempt + 1, ngx.now()
+    local candidates, attempt, now = ctx.candidates, ctx.attempt + 1, steady()
     if attempt > 1 and not after_failure(ctx, now) then
         ngx.var.queryable_attempts = ctx.earlier_attempts + ctx.attempt
         return ngx.exit(NO_FURTHER_ATTEMPT)
@@ -207,7 +210,7 @@ function _M.record_last_failure(var)
     end
     local status = last(var.upstream_status)
     if (status == "502" or status == "504") and last(var.upstream_header_time) == "-" then
-        local now = ngx.now()
+        local now = steady()
         local took = tonumber(last(var.upstream_response_time)) or 0
         passive_health.failed(unhealthy, last(var.upstream_addr), now - took, now)
     end
@@ -220,7 +223,7 @@ function _M.others(current, replicas, limit)
         return topology.others(current, replicas, round_robin, limit)
     end
     local others = topology.others(current, replicas, round_robin)
-    others = passive_health.order(unhealthy, others, false, ngx.now())
+    others = passive_health.order(unhealthy, others, false, steady())
     for i = #others, limit + 1, -1 do
         others[i] = nil
     end

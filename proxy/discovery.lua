@@ -6,6 +6,7 @@
 -- Until a backend of a new current one answers, the topology of the one before stays in use.
 
 local cjson = require "cjson.safe"
+local clock = require "proxy.telemetry.clock"
 local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
 local resolver = require "proxy.resolver"
@@ -49,7 +50,7 @@ end
 
 --- IP addresses by host name, for all processors of a topology document.
 local function resolve_all(document)
-    local addresses, now = {}, ngx.now()
+    local addresses, now = {}, clock.steady()
     for _, processor in ipairs(document.processors) do
         if type(processor.host) == "string" then
             addresses[processor.host] = resolver.addresses(processor.host, now)[1]
@@ -195,7 +196,7 @@ end
 --- Reads the topology from a backend, at the first of its addresses that answers.
 local function read(backend)
     local answered, err = false, "no address for " .. backend.host
-    for i, address in ipairs(resolver.addresses(backend.host, ngx.now())) do
+    for i, address in ipairs(resolver.addresses(backend.host, clock.steady())) do
         if i > MAX_ADDRESSES then
             break
         end
@@ -299,7 +300,7 @@ local function refresh()
         shared_topology.shorten_turn(RETRY_INTERVAL_S)
     end
     prune_failures()
-    resolver.evict(ngx.now())
+    resolver.evict(clock.steady())
 end
 
 --- Uses what another worker has read, and refreshes the topology if that is due. nginx repeats this

@@ -87,7 +87,7 @@ local function choose_candidates(current, replicas, is_point, waits, began, labe
             return answer_without_backend("no-backend")
         end
     elseif unhealthy.count > 0 then
-        candidates, healthy = passive_health.order(unhealthy, replicas, is_point, ngx.now())
+        candidates, healthy = passive_health.order(unhealthy, replicas, is_point, clock.steady())
     end
     local earlier_attempts = 0
     if refused_by ~= "" then
@@ -108,7 +108,7 @@ end
 local function count(var, view)
     -- the backends do not count it again
     var.queryable_counted = "1"
-    return quota.take(shared, view.quota, ngx.now())
+    return quota.take(shared, view.quota, clock.steady())
 end
 
 --- Answers the request, or sets the candidates for the balancer. `began`: when (s, of `clock`).

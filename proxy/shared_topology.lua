@@ -2,6 +2,7 @@
 -- have it at once. In each interval one worker reads it for all.
 
 local cjson = require "cjson.safe"
+local clock = require "proxy.telemetry.clock"
 
 local _M = {}
 
@@ -55,19 +56,35 @@ function _M.confirmed_at(epoch)
     return of == epoch and tonumber(at) or nil
 end
 
+--- Whether the caller is the worker that does something: one in so many seconds.
+function _M.take(name, seconds)
+    local now = clock.steady()
+    local ends_at = now + seconds
+    if shared:add(name, ends_at, seconds) then
+        return true
+    end
+    -- the dict goes by the time of day, which may have been set back
+    local known = shared:get(name)
+    if type(known) ~= "number" or now < known then
+        return false
+    end
+    shared:set(name, ends_at, seconds)
+    return true
+end
+
 --- Whether the caller is the worker that reads the topology in this interval (s).
 function _M.take_turn(interval)
-    return (shared:add(TURN, true, interval))
+    return _M.take(TURN, interval)
 end
 
 --- The next turn is in so many seconds, because this one brought no topology.
 function _M.shorten_turn(seconds)
-    shared:set(TURN, true, seconds)
+    shared:set(TURN, clock.steady() + seconds, seconds)
 end
 
 --- Whether the caller may read it at once because of a newer epoch: once in so many seconds.
 function _M.may_follow(seconds)
-    return (shared:add(FOLLOWED, true, seconds))
+    return _M.take(FOLLOWED, seconds)
 end
 
 --- Why the topology could not be read: error message by the backend's name.

@@ -3,10 +3,12 @@
 -- it depends on their epochs which topology the proxy uses.
 
 local cjson = require "cjson.safe"
+local clock = require "proxy.telemetry.clock"
 local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
+local shared_topology = require "proxy.shared_topology"
 
 local _M = {}
 
@@ -28,7 +30,7 @@ end
 -- the name of its service, or nil: older backends say neither. Nil and an error if it does not
 -- answer. before: its answer before this one, or nil.
 local function ask(seed, before)
-    local address = resolver.addresses(seed.host, ngx.now())[1]
+    local address = resolver.addresses(seed.host, clock.steady())[1]
     if not address then
         return nil, "no address for " .. seed.host
     end
@@ -77,7 +79,7 @@ end
 
 --- Asks the configured backends, in one worker at a time.
 function _M.check(premature)
-    if premature or not shared:add("configured_asked", true, INTERVAL_S * 0.9) then
+    if premature or not shared_topology.take("configured_asked", INTERVAL_S * 0.9) then
         return
     end
     local ok, err = pcall(ask_all)

@@ -2,6 +2,7 @@
 -- that runs nginx. GET /proxy/health: the state of this worker, and which topology each worker has.
 
 local cjson = require "cjson.safe"
+local clock = require "proxy.telemetry.clock"
 local coalescer = require "proxy.reads.coalescer"
 local current_deployment = require "proxy.current_deployment"
 local deployments = require "proxy.admin.deployments"
@@ -17,7 +18,7 @@ local _M = {}
 local function left_out(entry)
     return entry and {
         failures = entry.failures,
-        ["until"] = math.floor(entry.retry_at * 1000 + 0.5),
+        ["until"] = math.floor((ngx.now() + entry.retry_at - clock.steady()) * 1000 + 0.5),
     } or cjson.null
 end
 

@@ -19,7 +19,7 @@ local point_batch_client = require "proxy.reads.point_batch_client"
 local semaphore = require "ngx.semaphore"
 local settings = require "proxy.settings"
 
-local now = ngx.now
+local now, steady = ngx.now, require("proxy.telemetry.clock").steady
 
 local _M = {}
 
@@ -76,7 +76,7 @@ local function new_batch()
     }
 end
 
---- Call once. `answered(backend, epoch)` or `failed(backend, started_at)` is called for each batch.
+--- Call once. `answered(backend, epoch)` or `failed(backend, sent_at)` is called for each batch.
 function _M.init(answered, failed)
     on_answer, on_failure = answered, failed
 end
@@ -95,7 +95,7 @@ local function flush(queue)
 end
 
 local function send_batch(queue, connection, batch)
-    local started_at = now()
+    local started_at, sent_at = now(), steady()
     connection.backend = queue.backend
     local request, of_keys, keys, paths = point_batch.encode(batch.digests, batch.groups)
     local status, answer = point_batch_client.post(connection, request)
@@ -120,7 +120,7 @@ local function send_batch(queue, connection, batch)
                     "by one: its log says why. See QUERYABLE_CLUSTER_SECRET_FILE")
         end
     else
-        on_failure(queue.backend, started_at)
+        on_failure(queue.backend, sent_at)
     end
     flush(queue)
 end

@@ -113,7 +113,7 @@ end
 
 --- Counts the request of a view with a quota. Returns false if it is above it: @forward refuses it.
 local function is_within_quota(var, view)
-    if quota.take(shared, view.quota, ngx.now()) then
+    if quota.take(shared, view.quota, clock.steady()) then
         return false
     end
     -- neither @forward nor the backends count it again

@@ -2,7 +2,8 @@
 --
 -- The bucket is one number in a shared dict: how many tokens were ever taken. The bucket has been
 -- filled with `rate * now` tokens in total, so both numbers together say how many are left, and
--- taking one is a single atomic increment. Tokens above the capacity are lost.
+-- taking one is a single atomic increment. Tokens above the capacity are lost. `now` is of a clock
+-- that nobody sets back: the bucket would be empty until it is that late again.
 
 local _M = {}
 
@@ -17,7 +18,8 @@ function _M.parse(view, text)
     if not count or count < 1 then
         return nil
     end
-    local key = "quota:" .. view .. ":" .. text
+    -- earlier versions have counted in "quota:", by the time of day
+    local key = "tokens:" .. view .. ":" .. text
     return { key = key, lock = "lock:" .. key, rate = count / SECONDS[unit], capacity = count }
 end
 
@@ -35,7 +37,7 @@ local function discard(shared, quota, filled, taken)
 end
 
 --- Takes a token. Returns nil, or the time (s) until there is one.
--- shared: the shared dict; now: the time in s.
+-- shared: the shared dict; now: s, of `clock.steady`.
 function _M.take(shared, quota, now)
     local filled = quota.rate * now
     local taken = shared:incr(quota.key, 1, filled)

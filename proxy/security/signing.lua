@@ -90,7 +90,7 @@ function _M.claim(client)
         return nil
     end
     local now = ngx.now()
-    if claims_count >= MAX_CLAIMS or now >= claims_since + CLAIMS_S then
+    if claims_count >= MAX_CLAIMS or math.abs(now - claims_since) >= CLAIMS_S then
         claims, claims_count, claims_since = {}, 0, now
     end
     local claim = claims[client]

@@ -1,5 +1,6 @@
 --- A clock for durations: the one of nginx has a resolution of 1 ms, and a read takes less. As
 -- nginx does for $request_time, it reads the time of day: a duration in which that is set is wrong.
+-- And a clock that nobody sets, for what must not last until the time of day is there again.
 
 local ffi = require "ffi"
 
@@ -10,7 +11,7 @@ struct queryable_timespec { uint32_t seconds, seconds_high, nanoseconds, nanosec
 int queryable_clock_gettime(int, struct queryable_timespec *) __asm__("clock_gettime");
 ]]
 
-local CLOCK_REALTIME = 0
+local CLOCK_REALTIME, CLOCK_MONOTONIC = 0, 1
 
 local _M = {}
 
@@ -19,6 +20,12 @@ local gettime, time = ffi.C.queryable_clock_gettime, ffi.new("struct queryable_t
 --- Seconds since 1970.
 function _M.now()
     gettime(CLOCK_REALTIME, time)
+    return time.seconds + time.nanoseconds * 1e-9
+end
+
+--- Seconds since the start of the machine; the same in all workers.
+function _M.steady()
+    gettime(CLOCK_MONOTONIC, time)
     return time.seconds + time.nanoseconds * 1e-9
 end
 

@@ -317,6 +317,6 @@ describe("a topology", function()
         local views = topology.build(answer, ADDRESSES).views.by_name
         assert.equal(views["words@2"].quota.key, views.words.quota.key)
         assert.not_equal(views["words@1"].quota.key, views.words.quota.key)
-        assert.equal("quota:other:5/s", views.other.quota.key)
+        assert.equal("tokens:other:5/s", views.other.quota.key)
     end)
 end)
