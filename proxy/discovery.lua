@@ -5,6 +5,7 @@
 -- If the backends belong to deployments of a service, the topology is that of the current one.
 -- Until a backend of a new current one answers, the topology of the one before stays in use.
 
+local addresses = require "proxy.addresses"
 local cjson = require "cjson.safe"
 local clock = require "proxy.telemetry.clock"
 local current_deployment = require "proxy.current_deployment"
@@ -46,17 +47,6 @@ end
 local is_configured = {}
 for _, seed in ipairs(settings.seeds) do
     is_configured[name_of(seed)] = true
-end
-
---- IP addresses by host name, for all processors of a topology document.
-local function resolve_all(document)
-    local addresses, now = {}, clock.steady()
-    for _, processor in ipairs(document.processors) do
-        if type(processor.host) == "string" then
-            addresses[processor.host] = resolver.addresses(processor.host, now)[1]
-        end
-    end
-    return addresses
 end
 
 --- Logs which backends get no requests because they speak HTTPS.
@@ -171,7 +161,8 @@ local function read_from(backend, address)
     if not current_deployment.is(document.application_id) then
         return false
     end
-    -- another worker may have stored a newer one while this worker waited for the answer
+    local resolved = addresses.of_all(document.processors, source and source.addresses)
+    -- another worker may have stored a newer one while this worker waited
     load_shared()
     if not may_replace(document) then
         return false, "older epoch " .. tostring(document.epoch):sub(1, MAX_LOGGED_BYTES)
@@ -179,7 +170,7 @@ local function read_from(backend, address)
     local used
     used, err = use {
         processors = document,
-        addresses = resolve_all(document),
+        addresses = resolved,
         etag = response.headers.etag,
         sender = server,
         source = name_of(backend),
@@ -251,14 +242,20 @@ end
 
 --- Rebuilds the topology if the address of a host has changed, which changes no epoch.
 local function update_addresses()
-    local addresses = resolve_all(source.processors)
-    for host, address in pairs(addresses) do
+    local of = source
+    local resolved = addresses.of_all(of.processors.processors, of.addresses)
+    -- another worker may have read a newer one meanwhile
+    load_shared()
+    if source ~= of then
+        return
+    end
+    for host, address in pairs(resolved) do
         if source.addresses[host] ~= address then
             local document = {}
             for name, value in pairs(source) do
                 document[name] = value
             end
-            document.addresses = addresses
+            document.addresses = resolved
             if use(document) then
                 store()
             end

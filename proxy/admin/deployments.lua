@@ -2,11 +2,10 @@
 -- behind a proxy should belong to one service, which says which one is current. Without a service
 -- it depends on their epochs which topology the proxy uses.
 
+local addresses = require "proxy.addresses"
 local cjson = require "cjson.safe"
-local clock = require "proxy.telemetry.clock"
 local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
-local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
 local shared_topology = require "proxy.shared_topology"
 
@@ -30,7 +29,7 @@ end
 -- the name of its service, or nil: older backends say neither. Nil and an error if it does not
 -- answer. before: its answer before this one, or nil.
 local function ask(seed, before)
-    local address = resolver.addresses(seed.host, clock.steady())[1]
+    local address = addresses.of(seed.host, seed.port, before and before.address)
     if not address then
         return nil, "no address for " .. seed.host
     end

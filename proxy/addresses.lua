@@ -1,0 +1,82 @@
+--- The address of a host to which nginx sends requests: its balancer takes one. A host may have
+-- several, such as one of IPv6 and one of IPv4, and the backend may listen at one of them only. So
+-- the first one that accepts a connection is used. May wait: for timers.
+
+local clock = require "proxy.telemetry.clock"
+local resolver = require "proxy.resolver"
+
+local _M = {}
+
+local CONNECT_MS = 250
+local MAX_TRIED = 4
+-- pause before a host is tried again at which no address has accepted a connection
+local RETRY_S = 2
+
+-- by host and port: {address, tried_at}, where `address` has accepted a connection, or is nil
+local found = {}
+
+local function contains(list, item)
+    for _, each in ipairs(list) do
+        if each == item then
+            return true
+        end
+    end
+    return false
+end
+
+local function accepts(address, port)
+    local socket = ngx.socket.tcp()
+    socket:settimeout(CONNECT_MS)
+    local is_open = socket:connect(address, port)
+    if is_open then
+        socket:close()
+    end
+    return is_open
+end
+
+--- The first address that accepts a connection; nil if none does.
+local function first_open(addresses, port)
+    for i = 1, math.min(#addresses, MAX_TRIED) do
+        if accepts(addresses[i], port) then
+            return addresses[i]
+        end
+    end
+    return nil
+end
+
+--- The address of a host, and whether its backend is known to listen there, or it is the only one;
+-- nil if it has none. in_use: the one that was used before, or nil.
+function _M.of(host, port, in_use)
+    local now = clock.steady()
+    local addresses = resolver.addresses(host, now)
+    if #addresses < 2 then
+        return addresses[1], true
+    end
+    local name = host .. ":" .. port
+    local known = found[name]
+    if not known or known.address and not contains(addresses, known.address)
+        or not known.address and now >= known.tried_at + RETRY_S
+    then
+        known = { address = first_open(addresses, port), tried_at = now }
+        found[name] = known
+    end
+    if known.address then
+        return known.address, true
+    end
+    return contains(addresses, in_use) and in_use or addresses[1], false
+end
+
+--- The addresses of all processors of a topology document, by host. in_use: those before, or nil.
+function _M.of_all(processors, in_use)
+    local by_host, is_known = {}, {}
+    for _, processor in ipairs(processors) do
+        local host, port = processor.host, processor.port
+        if type(host) == "string" and type(port) == "number" and not is_known[host] then
+            local before = by_host[host] or in_use and in_use[host]
+            by_host[host], is_known[host] = _M.of(host, port, before)
+        end
+    end
+    return by_host
+end
+
+return _M

@@ -1,0 +1,100 @@
+"""A host may have several addresses, such as one of IPv6 and one of IPv4; its backend listens at
+one of them only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from local.waiting import wait_until
+from tests.proxy.backends import EPOCH, Answer, Cluster, Request
+from tests.proxy.conftest import KEY, PARTITION
+from tests.support.nginx import Nginx
+
+pytestmark = pytest.mark.system
+
+# the workers have not the right to open the file
+RESOLVED = """\
+local file = io.open("%s")
+        require("proxy.resolver").addresses = function(host)
+            file:seek("set")
+            return host == "both" and { "127.0.0.2", "127.0.0.1" }
+                or host == "moving" and { file:read("*a") } or { host }
+        end
+"""
+
+
+def by(nginx: Nginx) -> object:
+    with nginx.client() as client:
+        return client.get(KEY).json().get("by")
+
+
+@pytest.fixture
+def moving(tmp_path: Path) -> Path:
+    """A file with the address of the host "moving"."""
+    path = tmp_path / "moving"
+    path.write_text("127.0.0.2")
+    return path
+
+
+@pytest.fixture
+def start(cluster: Cluster, tmp_path: Path, moving: Path) -> Callable[[str], Nginx]:
+    """Starts nginx, with this host for all backends."""
+
+    def started(host: str) -> Nginx:
+        for backend in cluster.backends:
+            backend.host = host
+        resolver = RESOLVED % moving
+        return Nginx(
+            tmp_path / "prefix",
+            cluster.addresses(),
+            {"QUERYABLE_PROXY_REFRESH": "0.1"},
+            changes={'require "resty.core"': f'require "resty.core"\n        {resolver}'},
+        )
+
+    return started
+
+
+def test_a_backend_is_reached_at_its_second_address(
+    cluster: Cluster, start: Callable[[str], Nginx]
+) -> None:
+    owner = cluster.owner("words", PARTITION)
+    owner.stop()
+    with start("both") as nginx:
+        nginx.wait_for_map(EPOCH)
+        assert {each["by"] for each in answers(nginx)} == {
+            backend.name for backend in cluster.backends if backend is not owner
+        }
+        # one that starts later than nginx
+        owner.start()
+        wait_until(lambda: by(nginx) == owner.name, 20, "the owner")
+
+
+def test_another_address_is_followed_in_the_same_epoch(
+    cluster: Cluster, start: Callable[[str], Nginx], moving: Path
+) -> None:
+    etag = {"ETag": '"the same"'}
+
+    def unchanged(request: Request) -> Answer:
+        is_known = request.headers.get("If-None-Match") == etag["ETag"]
+        return Answer(304, b"", etag) if is_known else Answer(200, document, etag)
+
+    with start("moving") as nginx:
+        document = json.dumps(cluster.topology()).encode()
+        for backend in cluster.backends:
+            backend.behave_topology = unchanged
+        nginx.wait_for_map(EPOCH)
+        told = [backend.topology_answers for backend in cluster.backends]
+        wait_until(lambda: any(of[-3:] == [304] * 3 for of in told), 10, "an unchanged topology")
+        assert by(nginx) is None
+        moving.write_text("127.0.0.1")
+        wait_until(lambda: by(nginx) == cluster.owner("words", PARTITION).name, 20, "the owner")
+
+
+def answers(nginx: Nginx) -> list[dict[str, str]]:
+    with nginx.client() as client:
+        found = [client.get(f"/words/k{number}") for number in range(20)]
+    return [response.json() for response in found if response.status == 200]
