@@ -48,7 +48,7 @@ end
 -- nil if it has none. in_use: the one that was used before, or nil.
 function _M.of(host, port, in_use)
     local now = clock.steady()
-    local addresses = resolver.addresses(host, now)
+    local addresses = resolver.addresses(host, now, in_use)
     if #addresses < 2 then
         return addresses[1], true
     end

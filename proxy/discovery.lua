@@ -187,7 +187,8 @@ end
 --- Reads the topology from a backend, at the first of its addresses that answers.
 local function read(backend)
     local answered, err = false, "no address for " .. backend.host
-    for i, address in ipairs(resolver.addresses(backend.host, clock.steady())) do
+    local known = resolver.addresses(backend.host, clock.steady(), backend.address)
+    for i, address in ipairs(known) do
         if i > MAX_ADDRESSES then
             break
         end

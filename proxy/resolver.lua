@@ -2,7 +2,12 @@
 -- nginx's balancer takes only addresses. getaddrinfo(3) blocks the worker, so only discovery's
 -- timer calls it; answers are cached, and nginx.conf shortens its time-outs. An address is returned
 -- unchanged. Linux only: the structure below is that of glibc and musl.
+--
+-- If name servers answer slowly or not at all, a look-up takes seconds, in which the worker does
+-- nothing else. Then names are looked up one at a time, and so seldom that the worker spends a
+-- small part of its time on it. Meanwhile the last known addresses are used.
 
+local clock = require "proxy.telemetry.clock"
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -22,14 +27,17 @@ int getnameinfo(const void *address, unsigned int length, char *host, unsigned i
 
 local SOCK_STREAM = 1
 local NI_NUMERICHOST = 1
-local TTL_S = 10
 local FAILURE_TTL_S = 2
+-- after a look-up that takes longer than SLOW_S, the next one is PAUSE times as long later
+local SLOW_S, PAUSE = 0.05, 20
 -- each refresh of the topology resolves the names in use; refreshes are at most an hour apart
 local EVICT_AFTER_S = 2 * 3600
 
 local _M = {}
 
-local cache = {}
+_M.TTL_S = 10
+
+local cache, paused_until = {}, 0
 
 local function is_address(host)
     return host:find("^%d+%.%d+%.%d+%.%d+$") or host:find("^%[.*%]$")
@@ -61,23 +69,39 @@ local function look_up(host)
     return #addresses > 0 and addresses or nil
 end
 
---- The addresses of a host at the time `now` (s); the last known ones if it cannot be resolved.
-function _M.addresses(host, now)
+--- How long the result of a look-up that has taken `took` s is used. Slow ones take turns: a name
+-- is looked up again after all others.
+local function seconds_of(addresses, is_resolved, took)
+    local seconds = is_resolved and _M.TTL_S or FAILURE_TTL_S
+    if took > SLOW_S and #addresses > 0 then
+        for _ in pairs(cache) do
+            seconds = seconds + (PAUSE + 1) * took
+        end
+    end
+    return seconds
+end
+
+--- The addresses of a host at the time `now` (s, of `clock.steady`); the last known ones if it
+-- cannot be resolved. in_use: a known one, or nil.
+function _M.addresses(host, now, in_use)
     if is_address(host) then
         return { host }
     end
-    local cached = cache[host]
-    if cached and now < cached.expires_at then
-        return cached.addresses
+    local known = cache[host] or in_use and { addresses = { in_use }, expires_at = 0 }
+    if known and (now < known.expires_at or now < paused_until) then
+        return known.addresses
     end
-    local addresses = look_up(host)
-    if addresses then
-        cache[host] = { addresses = addresses, expires_at = now + TTL_S }
-    else
-        local last_known = cached and cached.addresses or {}
-        cache[host] = { addresses = last_known, expires_at = now + FAILURE_TTL_S }
+    local began = clock.steady()
+    local resolved = look_up(host)
+    local took = clock.steady() - began
+    now = now + took
+    if took > SLOW_S then
+        paused_until = now + PAUSE * took
     end
-    return cache[host].addresses
+    local addresses = resolved or known and known.addresses or {}
+    local seconds = seconds_of(addresses, resolved ~= nil, took)
+    cache[host] = { addresses = addresses, expires_at = now + seconds }
+    return addresses
 end
 
 --- Removes names that have not been resolved for EVICT_AFTER_S.
