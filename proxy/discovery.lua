@@ -2,6 +2,9 @@
 -- what it has read (see shared_topology). If that fails, the last valid topology stays in use.
 -- `observe_epoch()` takes the epoch of each response.
 --
+-- An older topology replaces it only if no backend has confirmed it for a while: all instances were
+-- restarted, and the clock of the leader before was ahead.
+--
 -- If the backends belong to deployments of a service, the topology is that of the current one.
 -- Until a backend of a new current one answers, the topology of the one before stays in use.
 
@@ -31,9 +34,13 @@ local MAX_LOGGED_BYTES = 64
 -- running, and one that follows an epoch. See lua_max_running_timers in nginx.conf.
 _M.MAX_TIMERS = 3
 
+--- A topology that was not confirmed for so long (s) may be replaced by an older one.
+_M.FORGET_S = math.max(30, 3 * settings.refresh)
+
 -- this worker's topology, and what it was built from: {processors, addresses; etag, and sender, the
 -- address that sent it, because revisions are per instance; source, the name of the backend that
--- sent it. It is asked first, because instances can report different states}
+-- sent it. It is asked first, because instances can report different states; replaces, the newer
+-- epoch that it replaces, or nil}
 local current, source
 -- the shared revision that this worker has looked at; nil: none yet
 local revision
@@ -105,8 +112,9 @@ local function is_stranger(backend, document)
         and not is_configured[name_of(backend)]
 end
 
---- Whether a document of /processors may replace the topology in use.
-local function may_replace(document)
+--- Whether a document of /processors may replace the topology in use. replaces: the epoch that it
+-- may replace although that is newer, or nil.
+local function may_replace(document, replaces)
     if not current or not current_deployment.is(document.application_id) then
         return not current
     end
@@ -117,6 +125,7 @@ local function may_replace(document)
         return true
     end
     return not topology.is_newer(current.epoch, document.epoch)
+        or replaces and not topology.is_newer(current.epoch, replaces)
 end
 
 --- Uses the topology of another worker, or of the workers before a reload, unless it is older.
@@ -127,7 +136,7 @@ local function load_shared()
     end
     revision = stored
     local document = shared_topology.load()
-    if not document or not may_replace(document.processors) then
+    if not document or not may_replace(document.processors, document.replaces) then
         return
     end
     if use(document) then
@@ -136,9 +145,15 @@ local function load_shared()
     end
 end
 
+--- Whether no backend has confirmed the topology for long.
+local function is_forgotten()
+    local at = current and shared_topology.confirmed_at(current.epoch)
+    return at and ngx.now() - at > _M.FORGET_S
+end
+
 --- Reads the topology from the backend at one address. Returns true; or false and an error, which
--- is nil if the backend is not of the current deployment.
-local function read_from(backend, address)
+-- is nil if the backend is not of the current deployment. takes_older: whether it may be older.
+local function read_from(backend, address, takes_older)
     local server = address .. ":" .. backend.port
     local etag = source and source.sender == server and not is_of_other() and source.etag or nil
     local response, err = processors.get(address, backend.port, backend.tls_name, etag)
@@ -164,7 +179,8 @@ local function read_from(backend, address)
     local resolved = addresses.of_all(document.processors, source and source.addresses)
     -- another worker may have stored a newer one while this worker waited
     load_shared()
-    if not may_replace(document) then
+    local replaces = takes_older and is_forgotten() and current.epoch or nil
+    if not may_replace(document, replaces) then
         return false, "older epoch " .. tostring(document.epoch):sub(1, MAX_LOGGED_BYTES)
     end
     local used
@@ -174,6 +190,7 @@ local function read_from(backend, address)
         etag = response.headers.etag,
         sender = server,
         source = name_of(backend),
+        replaces = replaces,
     }
     if not used then
         return false, "invalid topology: " .. err
@@ -185,7 +202,7 @@ local function read_from(backend, address)
 end
 
 --- Reads the topology from a backend, at the first of its addresses that answers.
-local function read(backend)
+local function read(backend, takes_older)
     local answered, err = false, "no address for " .. backend.host
     local known = resolver.addresses(backend.host, clock.steady(), backend.address)
     for i, address in ipairs(known) do
@@ -194,7 +211,7 @@ local function read(backend)
         end
         -- an invalid response must not prevent requests to the other backends
         local ok
-        ok, answered, err = pcall(read_from, backend, address)
+        ok, answered, err = pcall(read_from, backend, address, takes_older)
         if not ok then
             answered, err = false, tostring(answered)
         end
@@ -265,39 +282,26 @@ local function update_addresses()
     end
 end
 
---- Removes the failures of backends that are no longer known.
-local function prune_failures()
-    local known = {}
-    for _, backends in ipairs { settings.seeds, current and current.backends or {} } do
-        for _, backend in ipairs(backends) do
-            known[name_of(backend)] = true
+--- Reads the topology from the first backend that has it. Returns whether one does.
+local function read_any(takes_older)
+    for _, backend in ipairs(choose_sources()) do
+        if read(backend, takes_older) then
+            return true
         end
     end
-    local left, is_changed = {}, false
-    for name, err in pairs(shared_topology.failures()) do
-        if known[name] then
-            left[name] = err
-        else
-            is_changed = true
-        end
-    end
-    if is_changed then
-        shared_topology.set_failures(left)
-    end
+    return false
 end
 
 local function refresh()
-    for _, backend in ipairs(choose_sources()) do
-        if read(backend) then
-            break
-        end
+    if not read_any(false) and is_forgotten() then
+        read_any(true)
     end
     if current then
         update_addresses()
     else
         shared_topology.shorten_turn(RETRY_INTERVAL_S)
     end
-    prune_failures()
+    shared_topology.prune_failures(settings.seeds, current and current.backends or {})
     resolver.evict(clock.steady())
 end
 

@@ -27,8 +27,8 @@ function _M.load()
     return cjson.decode(shared:get(DOCUMENT) or "")
 end
 
---- Stores {processors, addresses, etag, sender, source}. Returns its revision; nil if it is too
--- large.
+--- Stores {processors, addresses, etag, sender, source, replaces}. Returns its revision; nil if it
+-- is too large.
 function _M.store(epoch, document)
     local ok, err = shared:set(DOCUMENT, cjson.encode(document))
     if ok then
@@ -94,6 +94,27 @@ end
 
 function _M.set_failures(failures)
     shared:set(FAILURES, cjson.encode(failures))
+end
+
+--- Removes the failures of backends that are in none of these lists.
+function _M.prune_failures(...)
+    local known = {}
+    for _, backends in ipairs { ... } do
+        for _, backend in ipairs(backends) do
+            known[backend.host .. ":" .. backend.port] = true
+        end
+    end
+    local left, is_changed = {}, false
+    for name, err in pairs(_M.failures()) do
+        if known[name] then
+            left[name] = err
+        else
+            is_changed = true
+        end
+    end
+    if is_changed then
+        _M.set_failures(left)
+    end
 end
 
 return _M

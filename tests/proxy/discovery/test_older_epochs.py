@@ -1,0 +1,60 @@
+"""The epochs of a deployment can begin again: all its instances were restarted, and the clock of
+the leader before was ahead. nginx keeps its topology only while it may be the latest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.waiting import wait_until
+from tests.proxy.backends import Cluster
+from tests.proxy.conftest import KEY, PARTITION
+from tests.support.nginx import Nginx
+
+pytestmark = pytest.mark.system
+
+BEFORE, AFTER = "2000-1", "1000-1"
+START = 'require "proxy.route"'
+SOON = {START: f'require("proxy.discovery").FORGET_S = 1 {START}'}
+
+
+@pytest.fixture
+def nginx(cluster: Cluster, tmp_path: Path) -> Iterator[Nginx]:
+    cluster.epoch = BEFORE
+    environment = {"QUERYABLE_PROXY_REFRESH": "0.1"}
+    with Nginx(tmp_path / "prefix", cluster.addresses(), environment, 3, SOON) as nginx:
+        nginx.wait_for_map(BEFORE)
+        yield nginx
+
+
+def test_an_older_topology_is_used_if_nobody_has_the_newer_one(
+    cluster: Cluster, nginx: Nginx
+) -> None:
+    owned = [backend.active for backend in cluster.backends]
+    for backend, new in zip(cluster.backends, owned[-1:] + owned[:-1], strict=True):
+        backend.active = new
+    cluster.epoch = AFTER
+    nginx.wait_for_map(AFTER)
+    with nginx.client() as client:
+        assert client.get(KEY).json() == {"by": cluster.owner("words", PARTITION).name}
+    # all workers go on from there, also after a reload
+    nginx.reload()
+    assert set(nginx.epochs()) == {AFTER}
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+
+
+def test_not_while_one_of_several_has_the_newer_one(cluster: Cluster, nginx: Nginx) -> None:
+    """The others are cut off from the group."""
+    older = Cluster([])
+    older.epoch, older.backends = AFTER, cluster.backends
+    for backend in cluster.backends[1:]:
+        backend.cluster = older
+
+    before = len(cluster.backends[0].topology_requests)
+    wait_until(
+        lambda: len(cluster.backends[0].topology_requests) > before + 20, 20, "many refreshes"
+    )
+    assert set(nginx.epochs()) == {BEFORE}
