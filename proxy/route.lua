@@ -138,9 +138,9 @@ local function route(var, uri, began)
         var.queryable_owner = owner
     end
     local label = view and (is_point and labels.KEY or labels.below_key(uri))
-    is_point = partition and is_point and IS_READ[var.request_method]
-    -- for an offset, or for the backends that have the other partitions of the key
-    local waits = is_point and (is_in_several or may_wait(uri))
+    is_point = view and is_point and IS_READ[var.request_method]
+    -- for an offset, or for the backends that have the key, or its other partitions
+    local waits = is_point and (not partition or is_in_several or may_wait(uri))
     return choose_candidates(current, replicas, is_point, waits, began, label,
                              var.queryable_refused_by)
 end
