@@ -224,6 +224,12 @@ class Settings(BaseSettings):
             raise ValueError("1 to 200 letters, digits, '.', '_' and '-' name a service")
         return value
 
+    @field_validator("host", "advertised_host")
+    @classmethod
+    def _has_brackets(cls, value: str) -> str:
+        """An IPv6 address as in a URL."""
+        return f"[{value}]" if ":" in value and not value.startswith("[") else value
+
     @field_validator(
         "tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_ca_file", mode="before"
     )

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from yarl import URL
 
 from backend.settings import Settings, load_settings
 from model.problems import ConfigurationError
+from model.topology import Member
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +38,18 @@ def test_the_instance_id_defaults_to_the_advertised_address(
     monkeypatch.setenv("QUERYABLE_INSTANCE_ID", "b1")
     assert load_settings().instance_id == "b1"
     assert load_settings().advertised_port == 80
+
+
+@pytest.mark.parametrize("name", ["HOST", "ADVERTISED_HOST"])
+@pytest.mark.parametrize("address", ["fd00::1", "[fd00::1]"])
+def test_an_ipv6_address_needs_no_brackets(
+    monkeypatch: pytest.MonkeyPatch, name: str, address: str
+) -> None:
+    monkeypatch.setenv(f"QUERYABLE_{name}", address)
+    settings = load_settings()
+    assert getattr(settings, name.lower()) == "[fd00::1]"
+    me = Member(settings.instance_id, settings.advertised_host, settings.advertised_port)
+    assert (URL(me.origin).host, URL(me.origin).port) == ("fd00::1", 8081)
 
 
 @pytest.mark.parametrize(
