@@ -303,10 +303,11 @@ def _read_beside(views: Path, name: str) -> bytes:
 
 def check_port(settings: Settings) -> None:
     """Raise ConfigurationError if the address is not available."""
-    with socket.socket() as probe:
+    host = settings.host.strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((settings.host, settings.port))
+            probe.bind((host, settings.port))
         except OSError as e:
             raise ConfigurationError(
                 f"cannot listen on {settings.host}:{settings.port}: {e.strerror}. Set "

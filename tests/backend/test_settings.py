@@ -1,11 +1,13 @@
 """Tests of the settings from the environment: defaults, derived values, and errors."""
 
+import socket
 from pathlib import Path
 
 import pytest
 from yarl import URL
 
-from backend.settings import Settings, load_settings
+from backend.settings import Settings, check_port, load_settings
+from local.ports import free_ports
 from model.problems import ConfigurationError
 from model.topology import Member
 
@@ -50,6 +52,19 @@ def test_an_ipv6_address_needs_no_brackets(
     assert getattr(settings, name.lower()) == "[fd00::1]"
     me = Member(settings.instance_id, settings.advertised_host, settings.advertised_port)
     assert (URL(me.origin).host, URL(me.origin).port) == ("fd00::1", 8081)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1", "[::1]", "::"])
+def test_an_instance_can_listen(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    (port,) = free_ports(1)
+    monkeypatch.setenv("QUERYABLE_HOST", address)
+    monkeypatch.setenv("QUERYABLE_PORT", str(port))
+    settings = load_settings()
+    check_port(settings)
+    with socket.create_server(("localhost", port)):
+        if address in ("127.0.0.1", "localhost"):
+            with pytest.raises(ConfigurationError, match="cannot listen"):
+                check_port(settings)
 
 
 @pytest.mark.parametrize(

@@ -132,14 +132,13 @@ def check_port(settings: Settings) -> Finding:
 
 def _instance_at(settings: Settings) -> str | None:
     """The instance that listens there; None if no instance does."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
     try:
         scheme = "http" if settings.tls_cert_file is None else "https"
         # what listens on this machine's port is asked for its name, and gets nothing secret
         with urllib3.PoolManager(
             timeout=_TIMEOUT, retries=False, cert_reqs="NONE", assert_hostname=False
         ) as pool:
-            response = pool.request("GET", f"{scheme}://{host}:{settings.port}/instance")
+            response = pool.request("GET", f"{scheme}://{settings.host}:{settings.port}/instance")
             if response.status == 401 and "Topology-Epoch" in response.headers:
                 return "an instance that needs a token"
             return f"instance {json.loads(response.data)['id']}"
