@@ -68,9 +68,9 @@ local function alike(candidates, healthy)
     return same, healthy_ones
 end
 
---- Sets the backends to try, in order. A point read has the short read time-out for all of the
--- first `healthy` but the last; for none if `healthy` is 0. earlier_attempts: those made before
--- @fallback. began: when the request did (s, of `clock`); label: its route, if it has a key.
+--- Sets the backends to try, in order. A read of one key (is_point) has the short read time-out for
+-- all of the first `healthy` but the last; for none if `healthy` is 0. earlier_attempts: those made
+-- before @fallback. began: when the request did (s, of `clock`); label: its route, if it has a key.
 function _M.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
     local ctx = ngx.ctx
     if settings.has_tls then

@@ -78,7 +78,7 @@ end
 
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
 -- waits: whether a backend may wait before it answers. refused_by: the name of the backend that has
--- refused the read in a batch, "" if there is none.
+-- refused the read in a batch, "" if there is none. is_point: only such reads probe a backend.
 local function choose_candidates(current, replicas, is_point, waits, began, label, refused_by)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
@@ -101,7 +101,7 @@ local function choose_candidates(current, replicas, is_point, waits, began, labe
     if waits then
         healthy = 0 -- no short time-out: a backend that waits does not hang
     end
-    balance.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
+    balance.set_candidates(candidates, healthy, is_point or waits, earlier_attempts, began, label)
 end
 
 --- Counts the request of a view with a quota. Returns nil, or the time (s) until the next one.
@@ -138,9 +138,11 @@ local function route(var, uri, began)
         var.queryable_owner = owner
     end
     local label = view and (is_point and labels.KEY or labels.below_key(uri))
-    is_point = view and is_point and IS_READ[var.request_method]
+    local is_read = view and IS_READ[var.request_method]
+    is_point = is_read and is_point
+    local is_history = is_read and partition and not is_in_several and labels.IS_HISTORY[label]
     -- for an offset, or for the backends that have the key, or its other partitions
-    local waits = is_point and (not partition or is_in_several or may_wait(uri))
+    local waits = is_history or is_point and (not partition or is_in_several or may_wait(uri))
     return choose_candidates(current, replicas, is_point, waits, began, label,
                              var.queryable_refused_by)
 end
@@ -179,7 +181,7 @@ function _M.access_fallback()
     local var = ngx.var
     balance.record_last_failure(var)
     local current = discovery.topology()
-    local _, _, replicas, _, is_point = resolve(current, var.request_uri)
+    local _, _, replicas, _, is_point, is_in_several = resolve(current, var.request_uri)
     local is_read = IS_READ[var.request_method]
     local may_repeat = is_read or balance.nothing_was_sent(var)
     if #replicas == 0 or not may_repeat or balance.was_denied(var) then
@@ -198,7 +200,8 @@ function _M.access_fallback()
     -- nginx has cleared ngx.ctx; its own clock is less precise
     local began = clock.began(ngx.req.start_time())
     local label = is_point and labels.KEY or labels.below_key(var.request_uri)
-    balance.set_candidates(others, 0, is_point and is_read, earlier, began, label)
+    local is_of_key = is_point or not is_in_several and labels.IS_HISTORY[label]
+    balance.set_candidates(others, 0, is_read and is_of_key, earlier, began, label)
 end
 
 return _M

@@ -13,6 +13,9 @@ local BELOW_KEY = {
     changes = "key/changes",
 }
 
+--- The routes of what a key has had; its changes are a stream.
+_M.IS_HISTORY = { ["key/windows"] = true, ["key/sessions"] = true, ["key/versions"] = true }
+
 local function set(...)
     local found = {}
     for _, name in ipairs { ... } do
