@@ -27,6 +27,9 @@ from model.problems import NonRetryable, Unavailable
 from model.topology import Member
 
 _T = TypeVar("_T")
+_MAX_REDIRECTED = 8192
+"""Bytes of a target. The proxy would take an instance that sends very long headers for broken, so a
+longer one is forwarded."""
 # a coalesced read has no header of its own: the id in the logs, and what another instance says
 _OF_ONE_REQUEST = (b"traceparent", MARK)
 
@@ -105,7 +108,7 @@ class KeyForwarding:
             except NotOwner as others:
                 if options.local:
                     raise others.why from None
-                if options.redirect:
+                if options.redirect and len(request.target) <= _MAX_REDIRECTED:
                     answer = _redirect(others, request)
                     return False
                 answer = await self._forward(query, others, rounds, request)
