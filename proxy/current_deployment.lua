@@ -3,11 +3,17 @@
 -- and it outlives a reload.
 
 local cjson = require "cjson.safe"
+local settings = require "proxy.settings"
 
 local _M = {}
 
 local shared = ngx.shared.queryable_topics
 local KEY = "service"
+
+local is_configured = {}
+for _, seed in ipairs(settings.seeds) do
+    is_configured[seed.host .. ":" .. seed.port] = true
+end
 
 --- {name, current, revision}, where current is an application id; nil without a service.
 function _M.known()
@@ -35,6 +41,15 @@ function _M.learn(said, application_id)
         name = said.name, current = said.current, revision = said.revision,
     })
     ngx.log(ngx.NOTICE, "service ", said.name, ": deployment ", said.current, " is current")
+end
+
+--- Whether an instance of another deployment has the address of one that is gone. Without a
+-- service, only configured backends may lead to another deployment. application_id, used: that of
+-- the backend and that of the topology in use (any values).
+function _M.is_stranger(backend, application_id, used)
+    return type(used) == "string" and type(application_id) == "string"
+        and used ~= application_id and not _M.known()
+        and not is_configured[backend.host .. ":" .. backend.port]
 end
 
 --- Whether requests may go to the deployment with this application id (any value): to every one

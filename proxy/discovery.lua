@@ -51,11 +51,6 @@ local function name_of(backend)
     return backend.host .. ":" .. backend.port
 end
 
-local is_configured = {}
-for _, seed in ipairs(settings.seeds) do
-    is_configured[name_of(seed)] = true
-end
-
 --- Logs which backends get no requests because they speak HTTPS.
 local function log_unused(built)
     for _, backend in ipairs(built.backends) do
@@ -101,15 +96,6 @@ end
 --- Whether the topology in use is that of another deployment than the current one.
 local function is_of_other()
     return current and not current_deployment.is(source.processors.application_id)
-end
-
---- Whether an instance of another deployment has the address of one that is gone. Without a
--- service, only configured backends may lead to another deployment.
-local function is_stranger(backend, document)
-    local id = source and source.processors.application_id
-    return type(id) == "string" and type(document.application_id) == "string"
-        and id ~= document.application_id and not current_deployment.known()
-        and not is_configured[name_of(backend)]
 end
 
 --- Whether a document of /processors may replace the topology in use. replaces: the epoch that it
@@ -169,7 +155,8 @@ local function read_from(backend, address, takes_older)
     if type(document) ~= "table" or type(document.processors) ~= "table" then
         return false, "invalid topology"
     end
-    if is_stranger(backend, document) then
+    local of = source and source.processors.application_id
+    if current_deployment.is_stranger(backend, document.application_id, of) then
         return false, "an instance of another deployment"
     end
     current_deployment.learn(document.service, document.application_id)
@@ -232,29 +219,31 @@ local function read(backend, takes_older)
 end
 
 --- The backends to read from: the last source, then the configured backends and those of the
--- topology. If it is that of another deployment than the current one, all configured backends. Each
--- list is traversed from a random index and wraps around.
+-- topology, for which one place is left: all configured ones may be gone. If it is that of another
+-- deployment than the current one, all configured backends. Each list is traversed from a random
+-- index and wraps around.
 local function choose_sources()
     local sources, seen = {}, {}
     local max = is_of_other() and #settings.seeds or MAX_SOURCES
-    local function add(backends, only)
+    local function add(backends, limit, only)
         local start = #backends > 0 and math.random(#backends) or 0
         for i = 1, #backends do
             local backend = backends[(start + i) % #backends + 1]
             local name = name_of(backend)
-            if not seen[name] and #sources < max and (not only or only == name) then
+            if not seen[name] and #sources < limit and (not only or only == name) then
                 seen[name] = true
                 sources[#sources + 1] = backend
             end
         end
     end
     local known = current and current.backends or {}
-    if source and not is_of_other() then
-        add(settings.seeds, source.source)
-        add(known, source.source)
+    local is_current = source and not is_of_other()
+    if is_current then
+        add(settings.seeds, max, source.source)
+        add(known, max, source.source)
     end
-    add(settings.seeds)
-    add(known)
+    add(settings.seeds, is_current and max - 1 or max)
+    add(known, max)
     return sources
 end
 

@@ -1,0 +1,28 @@
+"""Which backends nginx asks for the topology: configured ones, and those that it has learned of."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.ports import free_ports
+from tests.proxy.backends import EPOCH, Backend, Cluster
+from tests.proxy.conftest import StartNginx
+
+pytestmark = pytest.mark.system
+
+
+def test_many_configured_backends_that_are_gone(cluster: Cluster, start_nginx: StartNginx) -> None:
+    """The machines were replaced one after the other. No answer to a client tells of an epoch."""
+    gone = ",".join(f"127.0.0.1:{port}" for port in free_ports(4))
+    nginx = start_nginx(f"{cluster.addresses()},{gone}", QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    cluster.backends += [Backend(cluster, name) for name in ("b4", "b5")]
+    cluster.assign()
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+    for configured in cluster.backends[:3]:
+        configured.stop()
+    del cluster.backends[:3]
+    cluster.assign()
+    cluster.epoch = "1000-3"
+    nginx.wait_for_map("1000-3")
