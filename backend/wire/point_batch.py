@@ -65,8 +65,8 @@ DIGEST_BYTES = 64
 LARGE = 65_536
 """Bytes of an answer that is sent separately."""
 MAX_ANSWER_BYTES = 4 << 20
-"""Bytes of all answers in a response. The proxy waits for a second, and then it would send the
-reads again: see MAX_WAIT_S in proxy/reads/coalescer.lua."""
+"""Bytes of all answers in a response. The later reads of the proxy wait until it has arrived: see
+MAX_CALL_S in proxy/reads/point_batch_client.lua."""
 
 _TOKENS, _KEYS, _PATHS = b"tokens ", b"keys ", b"paths"
 _AFTER_ENTRIES = bytes([ENTRY[0] + 1])

@@ -36,8 +36,9 @@ local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1023, 128, 128 * 1024
 _M.MAX_CALLS = 512
 -- nginx has dropped a timer that does not start within this time
 local START_TIMEOUT_S = 0.5
--- longer than any call: bounds the wait of a read if the end of a call is never reported
-local MAX_WAIT_S = 2.5 * settings.read_timeout
+-- for the call that is running, and for the read's own: bounds the wait of a read if the end of a
+-- call is never reported
+local MAX_WAIT_S = 2 * point_batch_client.MAX_CALL_S
 -- pause in coalescing: for a backend of a version without the route, or after a lost timer
 local PAUSE_S = 5
 -- statuses of an overloaded backend, or of one that stops: single reads would cost it more

@@ -8,11 +8,15 @@ local _M = {}
 
 local PATH = "/internal/reads"
 
--- as for the first attempt of a point read: see balance
-local CONNECT_MS, SEND_MS, READ_MS = 250, 1000, settings.read_timeout * 1000
--- for the whole answer, because a backend may send one byte at a time; a large one has more time.
--- A read waits for longer than the first: see coalescer
-local ANSWER_S, BYTES_PER_S = 2 * settings.read_timeout, 10e6
+-- The times of a call. CONNECT_S, SEND_S and READ_S are those of the first attempt of a point read
+-- (see balance): for TCP and again for TLS; between two parts of the request; and between two of
+-- the answer
+local CONNECT_S, SEND_S, READ_S = 0.25, 1, settings.read_timeout
+-- for the whole answer, because a backend may send one byte at a time; a large one has more time
+local ANSWER_S, BYTES_PER_S = 2 * READ_S, 10e6
+-- after this time, a kept connection that fails is not replaced: a backend that has closed an idle
+-- one says so at once
+local REPLACE_S = READ_S
 -- shorter than the backends' keep-alive, so that backends do not close a connection first
 local KEEPALIVE_S = 15
 local MAX_HEAD_BYTES = 16 * 1024
@@ -20,6 +24,11 @@ local MAX_HEAD_BYTES = 16 * 1024
 -- heads. Others send 4 MiB of values at most: see backend/wire/point_batch.py
 local MAX_ANSWER_BYTES = 48 * 1024 * 1024
 local RECEIVE_BYTES = 65536
+
+--- The longest call: on a kept connection that fails, and then on a new one. The last piece of an
+-- answer may arrive READ_S after the answer's time.
+_M.MAX_CALL_S = REPLACE_S + 2 * CONNECT_S + SEND_S
+    + ANSWER_S + MAX_ANSWER_BYTES / BYTES_PER_S + READ_S
 
 --- A connection to one backend; it opens with the first request.
 function _M.new(backend)
@@ -42,7 +51,7 @@ end
 local function open(connection)
     local backend = connection.backend
     local socket = ngx.socket.tcp()
-    socket:settimeouts(CONNECT_MS, SEND_MS, READ_MS)
+    socket:settimeouts(1000 * CONNECT_S, 1000 * SEND_S, 1000 * READ_S)
     local ok, err = http_client.connect(socket, backend.address, backend.port, backend.tls_name)
     if not ok then
         return nil, err
@@ -133,6 +142,7 @@ end
 
 --- POST /internal/reads with `body`. Returns the status (text) and the body; or nil and an error.
 function _M.post(connection, body)
+    local may_replace_until = ngx.now() + REPLACE_S
     while true do
         local is_reused = connection.socket ~= nil
         if not is_reused then
@@ -148,7 +158,7 @@ function _M.post(connection, body)
         end
         _M.close(connection)
         -- A backend may close an idle connection: this is not a failure, and reads are idempotent.
-        if not is_reused or answer:find("timeout", 1, true) then
+        if not is_reused or answer:find("timeout", 1, true) or ngx.now() > may_replace_until then
             return nil, answer
         end
     end

@@ -67,7 +67,9 @@ class Answer:
     headers: Mapping[str, str | None] = field(default_factory=dict)
     """Those that are None are not sent."""
     pause: float = 0
-    """Seconds before each byte of the body."""
+    """Seconds before each piece of the body."""
+    piece: int = 1
+    """Bytes of such a piece."""
 
 
 Behaviour = Callable[[Request], Answer | None]
@@ -282,10 +284,10 @@ class Backend:
 def _write_slowly(handler: BaseHTTPRequestHandler, answer: Answer) -> None:
     handler.close_connection = True
     with contextlib.suppress(OSError):  # the proxy has disconnected
-        for place in range(len(answer.body)):
+        for place in range(0, len(answer.body), answer.piece):
             handler.wfile.flush()
             time.sleep(answer.pause)
-            handler.wfile.write(answer.body[place : place + 1])
+            handler.wfile.write(answer.body[place : place + answer.piece])
 
 
 def _lines(answer: Answer) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from local.waiting import wait_until
+from tests.proxy import backends
 from tests.proxy.backends import CATCHING_UP, Answer, Cluster, Request, always
 from tests.proxy.conftest import KEY, Roles
 from tests.proxy.crowd import (
@@ -162,6 +164,34 @@ def test_a_backend_that_sends_its_answer_slowly_does_not_keep_the_call(
         assert reads(nginx, active) == {"waiting": 0, "in_flight": 0}
     finally:
         odd.stop()
+
+
+def test_a_slow_call_that_is_permitted_is_waited_for(
+    roles: Roles, start_worker: Callable[..., Nginx], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: reads gave up after 2.5 read time-outs, and were sent again by themselves."""
+    active, standby, _ = roles
+    # the fake backend then answers large reads in the batch, as those of earlier versions
+    monkeypatch.setattr(backends, "LARGE", 1 << 30)
+    large = Answer(body=json.dumps("x" * 20_000_000).encode())
+
+    def first_slowly(batch: Request) -> Answer:
+        active.behave = always(large) if len(active.batches) == 1 else active.answer
+        answer = active.answer_batch(batch)
+        assert answer is not None
+        # 3.2 s in all, of the 4 s that it may take
+        is_first = len(active.batches) == 1
+        return replace(answer, pause=0.2, piece=1_250_000) if is_first else answer
+
+    active.behave_batch = first_slowly
+    nginx = start_worker(QUERYABLE_PROXY_READ_TIMEOUT="1")
+    with Crowd(nginx) as crowd:
+        send_behind_first(crowd, nginx, active, [LINE] * 3)
+        slow, *waiting = crowd.answers()
+    assert len(value(slow)) == 20_000_000
+    assert [value(answer) for answer in waiting] == [{"by": active.name}] * 3
+    assert active.batches == [1, 3]
+    assert active.single_requests == standby.requests == [], "none was given up"
 
 
 def test_reads_are_answered_when_their_backend_dies(
