@@ -110,7 +110,11 @@ class Settings(BaseSettings):
     wait_timeout: float = Field(
         0.2, ge=0, description="seconds that a read waits for an instance that can answer"
     )
-    forward_timeout: float = Field(2.0, gt=0, description="seconds for a forwarded read")
+    forward_timeout: float = Field(
+        2.0,
+        gt=0,
+        description="seconds for a forwarded read, at all replicas together; nginx needs 5 or less",
+    )
     heartbeat_interval: float = Field(
         0.25,
         gt=0,

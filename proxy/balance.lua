@@ -25,11 +25,17 @@ local _M = {}
 local POINT_CONNECT_S, POINT_SEND_S = 0.25, 1
 local POINT_READ_S = settings.read_timeout
 local LAST_POINT_READ_S = 5 * POINT_READ_S
--- longer than a backend waits for another one: it must not look as if it hung, too
+-- longer than a backend waits for all others (backend/queries/retry.py): it must not look as if it
+-- hung, too
 local FORWARD_MARGIN_S = 0.5
 
 -- nginx retries these itself: GET and HEAD after any failure, POST only if nothing was sent
 local IS_RETRIED = { GET = true, HEAD = true, POST = true }
+
+-- Seconds after which nginx makes no further attempt: proxy_next_upstream_timeout of nginx.conf.
+-- The time-outs of backends and of this proxy may be longer: while another replica is left, an
+-- attempt ends RETRY_MARGIN_S before. Those that begin later have LEAST_READ_S each.
+local RETRY_S, RETRY_MARGIN_S, LEAST_READ_S = 6, 0.5, 0.25
 
 -- NGX_BUSY: ends the request as a failed attempt does
 local NO_FURTHER_ATTEMPT = -3
@@ -131,11 +137,18 @@ local function after_failure(ctx, now)
     return _M.may_retry()
 end
 
+--- The read time-out (s) of an attempt that another one may follow.
+local function before_next(ctx, seconds, now)
+    return math.min(seconds, math.max(LEAST_READ_S, ctx.retry_until - now))
+end
+
 --- Chooses the backend of one attempt.
 function _M.run()
     local ctx = ngx.ctx
     local candidates, attempt, now = ctx.candidates, ctx.attempt + 1, steady()
-    if attempt > 1 and not after_failure(ctx, now) then
+    if attempt == 1 then
+        ctx.retry_until = now + RETRY_S - RETRY_MARGIN_S
+    elseif not after_failure(ctx, now) then
         ngx.var.queryable_attempts = ctx.earlier_attempts + ctx.attempt
         return ngx.exit(NO_FURTHER_ATTEMPT)
     end
@@ -159,8 +172,9 @@ function _M.run()
     if ok and ctx.is_point then
         local is_short = has_next and attempt < ctx.healthy
         ctx.has_short_timeout = is_short
+        local seconds = is_short and POINT_READ_S or ctx.last_timeout
         ok, err = balancer.set_timeouts(POINT_CONNECT_S, POINT_SEND_S,
-                                        is_short and POINT_READ_S or ctx.last_timeout)
+                                        has_next and before_next(ctx, seconds, now) or seconds)
     end
     if not ok then
         ngx.log(ngx.ERR, "cannot select backend ", backend.id, ": ", err)

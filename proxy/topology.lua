@@ -106,11 +106,12 @@ local function max_key_bytes(reported)
     return type(reported) == "number" and reported >= 1 and reported or MAX_KEY_BYTES
 end
 
--- as for MAX_KEY_BYTES
+-- as for MAX_KEY_BYTES. A backend waits for this time at least if many others hang: see
+-- backend/queries/retry.py
 local FORWARD_TIMEOUT_S = 2
 
 local function forward_timeout(reported)
-    return type(reported) == "number" and reported > 0 and reported or FORWARD_TIMEOUT_S
+    return math.max(type(reported) == "number" and reported or 0, FORWARD_TIMEOUT_S)
 end
 
 --- The numbers of partitions that a key may belong to; nil if partitions were never added.

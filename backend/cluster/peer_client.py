@@ -77,7 +77,6 @@ class PeerClient:
         self._counts = counts or PeerCounts()
         self._mark = instance_id
         self._seconds = timeout
-        self._timeout = _timeout(timeout, timeout)
         self._posts = PeerPosts(instance_id, timeout, signer, self._certificates, self._counts)
         self._places = _Places(connections)
         options = {"skip_auto_headers": _AUTO_HEADERS}
@@ -92,14 +91,17 @@ class PeerClient:
         headers: list[Header],
         body: bytes = b"",
         timeout: float | None = None,
+        within: float | None = None,
     ) -> Answer:
-        """The owner's complete answer; Unavailable after the configured timeout, or if the owner
-        sends nothing for `timeout` s; PeerNotAsked if no connection is free for so long.
+        """The owner's complete answer; Unavailable after the configured timeout, or after `within`
+        s if that is less, or if the owner sends nothing for `timeout` s; PeerNotAsked if no
+        connection is free for so long.
 
         `target`: the raw path with the query string, passed on unchanged.
         """
         url, forwarded = self._request(member, target, headers)
         is_internal = target.startswith(_INTERNAL)
+        seconds = self._seconds if within is None else min(within, self._seconds)
         signed: SignedRequest | None = None
         if is_internal and self._signer is not None:
             signed = self._signer.sign(method, target, member.id, body)
@@ -113,7 +115,7 @@ class PeerClient:
                     data=body or None,
                     allow_redirects=False,
                     ssl=self._tls(member),
-                    timeout=self._timeout if timeout is None else _timeout(self._seconds, timeout),
+                    timeout=_timeout(seconds, seconds if timeout is None else timeout),
                 ) as response:
                     content = await _read_content(response)
                     answer = Answer(response.status, _headers(response), content)
@@ -134,20 +136,27 @@ class PeerClient:
 
     @asynccontextmanager
     async def stream(
-        self, member: Member, target: bytes, headers: list[Header], timeout: float | None = None
+        self,
+        member: Member,
+        target: bytes,
+        headers: list[Header],
+        timeout: float | None = None,
+        within: float | None = None,
     ) -> AsyncIterator[tuple[Answer, AsyncGenerator[bytes]]]:
         """The status and headers of the owner's answer to a GET, and the chunks of its body.
 
-        Unavailable if the answer does not begin within `timeout` s (None: the configured one).
+        Unavailable if the answer does not begin within `timeout` s (None: the configured one), or
+        within `within` s.
         """
         url, forwarded = self._request(member, target, headers)
         # streams send keep-alives, so silence means failure
         stream_timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_SECONDS, sock_read=60
         )
+        seconds = self._seconds if timeout is None else timeout
         try:
             # includes waiting for a connection
-            async with asyncio.timeout(self._seconds if timeout is None else timeout):
+            async with asyncio.timeout(seconds if within is None else min(seconds, within)):
                 response = await self._streams.get(
                     url,
                     headers=forwarded,

@@ -199,13 +199,13 @@ class Batches:
 
         if budget.left <= 0:
             return list(map(too_large, raw))
-        member, others_left = turn
+        member = turn.holder
         assert member is not None
         view = reads.view
         body = pack([_asked_of(view, options), view.hash.encode(), *raw])
         reads.counts.forwarded += len(raw)
         try:
-            answer = await self._asker.ask(member, others_left, "POST", BATCH_PATH, [], body)
+            answer = await self._asker.ask(turn, "POST", BATCH_PATH, [], body)
             items = unpack(answer.body, len(raw)) if answer.status == 200 else []
             if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
                 if any(item[:1] == _FINAL for item in items):

@@ -7,6 +7,9 @@
   The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for a
   while: other queries ask it last. One that could not be asked, because no connection to it was
   free, is skipped, but not suspected.
+- All that hang have one deadline: `QUERYABLE_FORWARD_TIMEOUT` after the query began, or later if
+  the most holders have `WHILE_OTHERS_ARE_LEFT` each, or a refusal is waited for. nginx counts on
+  it: an instance that waits for others must not look as if it hung, too (`proxy/balance.lua`).
 - A holder answers or refuses within `WHILE_OTHERS_ARE_LEFT`: a scan answers slice by slice, and a
   forwarded request does not wait for long.
 - Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` after the
@@ -18,6 +21,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Sequence
 from contextlib import AsyncExitStack
@@ -25,7 +29,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from backend.cluster.peer_client import PeerClient
 from backend.cluster.peer_failures import PeerNotAsked, PeerRefused
-from backend.instance_context import InstanceContext
+from backend.instance_context import MAX_OTHERS, InstanceContext
 from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import READS
@@ -34,6 +38,7 @@ from model.topology import Member
 
 WHILE_OTHERS_ARE_LEFT = 0.4  # s
 _MARKED_WAIT = WHILE_OTHERS_ARE_LEFT / 2  # s; the asker goes on asking
+_LEAST = WHILE_OTHERS_ARE_LEFT / 2  # s; one that has less to answer is not asked
 _STEP = 0.02  # s between two rounds
 _MORE_PATIENCE = {"not-up-to-offset": 5}
 
@@ -47,21 +52,35 @@ _H = TypeVar("_H", bound=Hashable)
 
 
 class Turn(NamedTuple, Generic[_H]):
-    """The holder to ask now, and whether another one is left to ask after it."""
+    """The holder to ask now, and whether another one is left to ask after it. `ends`: when the time
+    of the query is over (s, monotonic)."""
 
     holder: _H
     others_left: bool
+    ends: float = math.inf
+
+    @property
+    def left(self) -> float:
+        """The time that the query has left (s); always a little, because 0 would mean no limit."""
+        return max(self.ends - time.monotonic(), 0.001)
 
 
 class Rounds(Generic[_H]):
     """The rounds of one query: each round asks one holder of every partition that is still open."""
 
-    def __init__(self, wait: float, marked: bool = False, counts: PeerCounts | None = None) -> None:
+    def __init__(
+        self,
+        wait: float,
+        marked: bool = False,
+        counts: PeerCounts | None = None,
+        limit: float = math.inf,
+    ) -> None:
         """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and retries.
-        `counts`: counts the rounds after the first one."""
+        `counts`: counts the rounds after the first one. `limit`: QUERYABLE_FORWARD_TIMEOUT (s)."""
         self._counts = counts or PeerCounts()
         self._began = time.monotonic()
         self._wait = wait
+        self._limit = max(limit, MAX_OTHERS * WHILE_OTHERS_ARE_LEFT)
         self._marked = marked
         self._patience = 1
         self._tried: dict[int, set[_H]] = {}
@@ -78,10 +97,16 @@ class Rounds(Generic[_H]):
             tried.clear()
         holder = next(each for each in holders if each not in tried)
         tried.add(holder)
-        turn = self._turns[partition] = Turn(holder, not tried.issuperset(holders))
+        turn = Turn(holder, not tried.issuperset(holders), self._ends)
+        self._turns[partition] = turn
         if not turn.others_left:
             self._all_asked.add(partition)
         return turn
+
+    @property
+    def _ends(self) -> float:
+        waits = self._patience * self._wait + WHILE_OTHERS_ARE_LEFT
+        return self._began + max(self._limit, waits)
 
     def refused(self, code: str) -> None:
         """Some codes are worth a longer wait."""
@@ -95,9 +120,12 @@ class Rounds(Generic[_H]):
 
     async def again(self) -> bool:
         """After a round in which something stayed open: True if there is another round. At once
-        while a holder has not been asked yet; then after a pause, until the wait is over."""
+        while a holder has not been asked yet; then after a pause, until the wait is over. Not
+        without time for it."""
         some_not_asked = not self._all_asked.issuperset(self._turns)
         self._turns.clear()
+        if time.monotonic() > self._ends - _LEAST:
+            return False
         if some_not_asked:
             self._counts.retry_rounds += 1
             return True
@@ -129,22 +157,27 @@ class Asker:
     def rounds(self) -> Rounds[Holder]:
         """For one query."""
         context = self._context
-        return Rounds(context.settings.wait_timeout, counts=context.peer_counts)
+        settings = context.settings
+        return Rounds(
+            settings.wait_timeout, counts=context.peer_counts, limit=settings.forward_timeout
+        )
 
     async def ask(
         self,
-        member: Member,
-        others_left: bool,
+        turn: Turn[Holder],
         method: str,
         target: bytes,
         headers: list[Header],
         body: bytes = b"",
     ) -> Answer:
-        """Its answer, of any status; Unavailable if it is silent for too long, or refuses internal
-        requests."""
+        """The answer of another instance, of any status; Unavailable if it is silent for too long,
+        or refuses internal requests."""
+        member = turn.holder
+        assert member is not None
+        timeout = _timeout(turn.others_left)
         try:
             return await self._peer_client.forward(
-                member, method, target, headers, body, timeout=_timeout(others_left)
+                member, method, target, headers, body, timeout=timeout, within=turn.left
             )
         except PeerNotAsked:
             raise
@@ -153,7 +186,7 @@ class Asker:
             raise
 
     async def ask_for_reads(self, member: Member, body: bytes) -> Answer:
-        """The same for coalesced reads. An instance that refuses them can be asked in another way,
+        """As `ask`, for coalesced reads. An instance that refuses them can be asked in another way,
         so it has not failed."""
         try:
             return await self._peer_client.post(member, READS, body, WHILE_OTHERS_ARE_LEFT)
@@ -173,8 +206,7 @@ class Asker:
     ) -> Stream:
         """The stream of the first holder that begins one, open until `stack` ends; else the last
         refusal, as an answer or Unavailable."""
-        context = self._context
-        rounds: Rounds[Member] = Rounds(context.settings.wait_timeout, counts=context.peer_counts)
+        rounds = self.rounds()
         begun: Stream | None = None
         unavailable: Unavailable | None = None
 
@@ -182,10 +214,12 @@ class Asker:
             nonlocal begun, unavailable
             await stack.aclose()  # the refusal of the holder before
             begun = unavailable = None
-            member, others_left = rounds.turn(partition, members)
+            turn = rounds.turn(partition, members)
+            member, timeout = turn.holder, _timeout(turn.others_left)
+            assert member is not None
             try:
                 begun = await stack.enter_async_context(
-                    self._peer_client.stream(member, target, headers, _timeout(others_left))
+                    self._peer_client.stream(member, target, headers, timeout, turn.left)
                 )
             except Unavailable as e:
                 self._context.peers.failed(member.id)

@@ -57,6 +57,13 @@ def test_the_hot_path_parses_no_json() -> None:
         assert "cjson" not in code(module), module
 
 
+def test_the_time_for_further_attempts_is_that_of_nginx() -> None:
+    [seconds] = re.findall(
+        r"proxy_next_upstream_timeout (\d+)s;", (ROOT / "nginx.conf").read_text()
+    )
+    assert re.search(rf"\bRETRY_S\b.* = {seconds},", code("balance"))
+
+
 def test_modules_are_short_and_described() -> None:
     table = (ROOT / "proxy" / "README.md").read_text()
     assert len(MODULES) > 10

@@ -153,8 +153,12 @@ class KeyForwarding:
         )
 
     def _rounds(self, request: ForwardableRequest) -> Rounds[Holder]:
+        settings = self._context.settings
         return Rounds(
-            self._context.settings.wait_timeout, request.is_forwarded, self._context.peer_counts
+            settings.wait_timeout,
+            request.is_forwarded,
+            self._context.peer_counts,
+            settings.forward_timeout,
         )
 
     async def _forward(
@@ -167,14 +171,14 @@ class KeyForwarding:
         """The answer of the next holder; a problem answer if it sends none."""
         assert self._asker is not None
         query.reads.counts.forwarded += 1
-        member, others_left = rounds.turn(others.partition, others.members)
-        assert member is not None
+        turn = rounds.turn(others.partition, others.members)
+        assert turn.holder is not None
         try:
             answer = None
             if (read := self._plain_read(query, request)) is not None:
-                answer = await read(member, others_left)
+                answer = await read(turn.holder, turn.others_left)
             answer = answer or await self._asker.ask(
-                member, others_left, request.method, request.target, request.headers
+                turn, request.method, request.target, request.headers
             )
         except Unavailable as unavailable:
             return problem_answer(unavailable)

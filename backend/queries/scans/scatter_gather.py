@@ -195,7 +195,7 @@ class ScatterGather:
     async def _ask_holder(
         self, turn: Turn[Holder], request: ScanRequest, partitions: list[int], after: bytes | None
     ) -> ScanResponse:
-        owner, others_left = turn
+        owner = turn.holder
         context, view = self._context, self._context.views[request.view]
         await next_turn()  # many may begin at once
         if owner is None:
@@ -204,7 +204,7 @@ class ScatterGather:
             return response
         body = encode_request(request, partitions, after)
         try:
-            answer = await self._asker.ask(owner, others_left, "POST", SCAN_PATH, [], body)
+            answer = await self._asker.ask(turn, "POST", SCAN_PATH, [], body)
         except Unavailable as e:
             return ScanResponse(missing=dict.fromkeys(partitions, e.code))
         code = "owner-unreachable"  # also if it is an older version that refuses the request

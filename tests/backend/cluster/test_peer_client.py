@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -18,7 +19,7 @@ from backend.cluster.peer_client import PeerClient
 from backend.http.parameters import changes_parameters, point_parameters, span_parameters
 from backend.http.router import Router
 from backend.http.streams import Streams
-from backend.queries.retry import Asker
+from backend.queries.retry import Asker, Turn
 from model.problems import BadRequest, Unavailable
 from model.topology import Epoch, Member, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS
@@ -203,7 +204,7 @@ def test_forwards_do_not_wait_for_those_to_another_instance_that_hangs() -> None
             try:
                 await asyncio.sleep(0.1)
                 for _ in range(4):
-                    answer = await asker.ask(other, True, "GET", b"/", [])
+                    answer = await asker.ask(Turn(other, True), "GET", b"/", [])
                     assert answer.body == b"here"
                 assert not here.peers.is_suspect("b3")
             finally:
@@ -226,12 +227,35 @@ def test_an_instance_that_was_not_asked_has_not_failed() -> None:
         try:
             await asyncio.sleep(0.1)
             with pytest.raises(Unavailable, match="no connection to it was free"):
-                await asker.ask(member, True, "GET", b"/", [])
+                await asker.ask(Turn(member, True), "GET", b"/", [])
             assert not here.peers.is_suspect("b2")
             hung.cancel()
             await asyncio.gather(hung, return_exceptions=True)
             with pytest.raises(Unavailable):
-                await asker.ask(member, True, "GET", b"/hung", [])
+                await asker.ask(Turn(member, True), "GET", b"/hung", [])
+            assert here.peers.is_suspect("b2")
+        finally:
+            await peer_client.close()
+
+    run(test)
+
+
+def test_no_request_waits_for_longer_than_its_query_has_left() -> None:
+    """The last one that is asked has the configured time else."""
+
+    async def test(member: Member) -> None:
+        here = context()
+        peer_client = PeerClient("b1", timeout=60.0)
+        asker = Asker(here, peer_client)
+        try:
+            for others_left in (False, True):
+                turn = Turn(member, others_left, time.monotonic() + 0.2)
+                async with asyncio.timeout(10):
+                    with pytest.raises(Unavailable):
+                        await asker.ask(turn, "GET", b"/hung", [])
+                    with pytest.raises(Unavailable):
+                        async with peer_client.stream(member, b"/hung", [], within=turn.left):
+                            pass
             assert here.peers.is_suspect("b2")
         finally:
             await peer_client.close()

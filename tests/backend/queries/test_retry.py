@@ -157,28 +157,6 @@ async def rounds_of(rounds: Rounds[str], holders: list[str], most: int = 50) -> 
     return asked
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Time passes only while a question pauses."""
-    now = [100.0]
-
-    class Clock:
-        @staticmethod
-        def monotonic() -> float:
-            return now[0]
-
-    async def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    class Sleeper:
-        pass
-
-    Sleeper.sleep = staticmethod(sleep)  # type: ignore[attr-defined]
-    monkeypatch.setattr(asking, "time", Clock)
-    monkeypatch.setattr(asking, "asyncio", Sleeper)
-    return now
-
-
 def test_all_are_asked_and_asked_again_until_the_wait_is_over(clock: list[float]) -> None:
     assert asyncio.run(rounds_of(Rounds(0.0), ["a", "b", "c"])) == ["a", "b", "c"]
     assert asyncio.run(rounds_of(Rounds(0.05), ["a", "b"])) == ["a", "b", "a", "b", "a"]
@@ -258,7 +236,12 @@ class Streaming:
 
     @asynccontextmanager
     async def stream(
-        self, member: Member, target: bytes, headers: Any, timeout: float | None = None
+        self,
+        member: Member,
+        target: bytes,
+        headers: Any,
+        timeout: float | None = None,
+        within: float | None = None,
     ) -> AsyncIterator[tuple[Sent, Any]]:
         does = self._does[member.id]
         self.waits[member.id] = timeout

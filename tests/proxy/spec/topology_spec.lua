@@ -295,7 +295,7 @@ describe("a topology", function()
 
     it("19 knows how long backends wait for each other, or has the default", function()
         local answer = processors {}
-        for _, reported in ipairs { cjson.null, "3", 0, -1, {} } do
+        for _, reported in ipairs { cjson.null, "3", 0, -1, 0.5, {} } do
             answer.forward_timeout = reported
             assert.equal(2, topology.build(answer, ADDRESSES).forward_timeout)
         end

@@ -3,6 +3,7 @@ one of them hangs, the backend that waits for it does not."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -115,16 +116,58 @@ def test_the_longest_wait_of_backends_is_known(
         assert left_out(client) == []
 
 
+@pytest.mark.parametrize("forward_timeout", [2.0, 3.0, 20.0])
 def test_the_third_replica_is_asked_if_two_hang(
-    cluster: Cluster, roles: Roles, start_nginx: StartNginx
+    cluster: Cluster, roles: Roles, start_nginx: StartNginx, forward_timeout: float
 ) -> None:
-    """Regression: the two had used up the time in which nginx asks another one."""
+    """Regression: the two had used up the time in which nginx asks another one. With a
+    QUERYABLE_FORWARD_TIMEOUT of 5.5 s and more, the first one had."""
     active, standby, third = roles
     third.standby["words"].append(PARTITION)
+    cluster.more["forward_timeout"] = forward_timeout
     nginx = start_nginx(cluster.addresses(), 1, QUERYABLE_PROXY_REFRESH="0.1")
     nginx.wait_for_map(EPOCH)
-    slowly(active, 4)
-    slowly(standby, 4)
-    with nginx.client() as client:
-        answer = client.get(f"{KEY}?min_offset={PARTITION}:1")
-        assert (answer.status, answer.json()) == (200, {"by": third.name})
+    is_over = threading.Event()
+
+    def hang(_: Request) -> None:
+        is_over.wait(30)
+
+    active.behave = standby.behave = hang
+    try:
+        with nginx.client() as client:
+            answer = client.get(f"{KEY}?min_offset={PARTITION}:1")
+    finally:
+        is_over.set()
+    assert (answer.status, answer.json()) == (200, {"by": third.name})
+    assert [len(each.requests) for each in roles] == [1, 1, 1]
+    [entry] = nginx.access_log(1, "min_offset")
+    assert entry["attempts"] == 3, "no fallback to another backend, which would ask the third"
+
+
+def test_the_standby_is_asked_if_the_setting_for_others_is_long(
+    roles: Roles, start_nginx: StartNginx, cluster: Cluster
+) -> None:
+    """The same with QUERYABLE_PROXY_READ_TIMEOUT, for a read that has the short time-out."""
+    active, standby, _ = roles
+    nginx = start_nginx(
+        cluster.addresses(),
+        1,
+        QUERYABLE_PROXY_REFRESH="0.1",
+        QUERYABLE_PROXY_READ_TIMEOUT="20",
+        QUERYABLE_PROXY_BATCHES="0",
+    )
+    nginx.wait_for_map(EPOCH)
+    is_over = threading.Event()
+
+    def hang(_: Request) -> None:
+        is_over.wait(30)
+
+    active.behave = hang
+    try:
+        with nginx.client() as client:
+            answer = client.get(KEY)
+    finally:
+        is_over.set()
+    assert (answer.status, answer.json()) == (200, {"by": standby.name})
+    [entry] = nginx.access_log(1, KEY)
+    assert entry["attempts"] == 2

@@ -286,6 +286,7 @@ class Cluster:
         headers: list[Header],
         body: bytes = b"",
         timeout: float | None = None,
+        within: float | None = None,
     ) -> Sent:
         """Like PeerClient, without HTTP. `waits` gets the time-outs of forwards that hang."""
         await asyncio.sleep(0)

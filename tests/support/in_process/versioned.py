@@ -146,6 +146,7 @@ class Deployment:
         headers: list[Header],
         body: bytes = b"",
         timeout: float | None = None,
+        within: float | None = None,
     ) -> Answer:
         """As a PeerClient, which passes on some of the headers."""
         await asyncio.sleep(0)

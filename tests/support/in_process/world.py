@@ -46,6 +46,7 @@ class Peers:
         headers: list[Header],
         body: bytes = b"",
         timeout: float | None = None,
+        within: float | None = None,
     ) -> Answer:
         self.asked.append((member.id, target))
         await asyncio.sleep(0)
