@@ -17,3 +17,7 @@ CLIENT_EXTENSION = "queryable.client"
 
 RECEIVED_EXTENSION = "queryable.received_at"
 """An extension of our server: when the head of the request had arrived (s, of perf_counter)."""
+
+ENDED_EARLY_EXTENSION = "queryable.ended_early"
+"""An extension of our server: the application sets it when it has to end a response before its end,
+and has logged why. The server then closes the connection, and logs nothing."""

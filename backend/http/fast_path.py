@@ -26,7 +26,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.routing import NotOwner
 from backend.security.signatures import HEADER as SIGNATURE
 from backend.security.signatures import Purpose
-from backend.telemetry.latencies import INTERNAL_READS, Labels, Series, TurnReads
+from backend.telemetry.latencies import INTERNAL_READS, Labels, Series, TurnReads, not_counted
 from backend.telemetry.logs import REQUESTS
 from backend.wire.answer import Answer, problem_answer
 from backend.wire.plain_requests import PlainPoll, PlainPost
@@ -119,10 +119,13 @@ class FastPath:
         if not isinstance(answer, Answer) or answer.status == 503:
             ended(None)
             return
-        responses.reads.counts.forwarded += 1
-        now = perf_counter()
-        series = responses.series(role_of(answer.headers), answer.status)
-        self._context.latencies.observe(series, now - began, now)
+        try:
+            responses.reads.counts.forwarded += 1
+            now = perf_counter()
+            series = responses.series(role_of(answer.headers), answer.status)
+            self._context.latencies.observe(series, now - began, now)
+        except Exception as error:
+            not_counted(error)
         complete(answer, "GET", self._context.epoch_header)
         ended(answer)
 
@@ -155,8 +158,11 @@ class FastPath:
                 answer = problem_answer(internal_error())
             if sender is not None:
                 sender.sign(answer)
-        series = self._series.get(answer.status) or self._series_of_requests(answer.status)
-        self._turn.note(series)
+        try:
+            series = self._series.get(answer.status) or self._series_of_requests(answer.status)
+            self._turn.note(series)
+        except Exception as error:
+            not_counted(error)
         complete(answer, "POST", self._context.epoch_header)
         return answer
 
@@ -240,6 +246,9 @@ class FastPath:
         except Exception:
             log.exception("GET %r", raw_path)
             return None
-        self._turn.note(responses.series(answer.role, answer.status))
+        try:
+            self._turn.note(responses.series(answer.role, answer.status))
+        except Exception as error:
+            not_counted(error)
         complete(answer, "GET", self._context.epoch_header)
         return answer

@@ -18,7 +18,7 @@ from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.scans.freshness import Freshness
 from backend.queries.versions import Version, VersionedReads
 from backend.security.browser_rules import VARY_ORIGIN
-from backend.telemetry.latencies import KEY, Labels, Series, TurnReads
+from backend.telemetry.latencies import KEY, Labels, Series, TurnReads, not_counted
 from backend.wire.answer import (
     JSON,
     Answer,
@@ -156,12 +156,15 @@ class KeyResponses:
 
     def count_coalesced(self, turn: TurnReads, role: str, hits: int, misses: int) -> None:
         """Counts reads that were answered together, from store partitions of this role."""
-        if hits:
-            self._counts.found += hits
-            turn.note(self.series(role, 200), hits)
-        if misses:
-            self._counts.missed += misses
-            turn.note(self.series(role, 404), misses)
+        try:
+            if hits:
+                self._counts.found += hits
+                turn.note(self.series(role, 200), hits)
+            if misses:
+                self._counts.missed += misses
+                turn.note(self.series(role, 404), misses)
+        except Exception as error:
+            not_counted(error)
 
     def _represented(self, state: State, entry: Entry, headers: list[Header], kind: str) -> Answer:
         """The value in the representation that the client accepts."""

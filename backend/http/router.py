@@ -49,6 +49,7 @@ from backend.http.sending import (
     with_final_status,
     with_headers,
 )
+from backend.http.streams import end_early
 from backend.http.view_versions import is_outdated, pin
 from backend.instance_context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
@@ -343,7 +344,8 @@ class Router:
             raise
         except Exception as e:
             if request.was_started:
-                raise  # the connection is closed before the end of the body
+                end_early(request, route.label, e)
+                return None
             if not isinstance(e, Problem):
                 log.exception("%s %r", request.method, request.raw_path)
                 e = internal_error()

@@ -1,18 +1,35 @@
 """Streamed answers. Their number is limited. They end when the client or the instance leaves, and
-when the token of the client expires or is revoked."""
+when the token of the client expires or is revoked; and early if there is an error."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager, suppress
 
-from backend.http.asgi import Receive
+from backend.http.asgi import ENDED_EARLY_EXTENSION, Receive
 from backend.http.limits.gates import Gate
 from backend.http.request import Request
+from backend.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer
-from model.problems import Unavailable
+from model.problems import Problem, Unavailable
+
+log = RateLimitedLog(logging.getLogger(__name__))
+
+
+def end_early(request: Request, label: str, error: Exception) -> None:
+    """Ends an answer of which a part was sent. The connection is closed before the end of the body,
+    so a client never takes the part for the whole. `label`: of the route."""
+    of = label if request.view is None else f"{label} of {request.view.name}"
+    kind, why = type(error).__name__, repr(error)
+    bug: Exception | None = error
+    if isinstance(error, Problem):
+        kind, why, bug = error.code, f"{error.code}: {error.detail}", None
+    # clients can cause many of these, but none may hide another kind
+    log.warn(f"{of}: {kind}", f"a stream of {of} ends early: {why}", bug)
+    request.scope.setdefault("extensions", {})[ENDED_EARLY_EXTENSION] = True
 
 
 class Streams:

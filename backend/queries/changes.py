@@ -15,6 +15,7 @@ unless it also names the same push.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncGenerator, Sequence
 
@@ -23,9 +24,12 @@ from backend.ingest.store_partitions import StorePartition
 from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.point import State, ViewReads
 from backend.queries.routing import NotOwner
+from backend.rate_limited_log import RateLimitedLog
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry, is_pushed
+
+log = RateLimitedLog(logging.getLogger(__name__))
 
 _EVENT_ID = re.compile(rb"(?:([0-9]{1,6})/)?([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
@@ -85,7 +89,11 @@ class Changes:
             # the look-up has all changes before this; later ones come as events
             try:
                 current = self._current()
-            except Unavailable:
+            except Unavailable as problem:
+                if problem.code != "not-here":  # else the partition was closed, as later
+                    name, code = self._reads.view.name, problem.code
+                    why = f"{code}: {problem.detail}"
+                    log.warn(f"{name}: {code}", f"no changes of a key of view {name}: {why}")
                 return
             if not self._backlog.admit(len(current)):
                 return

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gunicorn.asgi.parser import CallbackRequest
 
-from backend.http.asgi import App, Message, Scope
+from backend.http.asgi import ENDED_EARLY_EXTENSION, App, Message, Scope
 from backend.server.response import error_response, head
 
 log = logging.getLogger("backend.server")
@@ -224,6 +224,9 @@ class Exchange:
             return False
         if not self._has_started and self._is_disconnected:
             self._send_error(408, "The request has not arrived in time")
+            return False
+        if self._scope["extensions"].get(ENDED_EARLY_EXTENSION):
+            self._send_error(500, "Internal Server Error")
             return False
         if not self._has_started:
             raise RuntimeError("the application has sent no response")

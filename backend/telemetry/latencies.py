@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Final, NamedTuple
 
+from backend.rate_limited_log import RateLimitedLog
 from backend.telemetry.buckets import BOUNDS, BUCKETS, quantile
+
+log = RateLimitedLog(logging.getLogger(__name__))
 
 MAX_SERIES: Final = 500
 """The most histograms of an instance. Routes and views are those of the deployment, so there are
@@ -21,6 +25,11 @@ INTERNAL_READS: Final = "internal/reads"
 RECENT_S: Final = 60.0
 _SLOTS: Final = 12
 _SLOT_S: Final = RECENT_S / _SLOTS
+
+
+def not_counted(error: Exception) -> None:
+    """Call with an error in counting requests: it must not fail them."""
+    log.warn("requests", f"requests are not counted: {error!r}", error)
 
 
 class Labels(NamedTuple):
@@ -161,5 +170,8 @@ class TurnReads:
         seconds = ended - self._began
         observe = self._latencies.observe
         for series, reads in self._reads:
-            observe(series, seconds, ended, reads)
+            try:
+                observe(series, seconds, ended, reads)
+            except Exception as error:
+                not_counted(error)
         self._reads.clear()

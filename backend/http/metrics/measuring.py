@@ -11,7 +11,7 @@ from backend.http.request import Request
 from backend.http.route_table import Match
 from backend.http.sending import role_of
 from backend.instance_context import InstanceContext
-from backend.telemetry.latencies import Labels
+from backend.telemetry.latencies import Labels, not_counted
 from backend.telemetry.logs import REQUESTS
 from backend.telemetry.tracing import TRACE
 from backend.wire.answer import MARK, Answer
@@ -44,6 +44,12 @@ class Measured:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        try:
+            self._count()
+        except Exception as failure:
+            not_counted(failure)
+
+    def _count(self) -> None:
         request, answer = self._request, self.answer
         if answer is not None:
             status, role = answer.status, role_of(answer.headers)

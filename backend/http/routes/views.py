@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
@@ -24,12 +23,9 @@ from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_store
 from backend.queries.turns import next_turn
 from backend.queries.whole_view.view_query import ViewQuery
-from backend.rate_limited_log import RateLimitedLog
 from backend.wire.answer import JSON, Answer, Header
-from model.problems import Problem, Unauthenticated
+from model.problems import Unauthenticated
 from model.views import View
-
-log = RateLimitedLog(logging.getLogger(__name__))
 
 _MAX_STREAMS = 32
 _WRITE = 1 << 16  # bytes of lines that are sent at once
@@ -80,21 +76,13 @@ class ViewRoutes:
         )
 
     async def _stream(self, request: Request, resource: str) -> None:
-        """One item a line. Fails before the first byte as a page does, and later by closing the
-        connection before the end of the body, so a client never takes a part for the whole."""
+        """One item a line. Fails before the first byte as a page does, and later by ending early:
+        see `end_early`."""
         assert self._scatter_gather is not None
         freshness = Freshness()
         view, page = self._parse(request, resource, stream=True)
         steps = stream_page(self._scatter_gather, view, page, freshness)
-        try:
-            await self._send_lines(request, steps, freshness)
-        except Exception as e:
-            if not request.was_started:
-                raise
-            known = isinstance(e, Problem)
-            # clients can cause many of these
-            message = f"a stream of {resource} of {view.name} ends early: {e!r}"
-            log.warn(view.name, message, None if known else e)
+        await self._send_lines(request, steps, freshness)
 
     async def _send_lines(
         self,

@@ -44,7 +44,8 @@ def forward_now(
             if answered or not router.forward_now(path, token, future.set_result):
                 future.set_result(None)
             waiting.append(future)
-        return await asyncio.gather(*waiting)
+        async with asyncio.timeout(10):
+            return await asyncio.gather(*waiting)
 
     return asyncio.run(run())
 
