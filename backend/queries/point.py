@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext, ReadCounts
 from backend.queries.routing import PLAIN, KeyRouting, NotOwner, ReadOptions
+from backend.storage.bounded_reads import SLICE, ReadBudget
 from model.problems import (
     BadRequest,
     KeyTooLong,
@@ -124,9 +126,10 @@ class ViewReads(KeyRouting):
         return raw
 
     def resolve(
-        self, keys: Sequence[bytes], options: ReadOptions = PLAIN
+        self, keys: Sequence[bytes], options: ReadOptions = PLAIN, budget: ReadBudget | None = None
     ) -> list[Resolved | Unresolved]:
-        """Outcomes by store partition; each key is in one of them.
+        """Outcomes by store partition; each key is in one of them. With a `budget`, some entries
+        may be NOT_READ.
 
         The partitions of all keys are computed together, and each store partition is read once.
         It takes about 3 µs per key: callers with many keys yield to the event loop in between.
@@ -137,7 +140,7 @@ class ViewReads(KeyRouting):
         except Unavailable as unavailable:
             return [Unresolved(all_numbers, unavailable)]
         if partitions is None:
-            return self._resolve_one_by_one(all_numbers, keys, options)
+            return self._resolve_one_by_one(all_numbers, keys, options, budget)
         numbers_of: dict[int, list[int]] = {}
         for number, partition in enumerate(partitions):
             numbers_of.setdefault(partition, []).append(number)
@@ -145,12 +148,12 @@ class ViewReads(KeyRouting):
         for partition, numbers in numbers_of.items():
             try:
                 of_partition = [keys[number] for number in numbers]
-                found.append(self._in_partition(partition, numbers, of_partition, options))
+                found.append(self._in_partition(partition, numbers, of_partition, options, budget))
             except NotOwner as others:
                 found.append(Unresolved(numbers, others))
             except Problem as problem:
                 if len(numbers) > 1 and _may_differ(problem):
-                    found += self._resolve_one_by_one(numbers, keys, options)
+                    found += self._resolve_one_by_one(numbers, keys, options, budget)
                 else:
                     found.append(Unresolved(numbers, problem))
         return found
@@ -168,24 +171,38 @@ class ViewReads(KeyRouting):
         return state, entry
 
     def _resolve_one_by_one(
-        self, numbers: Sequence[int], keys: Sequence[bytes], options: ReadOptions
+        self,
+        numbers: Sequence[int],
+        keys: Sequence[bytes],
+        options: ReadOptions,
+        budget: ReadBudget | None,
     ) -> list[Resolved | Unresolved]:
         found: list[Resolved | Unresolved] = []
         for number in numbers:
             try:
                 state, entry = self.resolve_one(keys[number], options)
+                if budget is not None:
+                    entry = budget.take(entry)
                 found.append(Resolved((number,), state, (entry,)))
             except (NotOwner, Problem) as why:
                 found.append(Unresolved((number,), why))
         return found
 
     def _in_partition(
-        self, partition: int, numbers: Sequence[int], keys: Sequence[bytes], options: ReadOptions
+        self,
+        partition: int,
+        numbers: Sequence[int],
+        keys: Sequence[bytes],
+        options: ReadOptions,
+        budget: ReadBudget | None,
     ) -> Resolved:
         store_partition = self.holder_of(partition, options)
         state = self._state(store_partition)
         try:
-            entries = self.look_up_many(store_partition.store, keys)
+            if budget is None:
+                entries = self.look_up_many(store_partition.store, keys)
+            else:
+                entries = budget.read(partial(self.look_up_many, store_partition.store), keys)
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
         if None in entries:
@@ -211,12 +228,13 @@ class ViewReads(KeyRouting):
             raise self.unreadable(store_partition, e) from None
 
     def resolve_stored(
-        self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float
+        self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float, most: int
     ) -> tuple[State, list[Entry | None], list[int] | None]:
         """`resolve_one` of keys of this partition, at `now` (s, monotonic): the entries, and the
         indexes of their keys, without those that other partitions may have, too (None: all keys).
         NotOwner, Problem. Only for a view that `stores_text`, and if `partition_count` is the
         number from which the partition was computed; `is_undoubted` is the rest of its result.
+        `most`: bytes of the entries of many keys; others are NOT_READ.
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
         another function takes some 4 µs. Therefore this one calls few, and has the rule of
@@ -239,7 +257,11 @@ class ViewReads(KeyRouting):
                 return state, [], numbers
             stored_keys = [stored_keys[i] for i in numbers]
         try:
-            entries = self._stored_entries(store_partition.store, stored_keys)
+            if len(stored_keys) <= SLICE:
+                entries = self._stored_entries(store_partition.store, stored_keys)
+            else:
+                read = partial(self._stored_entries, store_partition.store)
+                entries = ReadBudget(most).read(read, stored_keys)
         except (StoreClosedError, StoreError) as e:
             raise self.unreadable(store_partition, e) from None
         if None in entries:
@@ -343,7 +365,7 @@ class WrongStoreReads(ViewReads):
     """Refuses point reads of a view whose keys have many entries, and says which path has them."""
 
     def resolve(
-        self, keys: Sequence[bytes], options: ReadOptions = PLAIN
+        self, keys: Sequence[bytes], options: ReadOptions = PLAIN, budget: ReadBudget | None = None
     ) -> list[Resolved | Unresolved]:
         return [Unresolved(range(len(keys)), self._refusal())]
 

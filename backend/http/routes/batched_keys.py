@@ -110,7 +110,7 @@ class BatchedKeys:
                         stored_keys = [stored_keys[index] for index in numbers]
                     if of == partitions and stored_keys:
                         state, entries, kept = responses.reads.resolve_stored(
-                            number, stored_keys, is_undoubted, now
+                            number, stored_keys, is_undoubted, now, budget.left
                         )
                         if kept is not None:
                             numbers = kept if numbers is None else [numbers[i] for i in kept]
@@ -179,7 +179,7 @@ class BatchedKeys:
                 sizes.append(ABSENT)
                 misses += 1
                 continue
-            if to_json is not None:
+            if to_json is not None and len(entry) < LARGE:
                 try:
                     entry = entry[:ENTRY_HEAD_SIZE] + to_json(entry[ENTRY_HEAD_SIZE:])
                 except Problem:  # the schema of the value is missing

@@ -14,6 +14,8 @@ from backend.http.access import Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
 from backend.queries.point import Resolved, Unresolved
+from backend.queries.routing import PLAIN
+from backend.storage.bounded_reads import SLICE, ReadBudget
 from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, lines_of
 from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain
@@ -102,7 +104,8 @@ class BatchedPaths:
         budget: AnswerBudget,
     ) -> None:
         """Writes the heads and items of the keys of one view."""
-        for found in responses.reads.resolve(keys):
+        within = ReadBudget(budget.left) if len(keys) > SLICE else None
+        for found in responses.reads.resolve(keys, PLAIN, within):
             if not isinstance(found, Unresolved):
                 hits, misses = _write(responses, found, numbers, keys, heads, items, budget)
                 role = found.state.store_partition.role
@@ -160,6 +163,8 @@ def _write(
         if entry is None:
             items[numbers[index]] = miss_item
             misses += 1
+            continue
+        if len(entry) >= LARGE:  # or it was not read
             continue
         try:
             body = document(keys[index], entry)

@@ -1,0 +1,58 @@
+"""Reads of many keys for an answer of few bytes, so that few of their values are in memory at once.
+
+A request may ask 500 times for a key whose value has a megabyte. So keys are read in slices, values
+that no such answer has are dropped after each, and the rest is not read when the answer is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from backend.wire.point_batch import LARGE
+
+SLICE = 64
+"""Keys that are read at once. Most requests have fewer, and need no ReadBudget."""
+
+NOT_READ = bytes(LARGE)
+"""In place of an entry that is too large, or was not read: it is too large, too."""
+
+_Key = TypeVar("_Key")
+
+
+class ReadBudget:
+    """How many bytes of entries may still be read. One that is too large counts as LARGE bytes."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+
+    def read(
+        self,
+        read: Callable[[Sequence[_Key]], list[bytes | None]],
+        keys: Sequence[_Key],
+    ) -> list[bytes | None]:
+        """What `read` finds: an entry or None for each key, or NOT_READ."""
+        entries: list[bytes | None] = []
+        for at in range(0, len(keys), SLICE):
+            if self._left <= 0:
+                entries += [NOT_READ] * (len(keys) - at)
+                break
+            found = read(keys[at : at + SLICE])
+            size = sum(map(len, filter(None, found)))
+            if size >= LARGE:
+                found = [NOT_READ if each and len(each) >= LARGE else each for each in found]
+                size = sum(map(len, filter(None, found)))
+            self._left -= size
+            entries += found
+        return entries
+
+    def take(self, entry: bytes | None) -> bytes | None:
+        """An entry that was read by itself, or NOT_READ."""
+        if entry is None:
+            return None
+        if self._left <= 0 or len(entry) >= LARGE:
+            entry = NOT_READ
+        self._left -= len(entry)
+        return entry
