@@ -46,6 +46,9 @@ VIEW_VERSION = b"view-version"
 """The header that says which version an answer is of. In a request that an instance forwards: which
 version it asks for."""
 
+VIEW_DEFINITION = b"view-definition"
+"""The header that says which definition of the view an answer was made with."""
+
 MAX_OTHERS = 5
 """The most other instances that one request asks for a partition. A view may have many more
 replicas, and if none of them could answer, each request would go to all."""
@@ -241,11 +244,14 @@ class InstanceContext:
         self.topology = self._of_group.at_revision(self.versions.revision + changes)
         self.epoch_header = str(self.topology.epoch).encode()
 
-    def version_headers(self, view: View | None) -> tuple[Header, ...]:
-        """The header of every answer of a view with versions."""
-        if view is None or view.base not in self.versions.with_versions:
+    def view_headers(self, view: View | None) -> tuple[Header, ...]:
+        """The headers of every answer of a view: its definition, and its version if it has one."""
+        if view is None:
             return ()
-        return ((VIEW_VERSION, b"%d" % view.version),)
+        definition = VIEW_DEFINITION, view.hash.encode()
+        if view.base not in self.versions.with_versions:
+            return (definition,)
+        return definition, (VIEW_VERSION, b"%d" % view.version)
 
     @property
     def dead(self) -> set[str]:

@@ -83,7 +83,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
             known = ", ".join(context.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
         answer = _json({**_view(context, name, found), **_schemas(found)})
-        for header, value in context.version_headers(found):
+        for header, value in context.view_headers(found):
             answer.headers[header.decode()] = value.decode()
         return answer
 

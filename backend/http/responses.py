@@ -71,7 +71,7 @@ class KeyResponses:
 
     def use_versions(self) -> None:
         """Other versions of views are current. Called in any thread."""
-        self._version = self._context.version_headers(self.view)
+        self._of_view = self._context.view_headers(self.view)
         self._fixed_lines = {}
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
@@ -106,8 +106,8 @@ class KeyResponses:
         return state.store_partition.etag_format if self._has_etags else b""
 
     def state_headers(self, state: State) -> list[Header]:
-        """Partition, Offset, Lag, Staleness, Served-By, View-Version if the view has versions, and
-        the headers of the pipeline."""
+        """Partition, Offset, Lag, Staleness, Served-By, View-Definition, View-Version if the view
+        has versions, and the headers of the pipeline."""
         store_partition, position, lag, staleness = state
         headers = [
             (b"partition", store_partition.partition_header),
@@ -115,7 +115,7 @@ class KeyResponses:
             *freshness_headers(lag, staleness),
             self._served_by[store_partition.role],
         ]
-        headers += self._version
+        headers += self._of_view
         if self._pipeline is not None:
             headers += self._pipeline.headers(time.monotonic())
         return headers
@@ -133,7 +133,7 @@ class KeyResponses:
         fixed = known.get(of)  # the ETag names the partition
         if fixed is None:
             etag = etag_format.partition(b"%d")[0]
-            shared = lines_of([self._served_by[role], *self._version])
+            shared = lines_of([self._served_by[role], *self._of_view])
             fixed = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
             known[of] = fixed
         if lag is None or staleness is None:

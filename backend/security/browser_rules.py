@@ -43,7 +43,7 @@ _REQUEST_HEADERS = (
 _READABLE_HEADERS = (
     b"ETag, Lag, Link, Location, Offset, Partition, Pipeline-Lag, Pipeline-Staleness, "
     b"Pipeline-State, Retry-After, Retry-Elsewhere, Schema-Fingerprint, Schema-Id, Served-By, "
-    b"Staleness, Topology-Epoch, View-Push, View-Version, WWW-Authenticate"
+    b"Staleness, Topology-Epoch, View-Definition, View-Push, View-Version, WWW-Authenticate"
 )
 _PREFLIGHT_SECONDS = b"600"
 

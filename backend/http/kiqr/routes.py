@@ -92,7 +92,7 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
             raise NotFound(
                 "view-not-found", f"View {store!r} does not exist. GET /views lists the views."
             )
-        g.version_headers = context.version_headers(view)
+        g.view_headers = context.view_headers(view)
         formats = [_formats(name) for name in serdes]
         if view.kind.resource != resource:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
@@ -176,8 +176,8 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
         })  # fmt: skip
 
     @kiqr.after_request
-    def say_version(answer: Response) -> Response:
-        for name, value in g.get("version_headers", ()):
+    def say_view(answer: Response) -> Response:
+        for name, value in g.get("view_headers", ()):
             answer.headers[name.decode()] = value.decode()
         return answer
 

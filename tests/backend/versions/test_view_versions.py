@@ -287,9 +287,9 @@ def test_documents_describe_the_current_version_under_the_name(made: Deployment)
         assert set(client.get("/processors").json["views"]) == {"orders", "orders@2"}
 
 
-def test_a_view_without_versions_has_no_new_headers_and_fields() -> None:
+def test_a_view_without_versions_has_no_header_and_fields_of_versions() -> None:
     served = context([ORDERS])
-    assert served.version_headers(ORDERS) == ()
+    assert [name for name, _ in served.view_headers(ORDERS)] == [b"view-definition"]
     with create_flask_app(served).test_client() as client:
         [listed] = client.get("/views").json["views"]
         assert not {"version", "versions"} & listed.keys()

@@ -307,7 +307,7 @@ def test_headers_of_a_former_version_are_not_kept(
             if not switched:
                 switched.append(True)
                 of_orders._context = SimpleNamespace(
-                    version_headers=lambda of: [(b"view-version", b"2")],
+                    view_headers=lambda of: [(b"view-version", b"2")],
                     latencies=instance.context.latencies,
                 )
                 of_orders.use_versions()
