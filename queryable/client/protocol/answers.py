@@ -67,6 +67,11 @@ class Source:
         return self._number("view-version")
 
     @property
+    def definition(self) -> str | None:
+        """Which definition of the view the answer was made with."""
+        return self._headers.get("view-definition")
+
+    @property
     def served_by(self) -> str | None:
         """The instance that answered; the first of several. The instance that received the request
         is first if it read a partition."""

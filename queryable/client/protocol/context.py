@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import quote
 
-from model.versions import base_of
 from queryable.client.protocol.answers import Source
+from queryable.client.protocol.descriptions import Descriptions, changing
 from queryable.client.protocol.errors import NoAnswer, Unavailable, error_from_response
 from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
 from queryable.client.protocol.responses import decoding, json_of, read_all
@@ -29,13 +28,13 @@ from queryable.client.protocol.transport import (
     Sleep,
     TransportError,
 )
-from queryable.client.protocol.view_cache import ViewCache
 from queryable.client.protocol.views import View
 
 # s; doubled after each failed connection
 _FIRST_BACKOFF = 0.05
 _MAX_BACKOFF = 2.0
-_MAX_DESCRIBED = 3  # descriptions for a stream, while each time another one becomes current
+MAX_DESCRIBED = 3
+"""How often a request is made at most, while each time another definition answers."""
 NOTHING_WRITTEN = frozenset(
     (
         "overloaded",
@@ -76,9 +75,9 @@ class ClientContext:
         self.settings = settings
         self.clock = clock
         self.budget = RetryBudget()
-        self._views = ViewCache()
         self._first = 0  # the index of the URL that is asked first
         self._topology = TopologyTracker(settings.urls)
+        self._descriptions = Descriptions(self.send, self._topology.sources, clock, self.budget)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
             "queryable_session", default=None
         )
@@ -186,7 +185,7 @@ class ClientContext:
                 # a first request to the next instance adds no load to the one that failed
                 needs_budget = attempt + 1 >= len(urls)
             else:
-                self._views.note_epoch(response.headers.get("topology-epoch", ""), self.clock())
+                self._descriptions.note_epoch(response.headers.get("topology-epoch", ""))
                 if self.settings.direct:
                     self._topology.note_response(response.headers, url)
                 if response.status < 500:
@@ -255,60 +254,68 @@ class ClientContext:
     def view(self, name: str, deadline: float | None = None) -> Call[View]:
         """A view's description, fetched once per epoch. In a session, that of the version with
         which the session began. Raises NotFound."""
+        deadline = self.deadline(None) if deadline is None else deadline
         session = self.offsets
         if session is not None and name in session.views:
             return session.views[name]
-        view = self._views.get(name, self.clock())
-        if view is None:
-            age = self._views.age
-            # a direct client does not need its own URL
-            sources = self._topology.sources()
-            request = ApiRequest(f"/views/{quote(name, safe='')}", instances=sources)
-            response = yield from self.send(request, deadline)
-            description = json_of(response)
-            with decoding():
-                view = View.from_json(description)
-            view = replace(view, epoch=Source(response.headers).epoch)
-            if view.partitions is not None:
-                self._views.keep(name, view, age, self.clock())
+        view = yield from self._descriptions.current(name, deadline)
         if session is not None and view.version is not None and "@" not in view.name:
             # offsets of one version mean nothing in another one
             view = session.views[name] = replace(view, name=f"{view.name}@{view.version}")
         return view
 
-    def answering(
-        self, view: View, headers: Mapping[str, str], deadline: float | None = None
-    ) -> Call[View]:
-        """The description to decode the answer with. Since `view` was described, another version
-        may have become current, or another deployment, whose definition of the view may differ."""
-        source = Source(headers)
-        name = _description_of(view, source)
-        if name is None:
-            return view
-        described = yield from self.view(name, deadline)
-        if name != view.name:
-            return described
-        # a description with another epoch may be that of another deployment than has answered
-        is_of_answer = (described.epoch, described.version) == (source.epoch, source.version)
-        return described if is_of_answer else view
+    def view_to_read(self, name: str, deadline: float) -> Call[View]:
+        """As `view`, for a request whose answer names its definition: see `answering`. So it may be
+        outdated, except in a session, which must know the topic of its offsets."""
+        if self.offsets is not None:
+            return (yield from self.view(name, deadline))
+        return (yield from self._descriptions.to_read(name, deadline))
+
+    def answering(self, view: View, headers: Mapping[str, str], deadline: float) -> Call[View]:
+        """The description to decode an answer with. Since `view` was described, another version
+        may have become current, or another deployment, whose definition of the view may differ.
+        Raises Unavailable if there is no description of the answer."""
+        return (yield from self._descriptions.of_answer(view, headers, deadline))
+
+    def read(
+        self,
+        view: View,
+        request_of: Callable[[View], ApiRequest],
+        deadline: float,
+        attempts: int = MAX_DESCRIBED,
+    ) -> Call[tuple[Response, View]]:
+        """The response, and the view to decode it with. `view`: to begin with. If the view that
+        answers has keys of another format, the request means something else there, and so it is
+        made again. Raises BadUse if it cannot be made."""
+        for _ in range(attempts):
+            request = request_of(view)
+            response = yield from self.send(request, deadline)
+            if not _is_of_a_view(response):
+                return response, view
+            answering = yield from self.answering(view, response.headers, deadline)
+            again = request_of(replace(answering, name=view.name))
+            if (again.target, again.body) == (request.target, request.body):
+                return response, answering
+            view = answering
+        raise changing(view.name)
 
     def open_described(
         self, request: ApiRequest, view: View, timeout: float | None = None
-    ) -> Call[Any]:
-        """`open_stream`, for a stream that `answering` describes without a request: all connections
-        of the client may have streams, so the description is fetched while this one is closed."""
-        for _ in range(_MAX_DESCRIBED):
+    ) -> Call[tuple[Any, View]]:
+        """`open_stream`, and the view to decode the stream with. All connections of the client may
+        have streams, so the view is described while this one is closed."""
+        for _ in range(MAX_DESCRIBED):
             stream = yield from self.open_stream(request, timeout)
-            name = _description_of(view, Source(stream.headers))
-            if name is None or self._views.get(name, self.clock()) is not None:
-                return stream
+            known = self._descriptions.known(view, stream.headers)
+            if known is not None:
+                return stream, known
             yield CloseStream(stream)
-            yield from self.view(name, self.deadline(None))
-        return (yield from self.open_stream(request, timeout))
+            yield from self.answering(view, stream.headers, self.deadline(None))
+        raise changing(view.name)
 
     def forget_views(self) -> None:
         """Forgets what views are: another version may be current."""
-        self._views.forget(self.clock())
+        self._descriptions.forget()
 
     def leave_version(self, name: str) -> bool:
         """Forgets what views are, because another version of this one may be current. False if the
@@ -351,8 +358,14 @@ class ClientContext:
         return self._topology.by_health(replicas, now)
 
 
-def _description_of(view: View, source: Source) -> str | None:
-    """The name of the description to decode an answer with; None: that of `view` is up to date."""
-    if source.version not in (None, view.version):
-        return f"{base_of(view.name)}@{source.version}"
-    return None if source.epoch in (None, view.epoch) else view.name
+def _is_of_a_view(response: Response) -> bool:
+    """Whether the response depends on the definition of a view: a value, a missing key, or a
+    request that is not valid for this definition."""
+    if response.status in (400, 404):
+        return "view-definition" in response.headers or _is_missing_key(response)
+    return response.status == 200
+
+
+def _is_missing_key(response: Response) -> bool:
+    error = error_from_response(response.status, response.headers, response.body)
+    return error.code == "key-not-found"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from model.formats.json_decoder import decode_json
 from queryable.client.protocol.answers import Source
-from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.context import MAX_DESCRIBED, ClientContext
+from queryable.client.protocol.descriptions import changing
 from queryable.client.protocol.errors import BadUse, NoAnswer, ServerError
 from queryable.client.protocol.parameters import Order, Parameters
 from queryable.client.protocol.requests import ApiRequest
@@ -49,8 +51,8 @@ class CursorPager(Generic[T]):
     def __init__(
         self,
         context: ClientContext,
-        path: str,
-        query: Callable[[], Parameters],
+        path: Callable[[View], str],
+        query: Callable[[View], Parameters],
         view: View,
         decode: Callable[[View, Mapping[str, Any]], T],
         *,
@@ -58,10 +60,10 @@ class CursorPager(Generic[T]):
         page: int,
         timeout: float | None,
         instances: Callable[[float], Call[tuple[str, ...]]] | None = None,
-        on_page: Callable[[Source], None] | None = None,
+        on_page: Callable[[View, Source], None] | None = None,
     ) -> None:
-        """`query` returns new parameters, without limit and cursor. `decode` decodes an item of the
-        view that answered.
+        """`path` and `query` make the request for a description of the view: `query` returns new
+        parameters, without limit and cursor. `decode` decodes an item of the view that answered.
         `limit` is for all pages together. `instances`, given a deadline, returns the base URLs to
         ask first."""
         self.source: Source | None = None
@@ -82,21 +84,26 @@ class CursorPager(Generic[T]):
         if self._is_done:
             return None
         size = self._page if self._remaining is None else min(self._page, self._remaining)
-        query = self._query().add("limit", size).add("cursor", self._cursor)
         deadline = self._context.deadline(self._timeout)
         instances: tuple[str, ...] = ()
         if self._instances is not None:
             instances = yield from self._instances(deadline)
-        request = ApiRequest(query.append_to(self._path), instances=instances)
-        response = yield from self._context.send(request, deadline)
+
+        def request_of(view: View) -> ApiRequest:
+            query = self._query(view).add("limit", size).add("cursor", self._cursor)
+            return ApiRequest(query.append_to(self._path(view)), instances=instances)
+
+        # a page after others is not made again: those have other keys
+        attempts = MAX_DESCRIBED if self._cursor is None else 1
+        response, view = yield from self._context.read(self._view, request_of, deadline, attempts)
         document = json_of(response)
-        self._view = yield from self._context.answering(self._view, response.headers, deadline)
+        self._view = replace(view, name=self._view.name)
         with decoding():
-            items = [self._decode(self._view, item) for item in document["items"]]
+            items = [self._decode(view, item) for item in document["items"]]
             self._cursor = document["next"]
         self.source = Source(response.headers)
         if self._on_page is not None:
-            self._on_page(self.source)
+            self._on_page(view, self.source)
         if self._remaining is not None:
             self._remaining -= len(items)
         self._is_done = self._cursor is None or self._remaining == 0
@@ -188,20 +195,41 @@ class StreamPager(Generic[T]):
         return None
 
     def _open(self) -> Call[None]:
-        query = self._query(self._view, self._last)
-        if self._last is None:  # a resumed stream begins with items that were already received
-            query.add("limit", self._remaining)
-        request = ApiRequest(query.append_to(self._path), headers=_NDJSON)
-        stream = yield from self._context.open_described(request, self._view, self._timeout)
+        stream, self._view = yield from self._described()
         self._stream = stream
         self._lines = LineDecoder()
         self._is_skipping = self._last is not None
         self.source = Source(stream.headers)
         if (version := stream.headers.get("view-version")) is not None:
             self._path = _of_version(self._path, version)
-        self._view = yield from self._context.answering(
-            self._view, stream.headers, self._context.deadline(self._timeout)
-        )
+
+    def _described(self) -> Call[tuple[Any, View]]:
+        """A stream, and the view that answers. If it has keys of another format, the bounds mean
+        other keys there, and so the stream is opened again; unless rows were already received."""
+        view = self._view
+        for _ in range(MAX_DESCRIBED):
+            target = self._target(view)
+            request = ApiRequest(target, headers=_NDJSON)
+            opening = self._context.open_described(request, view, self._timeout)
+            stream, answering = yield from opening
+            is_same = False
+            try:
+                is_same = self._target(answering) == target
+            finally:
+                if not is_same:
+                    yield CloseStream(stream)
+            if is_same:
+                return stream, answering
+            if self._last is not None:
+                break
+            view = answering
+        raise changing(self._view.name)
+
+    def _target(self, view: View) -> str:
+        query = self._query(view, self._last)
+        if self._last is None:  # a resumed stream begins with items that were already received
+            query.add("limit", self._remaining)
+        return query.append_to(self._path)
 
     def _new_items(self, lines: list[bytes]) -> list[T]:
         with decoding():

@@ -8,6 +8,7 @@ from queryable.client.protocol.views import View
 # s after a change in which an instance or a proxy may still describe what was before
 _SETTLING_TIME = 2.0
 _MAX_EPOCHS = 100
+_MAX_DEFINITIONS = 1000
 
 
 class ViewCache:
@@ -15,12 +16,16 @@ class ViewCache:
     another definition or another deployment may be current. Epochs of two deployments cannot be
     compared, so it does not matter which one is greater.
 
+    Descriptions with a definition are also kept after that, for answers that name it.
+
     Threads may share it: nothing iterates over a collection that another thread changes. Times are
     seconds of the client's clock.
     """
 
     def __init__(self) -> None:
         self._views: dict[str, tuple[View, float]] = {}  # with the time until which they count
+        self._latest: dict[str, View] = {}  # that may be outdated
+        self._defined: dict[tuple[str, str], View] = {}  # by name and definition
         self._epochs: tuple[str, ...] = ()  # the latest ones
         self._settled_at = float("-inf")
         self.age = 0
@@ -30,9 +35,28 @@ class ViewCache:
         view, until = self._views.get(name, (None, 0.0))
         return view if now < until else None
 
+    def latest(self, name: str) -> View | None:
+        """The latest description that was fetched or has been found for an answer. It may be
+        outdated. None if it has no definition."""
+        return self._latest.get(name)
+
+    def forget_latest(self, name: str) -> None:
+        self._latest.pop(name, None)
+
+    def with_definition(self, name: str, definition: str) -> View | None:
+        """Also an outdated one: an instance or a proxy may not know of a change yet."""
+        view = self._defined.get((name, definition))
+        if view is not None:
+            self._latest[name] = view
+        return view
+
     def keep(self, name: str, view: View, age: int, now: float) -> None:
         """`age`: the age when the description was asked for. It may be outdated if the views were
         forgotten meanwhile, so then it is not kept."""
+        if view.definition is not None:
+            if len(self._defined) >= _MAX_DEFINITIONS:
+                self._defined, self._latest = {}, {}
+            self._defined[name, view.definition] = self._latest[name] = view
         views = self._views  # before the comparison: see `forget`
         if age == self.age:
             views[name] = view, self._settled_at if now < self._settled_at else float("inf")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from queryable.client.protocol.answers import Source
 from queryable.client.protocol.formats import Format, format_of
 
 
@@ -26,10 +28,16 @@ class View:
     version: int | None = None
     epoch: str | None = field(default=None, compare=False)
     """The epoch of the instance that described it; None: unknown."""
+    definition: str | None = field(default=None, compare=False)
+    """Which definition of the view is described; None: unknown."""
 
     @classmethod
-    def from_json(cls, description: dict[str, Any]) -> View:
-        """Raises KeyError if it is not a description of a view."""
+    def from_json(
+        cls, description: dict[str, Any], headers: Mapping[str, str] | None = None
+    ) -> View:
+        """`headers`: of the response, if it describes this view only. Raises KeyError if it is not
+        a description of a view."""
+        source = Source(headers or {})
         return cls(
             name=description["name"],
             topic=description["topic"],
@@ -41,4 +49,6 @@ class View:
             partitions=description.get("partitions"),
             description=description,
             version=description.get("version"),
+            epoch=source.epoch,
+            definition=source.definition,
         )

@@ -57,7 +57,7 @@ def aggregate(
     `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
     entries are counted. `from_`, `to`: of windows and sessions, as of `windows` and `sessions`."""
     deadline = context.deadline(timeout)
-    view_info = yield from context.view(view, deadline)
+    view_info = yield from context.view_to_read(view, deadline)
     query = (
         Parameters()
         .add("by", by)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from model.limits import MAX_BATCH_BYTES, MAX_JSON_PARTS, json_parts
 from queryable.client.protocol.answers import Answer
 from queryable.client.protocol.calls.point import get
-from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.context import MAX_DESCRIBED, ClientContext
+from queryable.client.protocol.descriptions import changing
 from queryable.client.protocol.errors import error_with_status
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.parameters import Parameters, Stale
-from queryable.client.protocol.requests import json_post
+from queryable.client.protocol.requests import ApiRequest, json_post
 from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.transport import Call
 from queryable.client.protocol.views import View
@@ -33,24 +35,41 @@ def get_many(
     A request has up to 1,000 keys, fewer if they are large; `timeout` is for each request. In a
     session the keys are read one by one: the API's batches have no `min_offset`.
     """
-    view_info = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view_to_read(view, context.deadline(timeout))
     wanted = list(keys)
+    for _ in range(MAX_DESCRIBED):
+        if _needs_point_reads(context, view_info, wanted):
+            answers = []
+            for key in wanted:
+                answers.append((yield from get(context, view, key, stale=stale, timeout=timeout)))
+            return answers
+        found, answering = yield from _in_batches(context, view, view_info, wanted, stale, timeout)
+        if found is not None:
+            return found
+        view_info = answering
+    raise changing(view)
+
+
+def _in_batches(
+    context: ClientContext,
+    view: str,
+    view_info: View,
+    wanted: list[Any],
+    stale: Stale | None,
+    timeout: float | None,
+) -> Call[tuple[list[Answer] | None, View]]:
+    """The answers, and the view that has answered; None if it has read other keys, because their
+    format is another one."""
     answers = []
-    if _needs_point_reads(context, view_info, wanted):
-        for key in wanted:
-            answers.append((yield from get(context, view, key, stale=stale, timeout=timeout)))
-        return answers
     target = Parameters().add("stale", stale).append_to(f"/views/{view_info.name}/batch")
     encoded = [view_info.key.json_bytes(key) for key in wanted]
     for start, end, body in split_into_batches(encoded):
-        request = json_post(target, body, is_idempotent=True)
         deadline = context.deadline(timeout)
-        response = yield from context.send(request, deadline)
-        answering = yield from context.answering(view_info, response.headers, deadline)
-        if answering.key.name != view_info.key.name:  # it has read other keys, or none
-            return (
-                yield from get_many(context, answering.name, wanted, stale=stale, timeout=timeout)
-            )
+        # a body that is not valid may be one for keys of another format
+        request_of = partial(_request, target, body)
+        response, answering = yield from context.read(view_info, request_of, deadline)
+        if answering.key.name != view_info.key.name:
+            return None, answering
         document = json_of(response)
         failed = []
         with decoding():
@@ -69,7 +88,11 @@ def get_many(
                 raise error_with_status(status, code, f"View {view} rejects key {key!r}.")
             # a point read waits for this key's partition, and its error has the cause
             answers[index] = yield from get(context, view, key, stale=stale, timeout=timeout)
-    return answers
+    return answers, view_info
+
+
+def _request(target: str, body: bytes, _: View) -> ApiRequest:
+    return json_post(target, body, is_idempotent=True)
 
 
 def _needs_point_reads(context: ClientContext, view: View, keys: list[Any]) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from model.formats.json_decoder import decode_json
 from queryable.client.protocol.answers import Change, Source
-from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.errors import NoAnswer, Unavailable
+from queryable.client.protocol.context import MAX_DESCRIBED, ClientContext
+from queryable.client.protocol.descriptions import changing
+from queryable.client.protocol.errors import BadUse, NoAnswer, Unavailable
 from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.parameters import Parameters, key_target
 from queryable.client.protocol.requests import ApiRequest
@@ -44,7 +46,7 @@ def changes(
     names a version, that of a version after the first one. `patience`: Unavailable is raised after
     this many seconds without an available instance, or with streams that end at once.
     """
-    view_info = yield from context.view(view, context.deadline(patience))
+    view_info = yield from context.view_to_read(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
     named = view_info.version if "@" in view else None
     last_id = None if after is None else _event_id(after, named)
@@ -128,7 +130,6 @@ class ChangePager:
         return delay
 
     def _open(self) -> Call[None]:
-        target = key_target(self._view, self._key, "/changes", Parameters())
         headers = {"accept": "text/event-stream"}
         if self._last_id is not None:
             headers["last-event-id"] = self._last_id
@@ -136,18 +137,29 @@ class ChangePager:
                 headers["view-push"] = self._last.push
         context = self._context
         give_up_at = context.clock() + self._patience
+        attempts = 0
         while True:
+            target = self._target(self._view)
             try:
                 replicas = yield from context.replicas(
                     self._view, self._key, context.deadline(None)
                 )
                 request = ApiRequest(target, headers=headers, instances=replicas)
                 opening = context.open_described(request, self._view, READ_TIMEOUT)
-                stream = self._stream = yield from opening
-                self._answering = yield from context.answering(
-                    self._view, stream.headers, context.deadline(None)
-                )
-                break
+                self._stream, self._answering = yield from opening
+                # its name means the current version
+                named = replace(self._answering, name=self._view.name)
+                if self._target(named) == target:
+                    break
+                # the key is written in another way there
+                self._view = named
+                yield from self._close_stream()
+                attempts += 1
+                if attempts % MAX_DESCRIBED == 0:
+                    raise changing(named.name)
+            except BadUse:  # the key is none of the view that answers
+                yield from self._close_stream()
+                raise
             except Unavailable as e:
                 yield from self._close_stream()
                 if e.is_final or context.clock() + e.retry_after >= give_up_at:
@@ -156,8 +168,11 @@ class ChangePager:
         self._opened_at = context.clock()
         self._events = EventDecoder()
         self._is_first_after_resume = self._last_id is not None
-        self._push = stream.headers.get("view-push")
-        self.source = Source(stream.headers)
+        self._push = self._stream.headers.get("view-push")
+        self.source = Source(self._stream.headers)
+
+    def _target(self, view: View) -> str:
+        return key_target(view, self._key, "/changes", Parameters())
 
     def _decode(self, event: Event) -> Change:
         with decoding():

@@ -11,6 +11,7 @@ from queryable.client.protocol.parameters import Route, Span, Stale, Time, fresh
 from queryable.client.protocol.requests import ApiRequest
 from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.transport import Call
+from queryable.client.protocol.views import View
 
 
 def get(
@@ -34,15 +35,20 @@ def get(
     stores or not at all. It is neither asked again nor is another one asked.
     """
     deadline = context.deadline(timeout)
-    view_info = yield from context.view(view, deadline)
-    query = freshness(context.min_offset(view_info), stale, max_lag, max_staleness)
-    target = key_target(view_info, key, "", query.add_time("as_of", as_of).add("route", route))
-    if route is not None:
-        request = ApiRequest(target, max_attempts=1)
-    else:
+    view_info = yield from context.view_to_read(view, deadline)
+    view_info.key.path_segment(key)  # raises an error for an invalid key, before other requests
+    replicas: tuple[str, ...] = ()
+    if route is None:
         replicas = yield from context.replicas(view_info, key, deadline)
-        request = ApiRequest(target, instances=replicas)
-    response = yield from context.send(request, deadline)
+
+    def request_of(view_info: View) -> ApiRequest:
+        query = freshness(context.min_offset(view_info), stale, max_lag, max_staleness)
+        target = key_target(view_info, key, "", query.add_time("as_of", as_of).add("route", route))
+        if route is not None:
+            return ApiRequest(target, max_attempts=1)
+        return ApiRequest(target, instances=replicas)
+
+    response, answering = yield from context.read(view_info, request_of, deadline)
     if response.status == 404:
         error = error_from_response(404, response.headers, response.body)
         if error.code != "key-not-found":
@@ -50,7 +56,6 @@ def get(
         answer = Answer(response.headers, key, False)
     else:
         document = json_of(response)
-        answering = yield from context.answering(view_info, response.headers, deadline)
         with decoding():
             answer = Answer(
                 response.headers,
@@ -60,5 +65,5 @@ def get(
                 document.get("valid_from"),
                 document.get("valid_to"),
             )
-    context.note_read(view_info, answer)
+    context.note_read(answering, answer)
     return answer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from queryable.client.protocol.answers import Entry
@@ -44,7 +43,7 @@ def scan(
     bytes or integers. `partition`: the only one to read. `timeout` is for each page, or for each
     read of a stream.
     """
-    view_info = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view_to_read(view, context.deadline(timeout))
     check_page_size(page, limit)
 
     def query(view_info: View, received: Entry | None = None) -> Parameters:
@@ -59,14 +58,14 @@ def scan(
             .add("stale", stale)
         )
 
-    path = f"/views/{view_info.name}/keys"
     if stream and can_resume(view_info):
+        path = f"/views/{view_info.name}/keys"
         return StreamPager(
             context, path, view_info, query, entry_from_json, _has_same_key,
             limit=limit, timeout=timeout,
         )  # fmt: skip
     return CursorPager(
-        context, path, partial(query, view_info), view_info, entry_from_json,
+        context, lambda of: f"/views/{of.name}/keys", query, view_info, entry_from_json,
         limit=limit, page=page, timeout=timeout,
     )  # fmt: skip
 

@@ -62,7 +62,7 @@ def windows(
     """The windows that start from `from_` to `to`, of a key or of all keys from `key_from` to
     `key_to`; ordered by key, start, sequence. All bounds are included. `partition`: of
     all keys, the only one to read."""
-    view_info = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _WINDOWS, (from_, to), order, limit, page, timeout)
     pager: Pager[Window] = query.pager(
         key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition
@@ -92,7 +92,7 @@ def sessions(
     """The sessions that overlap the time from `from_` to `to`, of a key or of all keys from
     `key_from` to `key_to`; ordered by key, end, start. All bounds are included. `partition`:
     of all keys, the only one to read."""
-    view_info = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _SESSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Session] = query.pager(
         key, (key_from, key_to), stream, stale, max_lag, max_staleness, partition
@@ -116,7 +116,7 @@ def versions(
     timeout: float | None = None,
 ) -> Call[Pager[Version]]:
     """The versions of a key that were valid at some time from `from_` to `to`, both included."""
-    view_info = yield from context.view(view, context.deadline(timeout))
+    view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _VERSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Version] = query.pager(key, (None, None), False, stale, max_lag, max_staleness)
     return pager
@@ -175,18 +175,23 @@ class _Query:
         self, key: Any, stale: Stale | None, max_lag: int | None, max_staleness: Span | None
     ) -> Any:
         context, view = self.context, self.view
-        segment, is_base64 = view.key.path_segment(key)
+        view.key.path_segment(key)  # raises an error for an invalid key now
 
-        def query() -> Parameters:
+        def path(view: View) -> str:
+            segment, _ = view.key.path_segment(key)
+            return f"/views/{view.name}/keys/{segment}/{self.kind.path}"
+
+        def query(view: View) -> Parameters:
             # the session may have a greater offset by the next page
             parameters = freshness(context.min_offset(view), stale, max_lag, max_staleness)
+            _, is_base64 = view.key.path_segment(key)
             if is_base64:
                 parameters.add("encoding", "base64url")
             return self._add_times(parameters).add("order", self.order)
 
         return CursorPager(
             context,
-            f"/views/{view.name}/keys/{segment}/{self.kind.path}",
+            path,
             query,
             view,
             partial(self.kind.decode, key=key),
@@ -194,7 +199,7 @@ class _Query:
             page=self.page,
             timeout=self.timeout,
             instances=lambda deadline: context.replicas(view, key, deadline),
-            on_page=partial(context.note_read, view),
+            on_page=context.note_read,
         )
 
     def _of_all_keys(
@@ -213,11 +218,13 @@ class _Query:
                 .add("stale", stale)
             )
 
-        path = f"/views/{view.name}/{self.kind.path}"
+        def path(view: View) -> str:
+            return f"/views/{view.name}/{self.kind.path}"
+
         if stream and can_resume(view):
             return StreamPager(
                 self.context,
-                path,
+                path(view),
                 view,
                 query,
                 self.kind.decode,
@@ -228,7 +235,7 @@ class _Query:
         return CursorPager(
             self.context,
             path,
-            partial(query, view),
+            query,
             view,
             self.kind.decode,
             limit=self.limit,

@@ -24,7 +24,7 @@ def top(
     """The entries with the greatest (`desc`) or smallest (`asc`) numbers in the field `by` of their
     values; without `by`, the values themselves are the numbers."""
     deadline = context.deadline(timeout)
-    view_info = yield from context.view(view, deadline)
+    view_info = yield from context.view_to_read(view, deadline)
     query = Parameters().add("by", by).add("order", order).add("limit", limit).add("stale", stale)
     request = ApiRequest(query.append_to(f"/views/{view_info.name}/top"))
     response = yield from context.send(request, deadline)

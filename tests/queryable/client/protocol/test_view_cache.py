@@ -92,6 +92,7 @@ def test_a_description_of_another_deployment_does_not_decode_the_answer() -> Non
     driver.replies = [
         value("dGVh", "9-2"),
         ok({**ORDERS, "value": "bytes"}, topology_epoch="7-1"),
+        ok({**ORDERS, "value": "string"}, topology_epoch="9-2"),
     ]
     assert driver.call(point.get, "orders", "a").value == "dGVh"
 

@@ -1,0 +1,150 @@
+"""The descriptions of views: which one an answer is decoded with.
+
+An answer names the definition of its view, and so does a description. An answer is decoded with
+the description that has the same definition, and with no other: while a deployment or a version
+becomes current, instances and proxies differ about it for a moment. So the description is asked
+for again until it fits, and otherwise the read fails. Instances of the release before name no
+definition. Then the epochs must be the same, or the formats.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+from model.versions import base_of
+from queryable.client.protocol.answers import Source
+from queryable.client.protocol.errors import NotFound, Unavailable
+from queryable.client.protocol.requests import ApiRequest
+from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.retry_budget import RetryBudget
+from queryable.client.protocol.transport import Call, Response, Sleep
+from queryable.client.protocol.view_cache import ViewCache
+from queryable.client.protocol.views import View
+
+# s; doubled after each description that does not fit
+_FIRST_PAUSE = 0.05
+_MAX_PAUSE = 0.5
+
+
+class Descriptions:
+    """Fetches and keeps descriptions of views. Times are seconds of the client's clock."""
+
+    def __init__(
+        self,
+        send: Callable[[ApiRequest, float], Call[Response]],
+        sources: Callable[[], tuple[str, ...]],
+        clock: Callable[[], float],
+        budget: RetryBudget,
+    ) -> None:
+        """`send(request, deadline)`: the response, after retries. `sources()`: base URLs to ask
+        before the client's own. `budget`: for asking again."""
+        self._send = send
+        self._sources = sources
+        self._clock = clock
+        self._budget = budget
+        self._cache = ViewCache()
+
+    def note_epoch(self, epoch: str) -> None:
+        """Every response has one."""
+        self._cache.note_epoch(epoch, self._clock())
+
+    def forget(self) -> None:
+        """Forgets what views are: another version may be current."""
+        self._cache.forget(self._clock())
+
+    def current(self, name: str, deadline: float) -> Call[View]:
+        """The description, fetched once per epoch. Raises NotFound."""
+        known = self._cache.get(name, self._clock())
+        return (yield from self._fetch(name, deadline)) if known is None else known
+
+    def to_read(self, name: str, deadline: float) -> Call[View]:
+        """As `current`; or one that may be outdated, if it has a definition: the answer says
+        whether it has the same one. Raises NotFound."""
+        known = self._cache.get(name, self._clock()) or self._cache.latest(name)
+        return (yield from self._fetch(name, deadline)) if known is None else known
+
+    def known(self, view: View, headers: Mapping[str, str]) -> View | None:
+        """The description of the view that an answer is of, if it needs no request."""
+        source = Source(headers)
+        if source.definition is not None:
+            if source.definition == view.definition:
+                return view
+            name = _name(view, source)
+            if name != view.name:
+                self._cache.forget_latest(view.name)
+            if (found := self._cache.with_definition(name, source.definition)) is not None:
+                return found
+        if source.version in (None, view.version) and source.epoch in (None, view.epoch):
+            # the epoch of two deployments may be the same, though hardly ever
+            return view if None in (source.definition, view.definition) else None
+        cached = self._cache.get(_name(view, source), self._clock())
+        return cached if cached is not None and _is_of(cached, source, view) else None
+
+    def of_answer(self, view: View, headers: Mapping[str, str], deadline: float) -> Call[View]:
+        """The description of the view that an answer is of. `view`: the one that the request was
+        made with. Raises Unavailable if there is none until the deadline."""
+        if (known := self.known(view, headers)) is not None:
+            return known
+        source = Source(headers)
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                described = yield from self._fetch(_name(view, source), deadline)
+            except NotFound:
+                pass  # the instance does not know the version yet
+            except Unavailable as e:
+                if e.is_final:
+                    raise
+                raise changing(view.name, e) from e
+            else:
+                if _is_of(described, source, view):
+                    return described
+            seconds = pause * random.uniform(0.75, 1.25)
+            if self._clock() + seconds >= deadline or not self._budget.spend():
+                raise changing(view.name)
+            yield Sleep(seconds)
+            pause = min(2 * pause, _MAX_PAUSE)
+            if (known := self.known(view, headers)) is not None:  # another thread has asked
+                return known
+
+    def _fetch(self, name: str, deadline: float) -> Call[View]:
+        age = self._cache.age
+        # a direct client does not need its own URL
+        request = ApiRequest(f"/views/{quote(name, safe='')}", instances=self._sources())
+        response = yield from self._send(request, deadline)
+        description = json_of(response)
+        with decoding():
+            view = View.from_json(description, response.headers)
+        if view.partitions is not None:
+            self._cache.keep(name, view, age, self._clock())
+        return view
+
+
+def changing(name: str, cause: Unavailable | None = None) -> Unavailable:
+    """The error of an answer that was not decoded. `cause`: why there is no description."""
+    why = "it has not been described since" if cause is None else cause.detail.rstrip(".")
+    error = Unavailable(
+        "view-changing",
+        f"View {name} has changed, and its answer was not decoded: {why}. Retry after a second.",
+    )
+    if cause is not None:
+        error.retry_after = cause.retry_after
+    return error
+
+
+def _name(view: View, source: Source) -> str:
+    """The name of the description of an answer's view. Another version may have become current."""
+    if source.version not in (None, view.version):
+        return f"{base_of(view.name)}@{source.version}"
+    return view.name
+
+
+def _is_of(described: View, source: Source, view: View) -> bool:
+    """Whether the answer is of the view that is described. `view`: of the request."""
+    if source.definition is not None and described.definition is not None:
+        return source.definition == described.definition
+    if (described.epoch, described.version) == (source.epoch, source.version):
+        return True
+    return (described.key.name, described.value.name) == (view.key.name, view.value.name)
