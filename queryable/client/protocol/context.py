@@ -266,10 +266,14 @@ class ClientContext:
 
     def view_to_read(self, name: str, deadline: float) -> Call[View]:
         """As `view`, for a request whose answer names its definition: see `answering`. So it may be
-        outdated, except in a session, which must know the topic of its offsets."""
-        if self.offsets is not None:
-            return (yield from self.view(name, deadline))
-        return (yield from self._descriptions.to_read(name, deadline))
+        outdated; but a session begins with the current version."""
+        session = self.offsets
+        if session is not None and name in session.views:
+            return session.views[name]
+        view = yield from self._descriptions.to_read(name, deadline)
+        if session is None or view.version is None:
+            return view
+        return (yield from self.view(name, deadline))
 
     def answering(self, view: View, headers: Mapping[str, str], deadline: float) -> Call[View]:
         """The description to decode an answer with. Since `view` was described, another version
@@ -289,7 +293,12 @@ class ClientContext:
         made again. Raises BadUse if it cannot be made."""
         for _ in range(attempts):
             request = request_of(view)
-            response = yield from self.send(request, deadline)
+            try:
+                response = yield from self.send(request, deadline)
+            except Unavailable:
+                if self.offsets is not None:  # they may be those of another deployment
+                    self._descriptions.forget_latest(view.name)
+                raise
             if not _is_of_a_view(response):
                 return response, view
             answering = yield from self.answering(view, response.headers, deadline)

@@ -54,6 +54,10 @@ class Descriptions:
         """Forgets what views are: another version may be current."""
         self._cache.forget(self._clock())
 
+    def forget_latest(self, name: str) -> None:
+        """Describes the view again before the next read, if it may have changed."""
+        self._cache.forget_latest(name)
+
     def current(self, name: str, deadline: float) -> Call[View]:
         """The description, fetched once per epoch. Raises NotFound."""
         known = self._cache.get(name, self._clock())

@@ -95,6 +95,37 @@ def test_the_same_definition_needs_no_new_description() -> None:
     assert driver.targets == ["/views/orders/keys/a"]
 
 
+MOVED = {**FORMER, "topology_epoch": "9-2"}  # the same deployment, after a rebalance
+
+
+def test_reads_after_a_new_epoch_do_not_fail_if_the_view_cannot_be_described() -> None:
+    driver = after_a_read(answer(MOVED), answer(MOVED))
+    for _ in range(2):
+        assert driver.call(point.get, "orders", "a").value == "dGVh"
+    driver = after_a_read(
+        answer(MOVED), answer(MOVED, partition="2", offset="7"), answer(MOVED), LATE, LATE
+    )
+    driver.call(point.get, "orders", "a")
+    with driver.context.session():
+        for _ in range(2):
+            assert driver.call(point.get, "orders", "a").value == "dGVh"
+    assert driver.targets[1:] == ["/views/orders/keys/a", "/views/orders/keys/a?min_offset=2:6"]
+
+
+def test_a_session_does_not_keep_a_description_with_another_topic() -> None:
+    """Its offsets mean nothing in the topic of the next deployment, which may not have them."""
+    late = problem(503, "not-up-to-offset", retry_after="60", **NEXT)
+    driver = after_a_read()
+    with driver.context.session():
+        driver.replies = [answer(FORMER, partition="2", offset="7"), late]
+        driver.call(point.get, "orders", "a")
+        with pytest.raises(Unavailable, match="not-up-to-offset"):
+            driver.call(point.get, "orders", "a", timeout=1)
+        driver.replies = [described(NEXT, "bytes", topic="orders-next"), answer(NEXT)]
+        assert driver.call(point.get, "orders", "a").value == b"tea"
+    assert driver.targets[-2:] == ["/views/orders", "/views/orders/keys/a"]
+
+
 def test_answers_that_alternate_need_each_description_once() -> None:
     driver = after_a_read(answer(NEXT), described(NEXT, "bytes"))
     assert driver.call(point.get, "orders", "a").value == b"tea"
