@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
@@ -11,7 +12,8 @@ from queryable.client.protocol.errors import BadUse
 from queryable.client.tokens import Token, token_source
 
 DEFAULT_URL = "http://127.0.0.1:8080"
-
+_MAX_LABEL = 63  # characters between two dots of a name
+_NOT_IN_HOST = re.compile(r"""[\s\0-\x20"#%/<>?@\[\\\]^`{|}\x7f]""")
 
 MAX_URLS = 8
 
@@ -36,7 +38,20 @@ def client_settings(
 
 def _base_url(text: str) -> str:
     """Without a slash at the end. Raises BadUse."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # ValueError unless it is a port
+        is_valid = parts.scheme in ("http", "https") and not parts.query and not parts.fragment
+        is_valid = is_valid and _is_host(parts.hostname or "")
+    except ValueError:
+        is_valid = False
+    if not is_valid:
         raise BadUse(f"{text!r} is not a valid URL. Expected one such as {DEFAULT_URL}.")
     return parts.geturl().rstrip("/")  # with the scheme in lower case
+
+
+def _is_host(text: str) -> bool:
+    """Whether it may be a name or an address. The libraries refuse others at the first request, in
+    words of their own."""
+    labels = text.removesuffix(".").split(".")
+    return not _NOT_IN_HOST.search(text) and all(0 < len(each) <= _MAX_LABEL for each in labels)
