@@ -31,7 +31,7 @@ def client_settings(
     if len(texts) > MAX_URLS:
         raise BadUse(f"{len(texts)} URLs are given; at most {MAX_URLS} are allowed.")
     first, *others = dict.fromkeys(_base_url(text.strip()) for text in texts)
-    if timeout <= 0:
+    if not timeout > 0:  # or NaN
         raise BadUse(f"timeout={timeout} is invalid: it must be greater than 0.")
     return Settings(first, timeout, direct, token_source(token, token_file), tuple(others))
 

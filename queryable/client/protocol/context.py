@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.descriptions import Descriptions, changing
-from queryable.client.protocol.errors import NoAnswer, Unavailable, error_from_response
+from queryable.client.protocol.errors import BadUse, NoAnswer, Unavailable, error_from_response
 from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
 from queryable.client.protocol.responses import decoding, json_of, read_all
 from queryable.client.protocol.retry_budget import RetryBudget
@@ -33,6 +34,7 @@ from queryable.client.protocol.views import View
 # s; doubled after each failed connection
 _FIRST_BACKOFF = 0.05
 _MAX_BACKOFF = 2.0
+_MAX_TIMEOUT = 1e6  # s; sockets do not accept any number
 MAX_DESCRIBED = 3
 """How often a request is made at most, while each time another definition answers."""
 NOTHING_WRITTEN = frozenset(
@@ -117,7 +119,14 @@ class ClientContext:
 
     def deadline(self, timeout: float | None) -> float:
         """The time by the client's clock at which a call that starts now must end."""
-        return self.clock() + (self.settings.timeout if timeout is None else timeout)
+        return self.clock() + self._seconds(timeout)
+
+    def _seconds(self, timeout: float | None) -> float:
+        """Raises BadUse if it is no number."""
+        seconds = self.settings.timeout if timeout is None else timeout
+        if math.isnan(seconds):
+            raise BadUse(f"timeout={seconds} is invalid: it must be greater than 0.")
+        return min(seconds, _MAX_TIMEOUT)
 
     def send(self, request: ApiRequest, deadline: float | None = None) -> Call[Response]:
         """The response, after retries. Its status is below 500.
@@ -133,7 +142,7 @@ class ClientContext:
 
         `timeout`: seconds to open it, and for each read.
         """
-        read_timeout = self.settings.timeout if timeout is None else timeout
+        read_timeout = self._seconds(timeout)
         stream = yield from self._send_with_retries(request, self.deadline(timeout), read_timeout)
         if stream.status != 200:
             body = yield from read_all(stream)
