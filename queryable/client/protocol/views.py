@@ -35,9 +35,7 @@ class View:
     def from_json(
         cls, description: dict[str, Any], headers: Mapping[str, str] | None = None
     ) -> View:
-        """`headers`: of the response, if it describes this view only. Raises KeyError if it is not
-        a description of a view."""
-        source = Source(headers or {})
+        """`headers`: of the response. Raises KeyError if it is not a description of a view."""
         return cls(
             name=description["name"],
             topic=description["topic"],
@@ -49,6 +47,6 @@ class View:
             partitions=description.get("partitions"),
             description=description,
             version=description.get("version"),
-            epoch=source.epoch,
-            definition=source.definition,
+            epoch=None if headers is None else Source(headers).epoch,
+            definition=description.get("hash"),
         )
