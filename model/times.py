@@ -12,6 +12,8 @@ MIN_TIME, MAX_TIME = -(1 << 63), (1 << 63) - 1
 """The smallest and the greatest time (ms). Some programs use them for "no bound"."""
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
+_DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII)
+_LOST_PLUS = re.compile(r" [0-9]{2}:?[0-9]{2}$", re.ASCII)
 _DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>ms|s|m|h|d)", re.ASCII)
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -29,14 +31,20 @@ def parse_time(text: str) -> int:
         if not MIN_TIME <= number <= MAX_TIME:
             raise ValueError(f"{text} is not a valid time: it does not fit in 64 bits")
         return number
+    # a zone after a date would be taken for a time of day
+    if only_date := _DATE.fullmatch(text):
+        raise ValueError(f"{text!r} is only a date: use {only_date[1]}T00:00:00Z")
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
+        hint = ". In a URL, write + as %2B" if _LOST_PLUS.search(text) else ""
         raise ValueError(
-            f"{text[:40]!r} is not a valid time: use 2013-01-01T10:17:00Z or ms since 1970"
+            f"{text[:40]!r} is not a valid time: use 2013-01-01T10:17:00Z or ms since 1970{hint}"
         ) from None
     if time.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone: append Z or an offset such as %2B01:00")
+        raise ValueError(
+            f"{text!r} has no time zone: append Z or an offset such as +01:00 (in a URL: %2B01:00)"
+        )
     return (time - EPOCH) // _MS
 
 

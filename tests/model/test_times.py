@@ -33,7 +33,12 @@ def test_valid_times(text: str, ms: int) -> None:
         (str(MAX_TIME + 1), "64 bits"), (str(MIN_TIME - 1), "64 bits"), ("9" * 40, "64 bits"),
         ("9" * 5000, "64 characters"), ("", "not a valid time"), ("1.5", "not a valid time"),
         ("soon", "not a valid time"), ("٣", "not a valid time"),
-        ("1970-01-01T00:00:01", "no time zone"),
+        ("1970-01-01T00:00:01", r"append Z or an offset such as \+01:00 \(in a URL: %2B01:00\)$"),
+        *(
+            (text, "is only a date: use 1970-01-02T00:00:00Z$")
+            for text in ("1970-01-02", "1970-01-02Z", "1970-01-02+01:00", "1970-01-02-0100")
+        ),
+        ("1970-01-01T00:00:01 01:00", r"In a URL, write \+ as %2B$"),
     ],
 )  # fmt: skip
 def test_invalid_times_are_refused(text: str, message: str) -> None:
