@@ -53,7 +53,9 @@ def exit_code_of(error: QueryableError) -> int:
 
 def advice(error: QueryableError) -> str:
     """What to do about an error that the command line can help with; otherwise empty."""
-    if isinstance(error, NoAnswer) and "--bootstrap-servers" not in error.detail:
+    is_unreachable = isinstance(error, NoAnswer) and "--bootstrap-servers" not in error.detail
+    is_other = error.code == "not-understood" and "of this API" in error.detail
+    if is_unreachable or is_other:
         return (
             "Is this the right URL? Set it with --url, QUERYABLE_URL, or url in "
             "~/.config/queryable/config.toml."

@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -131,6 +132,9 @@ _BY_STATUS = {
     429: TooManyRequests,
     503: Unavailable,
 }
+_MAX_EXCERPT = 100  # characters
+_READ_FOR_EXCERPT = 4000
+_TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[!/a-z][^<>]*>", re.IGNORECASE | re.DOTALL)
 _SCOPE = re.compile(r'scope="([^"]*)"')
 _STANDARD_MEMBERS = frozenset(("type", "title", "status", "code", "detail"))
 
@@ -141,13 +145,7 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         document = json.loads(body)
         code, detail = document["code"], document["detail"]
     except (ValueError, TypeError, KeyError):
-        excerpt = body[:200].decode("utf-8", "replace")
-        kind = Unavailable if status in (502, 503, 504) else ServerError
-        error: QueryableError = kind(
-            "not-understood", f"Status {status} without a problem document: {excerpt!r}"
-        )
-        error.status = status
-        return error
+        return not_of_this_api(status, headers, body)
     more = {name: value for name, value in document.items() if name not in _STANDARD_MEMBERS}
     error = error_with_status(status, code, detail, **more)
     if isinstance(error, Unavailable):
@@ -158,6 +156,33 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         needed = _SCOPE.search(headers.get("www-authenticate", ""))
         error.scope = needed[1] if needed else ""
     return error
+
+
+def not_of_this_api(status: int, headers: Mapping[str, str], body: bytes) -> QueryableError:
+    """The error for a response of another server, or of a proxy that reaches none."""
+    if 300 <= status < 400 and "location" in headers:
+        said = f"which leads to {_in_one_line(headers['location'])}"
+    elif text := _excerpt(body):
+        said = f'"{text}"'
+    else:
+        said = "without a body"
+    kind = Unavailable if status in (502, 503, 504) else ServerError
+    error = kind("not-understood", f"Not an answer of this API: status {status}, {said}.")
+    error.status = status
+    return error
+
+
+def _excerpt(body: bytes) -> str:
+    """The beginning of a text or of an HTML page."""
+    text = body[:_READ_FOR_EXCERPT].decode("utf-8", "replace")
+    return _in_one_line(html.unescape(_TAGS.sub(" ", text)))
+
+
+def _in_one_line(text: str) -> str:
+    """The beginning, without characters that a terminal obeys."""
+    words = " ".join(text.split())
+    shown = "".join(c if c.isprintable() else "\ufffd" for c in words[:_MAX_EXCERPT])
+    return shown if len(words) <= _MAX_EXCERPT else f"{shown}…"
 
 
 def error_with_status(status: int, code: str, detail: str, **more: Any) -> QueryableError:

@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from model.formats.json_decoder import decode_json
-from queryable.client.protocol.errors import QueryableError, ServerError, error_from_response
+from queryable.client.protocol.errors import (
+    QueryableError,
+    ServerError,
+    error_from_response,
+    not_of_this_api,
+)
 from queryable.client.protocol.transport import (
     Call,
     CloseStream,
@@ -32,8 +37,10 @@ def json_of(response: Response) -> Any:
     """The JSON of a response with status 200. Raises QueryableError for any other status."""
     if response.status != 200:
         raise error_from_response(response.status, response.headers, response.body)
-    with decoding():
+    try:
         return decode_json(response.body)
+    except ValueError:
+        raise not_of_this_api(200, response.headers, response.body) from None
 
 
 def read_all(stream: Any) -> Call[bytes]:
