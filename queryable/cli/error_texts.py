@@ -20,6 +20,7 @@ _COMMANDS = tuple(
     )
 )  # fmt: skip
 _LISTS = re.compile(r"GET /views lists the views( and their paths)?")
+_UNKNOWN_PATH = re.compile(r"^(Unknown path .*?\.) GET /views lists the views.*", re.DOTALL)
 _OPTIONS = {
     name: f"--{name.replace('_', '-')}"
     for name in (
@@ -46,7 +47,7 @@ def error_text(error: QueryableError) -> str:
         return f"{_OPTIONS.get(found[1], found[1])} is not for this view or query.{code}"
     if error.code in (*_PARAMETER_CODES, "bad-use"):
         text = _with_options(text)
-    text = _with_commands(text)
+    text = _with_commands(_UNKNOWN_PATH.sub(r"\1", text))
     return text if error.code == "bad-use" else text + code
 
 

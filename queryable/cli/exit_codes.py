@@ -55,7 +55,8 @@ def advice(error: QueryableError) -> str:
     """What to do about an error that the command line can help with; otherwise empty."""
     is_unreachable = isinstance(error, NoAnswer) and "--bootstrap-servers" not in error.detail
     is_other = error.code == "not-understood" and "of this API" in error.detail
-    if is_unreachable or is_other:
+    is_lost = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
+    if is_unreachable or is_other or is_lost:
         return (
             "Is this the right URL? Set it with --url, QUERYABLE_URL, or url in "
             "~/.config/queryable/config.toml."

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from model.versions import base_of
 from queryable.client.protocol.answers import Source
-from queryable.client.protocol.errors import NotFound, Unavailable
+from queryable.client.protocol.errors import BadUse, NotFound, Unavailable
 from queryable.client.protocol.requests import ApiRequest
 from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.retry_budget import RetryBudget
@@ -114,6 +114,8 @@ class Descriptions:
                 return known
 
     def _fetch(self, name: str, deadline: float) -> Call[View]:
+        if not name:
+            raise BadUse("The name of the view is empty.")
         age = self._cache.age
         # a direct client does not need its own URL
         request = ApiRequest(f"/views/{quote(name, safe='')}", instances=self._sources())

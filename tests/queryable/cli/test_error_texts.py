@@ -6,6 +6,7 @@ import pytest
 
 from queryable import BadRequest, BadUse, NotFound
 from queryable.cli.error_texts import error_text
+from queryable.cli.exit_codes import advice
 
 
 @pytest.mark.parametrize(
@@ -63,6 +64,11 @@ from queryable.cli.error_texts import error_text
             "View 'a' does not exist. GET /views lists the views.",
             "View 'a' does not exist. `queryable views` lists them. [view-not-found]",
         ),
+        (
+            "no-such-resource",
+            "Unknown path '/x/views'. GET /views lists the views and their paths.",
+            "Unknown path '/x/views'. [no-such-resource]",
+        ),
         ("key-not-found", "No value by max_lag.", "No value by max_lag. [key-not-found]"),
     ],
 )
@@ -81,3 +87,10 @@ def test_texts_of_the_client() -> None:
     assert error_text(BadUse("KEY 'as_of' is not a valid int64.")) == (
         "KEY 'as_of' is not a valid int64."
     )
+
+
+def test_an_unknown_path_asks_for_the_url() -> None:
+    """Commands send paths that exist: the URL has a part too many."""
+    unknown = NotFound("no-such-resource", "Unknown path '/x/views'. GET /views lists the views.")
+    assert advice(unknown).startswith("Is this the right URL?")
+    assert not advice(NotFound("no-such-resource", "Topic orders does not allow appending."))

@@ -6,10 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from queryable import (
-    NotFound,
-)
-from queryable.client.protocol.calls import point, top
+from queryable import BadUse, NotFound
+from queryable.client.protocol.calls import append, batch, point, top
 from tests.queryable.client.protocol.scripted_transport import (
     VALUE,
     Driver,
@@ -66,6 +64,13 @@ def test_missing_key_is_not_an_error_but_missing_view_is() -> None:
     assert raised.value.code == "view-not-found"
     with pytest.raises(NotFound):
         orders(problem(404, "view-not-found")).call(point.get, "orders", "a")
+
+
+def test_a_view_without_a_name_is_not_asked_for() -> None:
+    driver = Driver()
+    for call in (point.get, batch.get_many, append.append):
+        with pytest.raises(BadUse, match="The name of the view is empty"):
+            driver.call(call, "", "a")
 
 
 def test_ranking_has_its_source() -> None:
