@@ -46,8 +46,38 @@ def _of(make: Callable[..., Column], argument: _Argument | None = None) -> _Make
 
 
 def _arithmetic(make: Callable[..., Column]) -> _Make:
-    """In 64 bits: the types say that they are enough, and 32 may not be."""
-    return _of(make, long)
+    """In 64 bits, if 32 may not be enough: the types say that 64 are."""
+
+    def call(expression: Call, names: Columns) -> Column:
+        found = [long(each, names) for each in expression.arguments]
+        if not _fits_32(expression) and all(map(_stays_32, expression.arguments)):
+            found[0] = found[0].cast("long")
+        return make(*found)
+
+    return call
+
+
+def _fits_32(expression: Expression) -> bool:
+    return expression.type.low >= -(2**31) and expression.type.high < 2**31
+
+
+def _has_32(expression: Expression) -> bool:
+    """Whether Spark has the whole number in 32 bits."""
+    if isinstance(expression, Literal):
+        return _fits_32(expression)
+    if isinstance(expression, Call):
+        if expression.function in ("coalesce", "if"):
+            return all(map(_has_32, expression.arguments[expression.function == "if" :]))
+        if expression.function in ("+", "-", "*", "negative", "mod"):
+            return _fits_32(expression) and all(map(_stays_32, expression.arguments))
+        return expression.function == "length"
+    return expression.type.bits == 32 or expression.name == "record_partition"
+
+
+def _stays_32(expression: Expression) -> bool:
+    """Whether it has 32 bits, and ``long`` keeps them."""
+    is_kept = isinstance(expression, Literal) or expression.type.bits != 32
+    return is_kept and _has_32(expression)
 
 
 def long(expression: Expression, names: Columns | None = None) -> Column:

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from model.derive.derivation import RECORD_FIELDS
 from model.derive.expressions import Call, Field, nodes, parse
 from model.derive.functions import FUNCTIONS, OPERATORS
 from model.derive.types import parse_field_type
@@ -18,9 +19,10 @@ TYPES = {
     "flag": "boolean", "ratio": "double",
 }  # fmt: skip
 SCHEMA = (
-    "word string, nothing string, small int, big long, at timestamp, flag boolean, ratio double"
+    "word string, nothing string, small int, big long, at timestamp, flag boolean, ratio double, "
+    "record_partition int"
 )
-ROW = (" Éa1 b22", None, -7, 2**62, datetime(2026, 1, 1, 10, 0, 59, tzinfo=UTC), True, 0.5)
+ROW = (" Éa1 b22", None, -7, 2**62, datetime(2026, 1, 1, 10, 0, 59, tzinfo=UTC), True, 0.5, 3)
 EXPRESSIONS: dict[str, object] = {
     "lower(word)": " éa1 b22",
     "upper(word)": " ÉA1 B22",
@@ -50,6 +52,14 @@ EXPRESSIONS: dict[str, object] = {
     "small - 2147483647": -2147483654,
     "-small": 7,
     "small * -2147483648": 15032385536,
+    "30 * 24 * 3600 * 1000": 2592000000,
+    "2147483647 + 1": 2147483648,
+    "unix_millis(at) - 30 * 24 * 3600 * 1000": 1764669659000,
+    "length(word) * 1000000000": 8000000000,
+    "coalesce(small, 0) * 1000000000": -7000000000,
+    "-(if(flag, small, 0) * -1000000000)": -7000000000,
+    "coalesce(length(nothing), 3) * 100000 * 30": 9000000,
+    "record_partition * 1000000000": 3000000000,
     "small in (1, -7)": True,
     "word not in ('a', 'b')": True,
     "nothing in ('a')": None,
@@ -65,7 +75,9 @@ EXPRESSIONS: dict[str, object] = {
     "not (big < 0)": True,
     "nothing = nothing": None,
 }
-NAMES = {name: Field(name, parse_field_type(of)) for name, of in TYPES.items()}
+NAMES = {name: Field(name, parse_field_type(of)) for name, of in TYPES.items()} | {
+    "record_partition": Field("record_partition", RECORD_FIELDS["record_partition"])
+}
 
 
 @pytest.mark.spark
@@ -76,7 +88,7 @@ def test_the_values_of_expressions(session: SparkSession) -> None:
     [found] = rows.repartition(1).select(*columns).collect()
     assert dict(zip(EXPRESSIONS, found, strict=True)) == EXPRESSIONS
     # the same if Spark does not compile them, and if the fields have other columns
-    others = {name: F.col(f"r.{name}") for name in TYPES}
+    others = {name: F.col(f"r.{name}") for name in NAMES}
     columns = [column(each, others).alias(f"_{number}") for number, each in enumerate(parsed)]
     [again] = rows.select(F.struct("*").alias("r")).select(*columns).collect()
     assert tuple(again) == tuple(found)
