@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -178,13 +179,11 @@ def _to_message(descriptor: Any, fields: Fields, within: tuple[str, ...]) -> Fie
 
 def _to_field(field: Any, value: Any, within: tuple[str, ...]) -> Any:
     message = field.message_type
-    if message is None:
-        if field.cpp_type != Field.CPPTYPE_UINT64:
-            return value
-        return [*map(int, value)] if field.is_repeated else int(value)
-    if message.GetOptions().map_entry:
-        of_value = message.fields_by_name["value"]
-        return {key: _to_item(of_value, each, within) for key, each in value.items()}
+    if message is not None and message.GetOptions().map_entry:
+        of_key, of_value = (message.fields_by_name[name] for name in ("key", "value"))
+        return {
+            _to_scalar(of_key, key): _to_item(of_value, each, within) for key, each in value.items()
+        }
     if field.is_repeated:
         return [_to_item(field, each, within) for each in value]
     return _to_item(field, value, within)
@@ -194,13 +193,24 @@ def _to_item(field: Any, value: Any, within: tuple[str, ...]) -> Any:
     """A field's value, or one of its items."""
     message = field.message_type
     if message is None:
-        return value
+        return _to_scalar(field, value)
     name = message.full_name
     if name in _WRAPPERS:
-        return {"value": value}
+        return {"value": _to_scalar(message.fields_by_name["value"], value)}
     if _is_document(message, within):
-        return ParseDict(orjson.loads(value), GetMessageClass(message)())
+        made = GetMessageClass(message)()
+        return ParseDict(orjson.loads(value), made, descriptor_pool=message.file.pool)
     return _to_message(message, value, within) if isinstance(value, dict) else value
+
+
+def _to_scalar(field: Any, value: Any) -> Any:
+    if field.cpp_type == Field.CPPTYPE_UINT64:
+        return int(value)
+    if field.enum_type is not None and value not in field.enum_type.values_by_name:
+        # a number without a name: a later schema has it
+        with suppress(ValueError):
+            return int(value)
+    return value
 
 
 def _is_document(message: Any, within: tuple[str, ...]) -> bool:

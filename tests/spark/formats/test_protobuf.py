@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from google.protobuf import struct_pb2
+from google.protobuf import descriptor_pb2, struct_pb2, wrappers_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_type
 
 from spark.errors import JobError
 from spark.formats.protobuf import ProtobufFormat
@@ -18,6 +20,8 @@ from tests.support.in_process.avro_examples import FakeRegistry, registry
 from tests.support.in_process.protobuf_examples import (
     DESCRIPTORS,
     SHOP,
+    Field,
+    descriptor_set,
     framed,
     key,
     nested,
@@ -116,3 +120,60 @@ def test_the_frame_names_the_message_type() -> None:
         "schema 3: the registry has no schema with this id",
         "without Confluent's framing: a zero byte and 4 bytes with the id",
     ]
+
+
+def written_again(of: ProtobufFormat, raw: bytes) -> bytes:
+    """What a view writes that has only read the message."""
+    read = of.decoder()(raw)
+    [value] = pa.array([read], to_arrow_type(of.value_type, timezone="UTC")).to_pylist(
+        maps_as_pydicts="strict"
+    )
+    return of.encoder()(value)
+
+
+def test_a_message_with_enums_of_a_later_schema_is_written_again() -> None:
+    raw = order(status=7, statuses=[1, 9], next={"status": 8})
+    assert written_again(ORDERS, raw) == raw
+    with pytest.raises(ValueError, match='unknown enum label "ODD"'):
+        ORDERS.encoder()({"status": "ODD"})
+
+
+def test_a_message_with_another_one_in_an_any_is_written_again() -> None:
+    raw = order(any=packed("type.googleapis.com/shop.Key", key(5)))
+    assert written_again(ORDERS, raw) == raw
+
+
+def numbers_file() -> Any:
+    """A message type with 64-bit unsigned numbers in all places."""
+    wrapper = ".google.protobuf.UInt64Value"
+    file = descriptor_pb2.FileDescriptorProto(name="n.proto", package="n", syntax="proto3")
+    file.dependency.append(wrappers_pb2.DESCRIPTOR.name)
+    numbers = file.message_type.add(name="Numbers")
+    entry = numbers.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    for number, name in enumerate(("key", "value"), 1):
+        entry.field.add(name=name, number=number, label=1, type=Field.TYPE_UINT64)
+    add = numbers.field.add
+    add(name="one", number=1, label=1, type=Field.TYPE_UINT64)
+    add(name="many", number=2, label=3, type=Field.TYPE_FIXED64)
+    for number, (name, label, of) in enumerate(
+        (("counts", 3, ".n.Numbers.CountsEntry"), ("rare", 1, wrapper), ("more", 3, wrapper)), 3
+    ):
+        add(name=name, number=number, label=label, type=Field.TYPE_MESSAGE, type_name=of)
+    return file
+
+
+def test_unsigned_numbers_are_written_in_all_places() -> None:
+    of = ProtobufFormat(descriptor_set(numbers_file()), "n.Numbers")
+    most = 2**64 - 1
+    wrapper = wrappers_pb2.UInt64Value(value=most).SerializeToString()
+    varint = wrapper[1:]
+    raw = (
+        b"\x08" + varint  # one
+        + b"\x12\x08" + b"\xff" * 8  # many
+        + b"\x1a\x16\x08" + varint + b"\x10" + varint  # counts
+        + b"\x22\x0b" + wrapper  # rare
+        + b"\x2a\x0b" + wrapper  # more
+    )  # fmt: skip
+    assert of.decoder()(raw)["counts"] == [(most, most)]
+    assert written_again(of, raw) == raw
