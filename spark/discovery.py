@@ -62,8 +62,7 @@ def find_view(reference: str, folder: Path = Path()) -> View:
 def declared_views(deployment: entries.Deployment, folder: Path) -> dict[str, View]:
     """The views with a ``spark_view`` or a table ``derive`` in views.toml, in its order.
     ``folder``: where views.toml is. Raises ``JobError``."""
-    named = (entry for entry in deployment.views if entry.uses_spark)
-    return {entry.name: _declared(entry, folder) for entry in named}
+    return _by_name(_declared(entry, folder) for entry in deployment.views if entry.uses_spark)
 
 
 def select_views(
@@ -166,4 +165,9 @@ def _by_name(views: Iterable[View]) -> dict[str, View]:
     for view in views:
         if found.setdefault(view.name, view) is not view:
             raise JobError(f"two views have the name {view.name}")
+        if view.topic in view.source_topics:
+            raise JobError(
+                f"{view.name} would write its results into {view.topic}, its source. Give it "
+                "another topic: in its View(topic=…), or in its entry of views.toml"
+            )
     return found

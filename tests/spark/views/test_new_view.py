@@ -160,6 +160,23 @@ def test_an_empty_folder_and_two_views_of_one_name_are_errors(tmp_path: Path) ->
         views_at(tmp_path)
 
 
+def test_a_view_does_not_write_into_its_own_source(tmp_path: Path) -> None:
+    text = MODULE.format(source="orders", topic="").replace('name="cities-by-length"', 'name=""')
+    file = tmp_path / "orders.py"  # the name of the file is that of the topic
+    file.write_text(text)
+    with pytest.raises(JobError, match="orders would write its results into orders, its source"):
+        select_views([str(file)], VIEWS)
+    with pytest.raises(JobError, match="orders would write its results into orders, its source"):
+        views_at(tmp_path)
+    toml = tmp_path / "views.toml"
+    entry = f'key = "string"\nvalue = "json"\nspark_view = "{file}"\n'
+    toml.write_text(f'[views.cities]\ntopic = "orders"\n{entry}')
+    with pytest.raises(LocalError, match="cities would write its results into orders"):
+        derived_views(StackSettings(views=toml))
+    toml.write_text(f'[views.orders]\ntopic = "cities"\n{entry}')
+    assert derived_views(StackSettings(views=toml))["orders"].topic == "cities"
+
+
 def test_views_start_in_the_order_of_their_entries(tmp_path: Path) -> None:
     file = tmp_path / "views.toml"
     (tmp_path / "mine.py").write_text(MODULE.format(source="raw", topic="other"))
