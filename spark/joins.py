@@ -25,6 +25,8 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DateType,
+    DecimalType,
+    FloatType,
     IntegerType,
     LongType,
     MapType,
@@ -90,6 +92,8 @@ def joined(facts: Table, buckets: int = 4, **references: Reference) -> DataFrame
     """
     if both := references.keys() & {*facts.rows.columns, "fact"}:
         raise ValueError(f"joined: {min(both)} is the name of a reference and of a column")
+    for name, reference in references.items():
+        _check_types(name, facts, reference)
     tables = [reference.table for reference in references.values()]
     fact_rows = _encoded(facts, [reference.on for reference in references.values()])
     encoded = [_encoded(table, []) for table in tables]
@@ -130,6 +134,29 @@ def merged(**tables: Table) -> DataFrame:
     together = reduce(DataFrame.unionByName, parts)
     newest = [F.max_by(F.col(name), F.col(f"newest of {name}")).alias(name) for name in tables]
     return together.groupBy(*first.key).agg(*newest)
+
+
+def _check_types(name: str, facts: Table, reference: Reference) -> None:
+    """ValueError if the keys of facts and those of the table never have the same JSON."""
+    on = list(facts.rows.select(*reference.on).schema)
+    keys = list(reference.table.rows.select(*reference.table.key).schema)
+    if len(on) != len(keys):
+        raise ValueError(f"{name}: on has {len(on)} columns, but the key has {len(keys)}")
+    for ours, theirs in zip(on, keys, strict=True):
+        if _form(ours.dataType) != _form(theirs.dataType):
+            raise ValueError(
+                f"{name}: {ours.name} is {ours.dataType.simpleString()}, but {theirs.name} is "
+                f"{theirs.dataType.simpleString()}; cast one of them"
+            )
+
+
+def _form(of: DataType) -> str:
+    """Types of the same form can have the same JSON."""
+    if isinstance(of, ByteType | ShortType | IntegerType | LongType):
+        return "decimal 0"
+    if isinstance(of, DecimalType):
+        return f"decimal {of.scale}"
+    return "double" if isinstance(of, FloatType) else of.typeName()
 
 
 def _order_type(table: Table) -> StructType:

@@ -200,6 +200,25 @@ def test_a_join_that_is_not_possible_is_an_error(session: SparkSession) -> None:
         joined(Table(rows, ["id"]), shop=Reference(Table(rows, ["id"]), on=["id"]))
 
 
+def test_a_foreign_key_of_another_type_would_never_be_found(session: SparkSession) -> None:
+    sale = "id string, number int, day date, partition int, offset long"
+    facts = session.createDataFrame([("a", 5, date(2026, 1, 1), 0, 0)], sale)
+    its = "key binary, number long, text string, at timestamp, partition int, offset long"
+    rows = session.createDataFrame([(b"a", 5, "a", at(0), 0, 0)], its)
+    for on, key, message in (
+        (["id"], ["key"], "its: id is string, but key is binary"),
+        (["number"], ["text"], "its: number is int, but text is string"),
+        (["day"], ["at"], "its: day is date, but at is timestamp"),
+        (["id"], ["text", "number"], "its: on has 1 columns, but the key has 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            joined(Table(facts, ["id"]), its=Reference(Table(rows, key), on=on))
+    found = joined(
+        Table(facts, ["id"]), its=Reference(Table(rows, ["number", "text"]), on=["number", "id"])
+    )
+    assert [row["its"]["text"] for row in found.collect()] == ["a"]
+
+
 def test_a_join_that_depends_on_the_order_of_reading_is_refused(session: SparkSession) -> None:
     stream = session.readStream.format("rate").load()
     left = stream.withWatermark("timestamp", "1 minute").alias("l")
