@@ -134,7 +134,7 @@ end
 --- Whether no backend has confirmed the topology for long.
 local function is_forgotten()
     local at = current and shared_topology.confirmed_at(current.epoch)
-    return at and ngx.now() - at > _M.FORGET_S
+    return at and clock.steady() - at > _M.FORGET_S
 end
 
 --- Reads the topology from the backend at one address. Returns true; or false and an error, which
@@ -382,7 +382,8 @@ end
 -- messages by backend, and the application id of the deployment in use (nil: unknown).
 function _M.status()
     local application_id = source and source.processors.application_id
-    return confirmed_at and ngx.now() - confirmed_at, shared_topology.failures(), application_id
+    local age = confirmed_at and clock.steady() - confirmed_at
+    return age, shared_topology.failures(), application_id
 end
 
 return _M

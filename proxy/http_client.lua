@@ -2,6 +2,7 @@
 -- needs. nginx itself opens the connections of requests that it passes on.
 -- The size and the duration of a response are limited.
 
+local clock = require "proxy.telemetry.clock"
 local settings = require "proxy.settings"
 
 local _M = {}
@@ -17,7 +18,7 @@ local KEEPALIVE_MS, POOL_SIZE = 15000, 2
 
 --- A buffered reader of a socket: bytes of `buffer` from index `at` are not consumed yet.
 local function new_reader(socket, seconds)
-    return { socket = socket, buffer = "", at = 1, deadline = ngx.now() + seconds }
+    return { socket = socket, buffer = "", at = 1, deadline = clock.steady() + seconds }
 end
 
 --- Receives more bytes; nil and the error.
@@ -26,7 +27,7 @@ local function receive(reader)
     if not piece then
         return nil, err
     end
-    if ngx.now() > reader.deadline then
+    if clock.steady() > reader.deadline then
         return nil, "timeout"
     end
     return piece

@@ -46,10 +46,10 @@ end
 
 --- A backend has just said that the topology of this epoch is its latest.
 function _M.confirm(epoch)
-    shared:set(CONFIRMED, epoch .. " " .. ngx.now())
+    shared:set(CONFIRMED, epoch .. " " .. clock.steady())
 end
 
---- When a backend last said so of this epoch (s, as of ngx.now()); nil: never, or a newer one was
+--- When a backend last said so of this epoch (s, of `clock.steady`); nil: never, or a newer one was
 -- confirmed since then.
 function _M.confirmed_at(epoch)
     local of, at = (shared:get(CONFIRMED) or ""):match("^(%S+) (%S+)$")

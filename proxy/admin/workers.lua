@@ -2,6 +2,7 @@
 -- into the shared dict, under the number that nginx gave it.
 
 local cjson = require "cjson.safe"
+local clock = require "proxy.telemetry.clock"
 
 local _M = {}
 
@@ -10,7 +11,7 @@ local shared = ngx.shared.queryable_topics
 local PREFIX = "worker:"
 
 --- Call in a worker when its topology has changed, and when a backend has confirmed it.
--- epoch: nil without a topology; confirmed_at: as of ngx.now(), nil if never.
+-- epoch: nil without a topology; confirmed_at: s, of `clock.steady`, nil if never.
 function _M.report(epoch, confirmed_at)
     local known = { pid = ngx.worker.pid(), epoch = epoch, confirmed_at = confirmed_at }
     local ok, err = shared:set(PREFIX .. ngx.worker.id(), cjson.encode(known))
@@ -22,7 +23,7 @@ end
 --- {pid, epoch, age_s} of each worker. age_s: seconds since a backend last confirmed its topology.
 -- epoch and age_s are null if there is none.
 function _M.all()
-    local workers, now = {}, ngx.now()
+    local workers, now = {}, clock.steady()
     for id = 0, ngx.worker.count() - 1 do
         local known = cjson.decode(shared:get(PREFIX .. id) or "")
         if known then

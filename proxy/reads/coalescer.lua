@@ -19,7 +19,7 @@ local point_batch_client = require "proxy.reads.point_batch_client"
 local semaphore = require "ngx.semaphore"
 local settings = require "proxy.settings"
 
-local now, steady = ngx.now, require("proxy.telemetry.clock").steady
+local steady = require("proxy.telemetry.clock").steady
 
 local _M = {}
 
@@ -96,14 +96,14 @@ local function flush(queue)
 end
 
 local function send_batch(queue, connection, batch)
-    local started_at, sent_at = now(), steady()
+    local sent_at = steady()
     connection.backend = queue.backend
     local request, of_keys, keys, paths = point_batch.encode(batch.digests, batch.groups)
     local status, answer = point_batch_client.post(connection, request)
     if status == "200" then
         local ok, err = point_batch.decode(answer, of_keys, keys, paths, batch)
         if ok then
-            metrics.count_batch(batch.count, started_at - batch.started_at)
+            metrics.count_batch(batch.count, sent_at - batch.started_at)
             on_answer(queue.backend, batch.epoch)
             return
         end
@@ -115,7 +115,7 @@ local function send_batch(queue, connection, batch)
         return
     end
     if status then
-        queue.paused_until = now() + PAUSE_S
+        queue.paused_until = steady() + PAUSE_S
         if status == "403" then
             ngx.log(ngx.ERR, queue.backend.name, " refuses batches of reads, so they are sent one ",
                     "by one: its log says why. See QUERYABLE_CLUSTER_SECRET_FILE")
@@ -139,7 +139,7 @@ end
 
 local function should_end(queue)
     return queues[queue.backend.name] ~= queue or ngx.worker.exiting()
-        or now() >= queue.used_at + _M.IDLE_TIMEOUT_S
+        or steady() >= queue.used_at + _M.IDLE_TIMEOUT_S
 end
 
 --- The loop of one light thread: sends batches until the queue has been idle for IDLE_TIMEOUT_S.
@@ -151,7 +151,7 @@ local function send_batches(queue)
         if batch.count > 0 and queue.in_flight < queue.max_calls then
             queue.pending = new_batch()
             queue.in_flight = queue.in_flight + 1
-            queue.used_at = now()
+            queue.used_at = steady()
             local ok, err = pcall(send_batch, queue, connection, batch)
             queue.in_flight = queue.in_flight - 1
             wake_readers(batch)
@@ -162,7 +162,7 @@ local function send_batches(queue)
         elseif should_end(queue) then
             break
         else
-            point_batch_client.close_if_idle(connection, now())
+            point_batch_client.close_if_idle(connection, steady())
             queue.wake:wait(IDLE_CHECK_S)
         end
     end
@@ -176,7 +176,7 @@ local function run(premature, queue)
         return remove(queue)
     end
     queue.is_started = true
-    queue.used_at = now()
+    queue.used_at = steady()
     local threads = {}
     for i = 2, queue.max_calls do
         threads[i - 1] = ngx.thread.spawn(send_batches, queue)
@@ -205,10 +205,10 @@ local function new_queue(backend)
         pending = new_batch(),
         in_flight = 0, -- calls
         max_calls = max_calls,
-        paused_until = 0,
+        paused_until = nil,
         wake = semaphore.new(0),
         is_started = false,
-        used_at = now(),
+        used_at = steady(),
     }
     local ok, err = ngx.timer.at(0, run, queue)
     if not ok then
@@ -223,13 +223,13 @@ end
 --- The backend's queue; nil if its reads cannot be coalesced.
 local function queue_for(backend)
     local queue = queues[backend.name]
-    if queue and not queue.is_started and now() > queue.used_at + START_TIMEOUT_S then
+    if queue and not queue.is_started and steady() > queue.used_at + START_TIMEOUT_S then
         ngx.log(ngx.ERR, "reads for ", backend.name, " are not coalesced: no timer started")
         remove(queue)
-        paused_until = now() + PAUSE_S
+        paused_until = steady() + PAUSE_S
         return nil
     end
-    return queue or now() >= paused_until and new_queue(backend) or nil
+    return queue or steady() >= paused_until and new_queue(backend) or nil
 end
 
 local function digest_of(token)
@@ -296,7 +296,7 @@ function _M.enqueue(backend, token, of, line, text)
     -- another instance may have this address now
     queue.backend = backend
     local batch = queue.pending
-    if now() < queue.paused_until then
+    if queue.paused_until and steady() < queue.paused_until then
         return nil
     end
     local group, token_number = group_for(batch, token, of, line, text)
@@ -309,7 +309,7 @@ function _M.enqueue(backend, token, of, line, text)
     group.is_mixed = group.is_mixed or token_number ~= group.tokens[1]
     batch.count = batch.count + 1
     if batch.count == 1 then
-        batch.started_at = now()
+        batch.started_at = steady()
         if queue.in_flight < queue.max_calls then
             queue.wake:post(1)
         end

@@ -3,6 +3,7 @@
 local http_client = require "proxy.http_client"
 local settings = require "proxy.settings"
 local signing = require "proxy.security.signing"
+local steady = require("proxy.telemetry.clock").steady
 
 local _M = {}
 
@@ -76,7 +77,7 @@ local function receive_head(socket, deadline)
         if head_end then
             return received:sub(1, head_end - 1):lower(), received:sub(head_end + 4)
         end
-        if ngx.now() > deadline then
+        if steady() > deadline then
             return nil, "timeout"
         end
     end
@@ -86,7 +87,7 @@ end
 local function receive_body(socket, received, length, deadline)
     local pieces, size = { received }, #received
     while size < length do
-        if ngx.now() > deadline then
+        if steady() > deadline then
             return nil, "timeout"
         end
         local piece, err = socket:receiveany(RECEIVE_BYTES)
@@ -109,7 +110,7 @@ local function exchange(connection, request)
     if not sent then
         return nil, "send: " .. err
     end
-    local deadline = ngx.now() + ANSWER_S
+    local deadline = steady() + ANSWER_S
     local head, rest = receive_head(socket, deadline)
     if not head then
         return nil, "read: " .. rest
@@ -142,7 +143,7 @@ end
 
 --- POST /internal/reads with `body`. Returns the status (text) and the body; or nil and an error.
 function _M.post(connection, body)
-    local may_replace_until = ngx.now() + REPLACE_S
+    local may_replace_until = steady() + REPLACE_S
     while true do
         local is_reused = connection.socket ~= nil
         if not is_reused then
@@ -153,12 +154,12 @@ function _M.post(connection, body)
         end
         local status, answer = exchange(connection, request_of(connection.backend, body))
         if status then
-            connection.used_at = ngx.now()
+            connection.used_at = steady()
             return status, answer
         end
         _M.close(connection)
         -- A backend may close an idle connection: this is not a failure, and reads are idempotent.
-        if not is_reused or answer:find("timeout", 1, true) or ngx.now() > may_replace_until then
+        if not is_reused or answer:find("timeout", 1, true) or steady() > may_replace_until then
             return nil, answer
         end
     end

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from local.waiting import wait_until
-from tests.proxy.backends import EPOCH, Cluster, always
+from tests.proxy.backends import EPOCH, Answer, Cluster, always
 from tests.proxy.conftest import KEY, Roles, StartNginx
 from tests.support.cluster_secret import SECRET, write_secrets
 from tests.support.nginx import Nginx
@@ -115,3 +115,33 @@ def test_clients_are_vouched_for_at_the_new_time(
     for _ in range(20):
         get(nginx, "/views/words/keys")
     assert max(abs(age - 3600) for age in ages()) < 10
+
+
+def test_reads_are_answered_together_again(
+    roles: Roles, with_clock: tuple[Nginx, SetClock]
+) -> None:
+    """After a batch that a backend does not know, there is none for 5 s."""
+    nginx, set_clock = with_clock
+    active = roles[0]
+    active.behave_batch = always(Answer(404))
+
+    def reads_until(count: int) -> None:
+        """Reads, in all workers, until so many batches have arrived."""
+        wait_until(
+            lambda: {get(nginx, KEY)[0] for _ in range(20)} == {200}
+            and len(active.batches) >= count,
+            20, "batches",
+        )  # fmt: skip
+
+    reads_until(1)
+    set_clock(-3600)
+    active.behave_batch = active.answer_batch
+    reads_until(len(active.batches) + 1)
+
+
+def test_the_topology_gets_no_older(with_clock: tuple[Nginx, SetClock]) -> None:
+    nginx, set_clock = with_clock
+    set_clock(-3600)
+    assert -1 < nginx.health()["age_s"] < 5
+    set_clock(3600)
+    assert -1 < nginx.health()["age_s"] < 5
