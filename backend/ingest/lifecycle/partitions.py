@@ -231,7 +231,11 @@ class PartitionLifecycle:
             self._count_rebuild(view_name, partition, reason)
         store_partition.role = self._assigned.get(partition_id, store_partition.role)
         if store_partition.progress.answerable and not store_partition.metadata.answerable:
-            self._writer.note_answerable(store_partition)
+            try:
+                self._writer.note_answerable(store_partition)
+            except StoreError as e:
+                self.fail(store_partition, e)
+                return False
         self._shared.discard(partition_id)
         self._deleted.pop(partition_id, None)
         self._registry.add(store_partition)
@@ -306,13 +310,10 @@ class PartitionLifecycle:
         if error.damaged:
             self.rebuild(store_partition, str(error), keep_aside=True)
             return
-        log.error(
-            "view %s, partition %d: %s", store_partition.view.name, store_partition.partition, error
-        )
+        name, partition = store_partition.view.name, store_partition.partition
+        log.error("view %s, partition %d: %s", name, partition, error)
         self.close(store_partition)
-        self._open_after[store_partition.view.name, store_partition.partition] = (
-            time.monotonic() + _RETRY_AFTER
-        )
+        self._open_after[name, partition] = time.monotonic() + _RETRY_AFTER
 
     def _discard_candidate(self, store_partition: StorePartition, error: str | None) -> bool:
         """Discard it if it is a store with a newer push; otherwise do nothing and return False."""

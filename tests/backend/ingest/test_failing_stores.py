@@ -97,3 +97,39 @@ def test_after_a_failure_of_ingest_a_partition_with_new_records_is_not_rebuilt(
     process.turn([LAST], POSITION)
     assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
     process.close()
+
+
+def test_a_store_that_cannot_be_written_when_it_is_opened_is_opened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is at the end of the empty log, and to note it fails. RocksDB opens a store only once."""
+    process = Process(tmp_path, 0)
+    lifecycle = process.ingest.lifecycle
+    lifecycle.assign({}, set(), set())
+    process.turn()
+    is_full = True
+    open_store = process.folder.open
+
+    def open_on_full_disk(*of: Any) -> Any:
+        store, reason = open_store(*of)
+        write = store.write
+
+        def fail(*batch: Any) -> None:
+            if is_full:
+                raise StoreError("No space left on device", damaged=False)
+            write(*batch)
+
+        monkeypatch.setattr(store, "write", fail)
+        return store, reason
+
+    monkeypatch.setattr(process.folder, "open", open_on_full_disk)
+    monkeypatch.setattr("backend.ingest.lifecycle.partitions._RETRY_AFTER", 0)
+    lifecycle.assign({("v", 0): "active"}, set(), set())
+    process.watcher.set(0)
+    process.turn()
+    assert process.registry.get("v", 0) is None
+    is_full = False
+    process.watcher.set(0)
+    process.turn()
+    assert (process.answers, process.ingest.loop.rebuilds) == (True, 0)
+    process.close()
