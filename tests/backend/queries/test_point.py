@@ -62,6 +62,7 @@ def test_a_value(instance: Instance) -> None:
         b"offset": b"2",
         b"lag": b"5",
         b"served-by": b"b1; active",
+        b"view-definition": ORDERS.hash.encode(),
     }
     assert (instance.reads.counts.found, instance.reads.counts.missed) == (1, 0)
 
