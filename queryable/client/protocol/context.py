@@ -311,8 +311,11 @@ class ClientContext:
             if not _is_of_a_view(response):
                 return response, view
             answering = yield from self.answering(view, response.headers, deadline)
-            again = request_of(replace(answering, name=view.name))
-            if (again.target, again.body) == (request.target, request.body):
+            if answering is view:
+                return response, view
+            # other reads of the session may have changed its offsets, so both are made now
+            before, again = request_of(view), request_of(replace(answering, name=view.name))
+            if (again.target, again.body) == (before.target, before.body):
                 return response, answering
             view = answering
         raise changing(view.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from queryable.client.protocol.calls import append, batch, point, time_ranges
 from tests.queryable.client.protocol.scripted_transport import (
     ORDERS,
@@ -42,3 +44,20 @@ def test_get_many_reads_keys_one_by_one_in_a_session() -> None:
         driver.call(batch.get_many, "orders", ["a", "b"])
         assert seen.snapshot() == {"orders": {2: 6}}
     assert [request.method for request in driver.requests] == ["GET", "GET"]
+
+
+def test_reads_of_a_session_at_the_same_time_are_made_once() -> None:
+    """While one waits for its answer, another one adds an offset that its request does not have."""
+    page = ok({"key": "a", "items": [], "next": None}, partition="1", offset="4")
+    later = ok({"key": "b", "value": 1}, partition="3", offset="7")
+    driver = orders(VALUE, later)
+    with driver.context.session():
+        pager = driver.call(time_ranges.windows, "orders", "a")
+        for waiting, answer in (
+            (point.get(driver.context, "orders", "a"), VALUE),
+            (pager.next(), page),
+        ):
+            next(waiting)
+            driver.call(point.get, "orders", "b")
+            with pytest.raises(StopIteration):
+                waiting.send(answer)
