@@ -12,7 +12,10 @@ local MAX_TRIED = 4
 -- pause before a host is tried again at which no address has accepted a connection
 local RETRY_S = 2
 
--- by host and port: {address, tried_at}, where `address` has accepted a connection, or is nil
+--- And one at which an address has: its backend may have been started again, and listen at another.
+_M.CHECK_S = 10
+
+-- by host and port: {address, is_open, tried_at}; is_open: whether it has accepted a connection
 local found = {}
 
 local function contains(list, item)
@@ -34,10 +37,13 @@ local function accepts(address, port)
     return is_open
 end
 
---- The first address that accepts a connection; nil if none does.
-local function first_open(addresses, port)
+--- The first address that accepts a connection; nil if none does. preferred: the one to try first.
+local function first_open(addresses, port, preferred)
+    if accepts(preferred, port) then
+        return preferred
+    end
     for i = 1, math.min(#addresses, MAX_TRIED) do
-        if accepts(addresses[i], port) then
+        if addresses[i] ~= preferred and accepts(addresses[i], port) then
             return addresses[i]
         end
     end
@@ -45,7 +51,7 @@ local function first_open(addresses, port)
 end
 
 --- The address of a host, and whether its backend is known to listen there, or it is the only one;
--- nil if it has none. in_use: the one that was used before, or nil.
+-- nil if it has none. in_use: the one that was used before, maybe by another worker, or nil.
 function _M.of(host, port, in_use)
     local now = clock.steady()
     local addresses = resolver.addresses(host, now, in_use)
@@ -53,17 +59,17 @@ function _M.of(host, port, in_use)
         return addresses[1], true
     end
     local name = host .. ":" .. port
+    -- a resolver may change the order each time, and workers must not replace each other's choice
+    local preferred = contains(addresses, in_use) and in_use or addresses[1]
     local known = found[name]
-    if not known or known.address and not contains(addresses, known.address)
-        or not known.address and now >= known.tried_at + RETRY_S
+    if not known or known.address ~= preferred
+        or now >= known.tried_at + (known.is_open and _M.CHECK_S or RETRY_S)
     then
-        known = { address = first_open(addresses, port), tried_at = now }
+        local open = first_open(addresses, port, preferred)
+        known = { address = open or preferred, is_open = open ~= nil, tried_at = now }
         found[name] = known
     end
-    if known.address then
-        return known.address, true
-    end
-    return contains(addresses, in_use) and in_use or addresses[1], false
+    return known.address, known.is_open
 end
 
 --- The addresses of all processors of a topology document, by host. in_use: those before, or nil.

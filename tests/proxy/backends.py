@@ -104,6 +104,7 @@ class Backend:
         self.name = name
         self.state = "running"
         self.host = "127.0.0.1"
+        self.listens_at = "127.0.0.1"
         self.active: dict[str, list[int]] = {}
         self.standby: dict[str, list[int]] = {}
         self.behave: Behaviour = self.answer
@@ -155,7 +156,7 @@ class Backend:
             # pending connections; the default of 5 is too few for many clients at once
             request_queue_size = 512
 
-        self._server = Server(("127.0.0.1", self.port), Handler)
+        self._server = Server((self.listens_at, self.port), Handler)
         self._server.daemon_threads = False
         self.port = self._server.server_address[1]
         if self.tls is not None:

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.system
 # the workers have not the right to open the file
 RESOLVED = """\
 local file = io.open("%s")
+        require("proxy.addresses").CHECK_S = 0.3
         require("proxy.resolver").addresses = function(host)
             file:seek("set")
             return host == "both" and { "127.0.0.2", "127.0.0.1" }
@@ -42,7 +43,7 @@ def moving(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def start(cluster: Cluster, tmp_path: Path, moving: Path) -> Callable[[str], Nginx]:
-    """Starts nginx, with this host for all backends."""
+    """Starts nginx, with this host for all backends. One worker: each tries addresses itself."""
 
     def started(host: str) -> Nginx:
         for backend in cluster.backends:
@@ -52,6 +53,7 @@ def start(cluster: Cluster, tmp_path: Path, moving: Path) -> Callable[[str], Ngi
             tmp_path / "prefix",
             cluster.addresses(),
             {"QUERYABLE_PROXY_REFRESH": "0.1"},
+            1,
             changes={'require "resty.core"': f'require "resty.core"\n        {resolver}'},
         )
 
@@ -70,6 +72,21 @@ def test_a_backend_is_reached_at_its_second_address(
         }
         # one that starts later than nginx
         owner.start()
+        wait_until(lambda: by(nginx) == owner.name, 20, "the owner")
+
+
+def test_a_backend_is_followed_to_its_other_address(
+    cluster: Cluster, start: Callable[[str], Nginx]
+) -> None:
+    """For example, it was started again, and listens on IPv4 only."""
+    owner = cluster.owner("words", PARTITION)
+    with start("both") as nginx:
+        nginx.wait_for_map(EPOCH)
+        assert by(nginx) == owner.name
+        for backend in cluster.backends:
+            backend.stop()
+            backend.listens_at = "127.0.0.2"
+            backend.start()
         wait_until(lambda: by(nginx) == owner.name, 20, "the owner")
 
 
