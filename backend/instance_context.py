@@ -253,6 +253,15 @@ class InstanceContext:
             return (definition,)
         return definition, (VIEW_VERSION, b"%d" % view.version)
 
+    def missing_headers(self, view: View | None) -> tuple[Header, ...]:
+        """Those of `view_headers` for an answer that has none. While definitions of the view
+        differ, it may be that of an instance of the release before, with another definition."""
+        headers = self.view_headers(view)
+        placed = None if view is None else self.topology.views.get(view.name)
+        if view is None or placed is None or placed.hash == view.hash:
+            return headers
+        return tuple(header for header in headers if header[0] != VIEW_DEFINITION)
+
     @property
     def dead(self) -> set[str]:
         """The ids of instances that miss heartbeats."""

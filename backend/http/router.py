@@ -297,7 +297,7 @@ class Router:
                 answer = await self._answer_of(match, request)
             measured.answer = answer
         if answer is not None and route.access is Access.READ:
-            add_missing(answer.headers, self._context.view_headers(request.view))
+            add_missing(answer.headers, self._context.missing_headers(request.view))
         return answer
 
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
@@ -395,5 +395,5 @@ class Router:
 
     def _extra(self, view: View | None) -> list[Header]:
         """The headers that streamed answers get."""
-        of_view = self._context.view_headers(view)
+        of_view = self._context.missing_headers(view)
         return [(b"topology-epoch", self._context.epoch_header), *of_view]

@@ -4,14 +4,19 @@ decode it with the formats of another one."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.http.flask_app import create_flask_app
+from backend.wire.answer import Answer
 from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
 from model.records import ENTRY
 from model.views import View
+from tests.backend.http.point_reads.forwards import SEPARATELY, forwarded
 from tests.backend.versions.test_view_versions import QUERIES
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
@@ -22,6 +27,7 @@ from tests.support.in_process.versioned import (
     SECOND,
     Deployment,
 )
+from tests.support.in_process.world import world
 
 NAME = "view-definition"
 
@@ -63,3 +69,28 @@ def test_the_description_of_a_view_names_its_definition(made: Deployment) -> Non
             assert client.get(f"/views/{name}").headers["View-Definition"] == of.hash
     with create_flask_app(context([ORDERS])).test_client() as client:
         assert client.get("/views/orders").headers["View-Definition"] == ORDERS.hash
+
+
+@pytest.mark.parametrize("definition", [ORDERS.hash, "0" * 16])
+def test_the_answer_of_another_instance_is_not_given_a_wrong_definition(
+    tmp_path: Path, definition: str
+) -> None:
+    """Instances of the release before name none, and theirs may be the one that is placed."""
+    with world(tmp_path, ORDERS) as made:
+        key = next(key for n in range(40) if forwarded(made, [key := f"key-{n}"]))
+        made.put_all({key.encode(): b"1"})
+        context = made.instances["b1"].context
+        placed = replace(context.topology.views["orders"], hash=definition)
+        context.apply_topology(replace(context.topology, views={"orders": placed}))
+        forward = made.peers.forward
+
+        async def forward_as_before(*args: Any, **more: Any) -> Answer:
+            answer = await forward(*args, **more)
+            named = [header for header in answer.headers if header[0] != NAME.encode()]
+            return Answer(answer.status, named, answer.body)
+
+        made.peers.forward = forward_as_before  # type: ignore[method-assign]
+        answer = made.ask(f"keys/{key}", headers=[SEPARATELY])
+        assert (answer.status, answer.json["value"]) == (200, 1)
+        expected = definition.encode() if definition == ORDERS.hash else None
+        assert answer.named.get(NAME.encode()) == expected
