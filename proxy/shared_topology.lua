@@ -10,7 +10,8 @@ local shared = ngx.shared.queryable_topics
 
 -- its revision is set last: a worker that sees it must find its topology, or a newer one
 local DOCUMENT, EPOCH, REVISION = "map", "epoch", "map_revision"
-local CONFIRMED, FAILURES, TURN, FOLLOWED = "confirmed", "failures", "turn", "followed"
+-- earlier versions have kept "confirmed", by the time of day
+local CONFIRMED, FAILURES, TURN, FOLLOWED = "confirmed_at", "failures", "turn", "followed"
 
 --- Changes with each topology that is stored.
 function _M.revision()

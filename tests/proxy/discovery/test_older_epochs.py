@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from local.waiting import wait_until
-from tests.proxy.backends import Cluster
+from tests.proxy.backends import EPOCH, Cluster
 from tests.proxy.conftest import KEY, PARTITION
 from tests.support.nginx import Nginx
 
@@ -58,3 +58,23 @@ def test_not_while_one_of_several_has_the_newer_one(cluster: Cluster, nginx: Ngi
         lambda: len(cluster.backends[0].topology_requests) > before + 20, 20, "many refreshes"
     )
     assert set(nginx.epochs()) == {BEFORE}
+
+
+def test_what_earlier_versions_share_is_no_time_of_this_clock(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """nginx was upgraded, and reloads: the workers before knew the topology by the time of day."""
+    shared = "ngx.shared.queryable_topics"
+    as_before = (
+        f'if {shared}:get("epoch") then {shared}:delete("confirmed_at"); '
+        f'{shared}:set("confirmed", {shared}:get("epoch") .. " " .. ngx.now()) end'
+    )
+    changes = {START: f"{as_before} {START}"}
+    environment = {"QUERYABLE_PROXY_REFRESH": "0.1"}
+    with Nginx(tmp_path / "prefix", cluster.addresses(), environment, 1, changes) as nginx:
+        nginx.wait_for_map(EPOCH)
+        cluster.stop()
+        nginx.reload()
+        assert nginx.epochs() == [EPOCH]
+        report = nginx.health()
+        assert [each["age_s"] for each in (report, *report["workers"])] == [None, None]
