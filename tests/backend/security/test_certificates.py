@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from backend.security.certificates import Certificates
 from backend.security.mutual_tls import has_cluster_certificate
 from backend.settings import Settings
 from model.problems import ConfigurationError
+from model.topology import Member
 from tests.support.private_file import write_private
 from tests.support.tls import Authority
 
@@ -30,6 +32,18 @@ def test_without_files_an_instance_speaks_http_and_can_verify_peers() -> None:
     none.refresh()
     assert none.for_peers.check_hostname
     assert none.for_peers is none.for_peers
+
+
+def test_an_instance_at_an_ipv6_address_is_reached() -> None:
+    """Regression: no copies and no topologies were fetched from one."""
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        port = listener.getsockname()[1]
+        connection = Certificates().connection(Member("b2", "[::1]", port), 5)
+        connection.request("GET", "/")
+        accepted, _ = listener.accept()
+        with accepted:
+            assert b"\r\nHost: [::1]:%d\r\n" % port in accepted.recv(1000)
+        connection.close()
 
 
 def test_an_empty_setting_is_none() -> None:
