@@ -53,5 +53,7 @@ def _base_url(text: str) -> str:
 def _is_host(text: str) -> bool:
     """Whether it may be a name or an address. The libraries refuse others at the first request, in
     words of their own."""
+    if ":" in text:  # an IPv6 address, which urlsplit has checked; it may have a zone
+        text = text.replace("%", "", 1)
     labels = text.removesuffix(".").split(".")
     return not _NOT_IN_HOST.search(text) and all(0 < len(each) <= _MAX_LABEL for each in labels)

@@ -39,6 +39,7 @@ def test_a_url_that_cannot_be_asked_is_refused_at_once(url: str) -> None:
     "url",
     [
         "http://proxy", "HTTPS://Proxy.example.org.:8443/topics/", "http://[::1]:8080",
+        "http://[fe80::1%25eth0]:8080",
         "http://bücher.example.org", "http://my_proxy:1",
     ],
 )  # fmt: skip
