@@ -95,5 +95,22 @@ class Appender:
     def _serve(self) -> None:
         assert self._producer is not None
         while not self._stop.is_set():
-            self._producer.poll(0.1)
+            try:
+                self._producer.poll(0.1)
+            except KafkaException as e:
+                self._replace(self._producer, e)
         self._producer.flush(5)
+
+    def _replace(self, failed: Producer, error: KafkaException) -> None:
+        """Use a new producer: after a fatal error, the failed one takes no more records."""
+        log.warn("fatal", f"the producer of appends is replaced: {error.args[0].str()}")
+        self._producer = Producer(self._settings)
+        failed.purge()
+        failed.flush(1)  # calls back for the records that it had
+
+
+def is_fatal(error: KafkaException) -> bool:
+    """Whether an idempotent producer is of no use any more, for example because the brokers have
+    lost its last records. `poll` raises such errors only."""
+    of: KafkaError = error.args[0]
+    return of.fatal() or of.code() == KafkaError._FATAL

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.ingest.appender import is_fatal
 from backend.ingest.batch import DeadLetter, Record
 from backend.ingest.store_partitions import StorePartition
 from model.dead_letters import SUFFIX, Header, Rejected, dead_letter
@@ -74,37 +76,15 @@ class DeadLetters:
         topic = view.topic + SUFFIX
         failed_before = self._failed
         try:
-            producer = self._producer_for(topic)
-            for letter in dead_letters:
-                record = letter.record
-                rejected = Rejected(
-                    view.topic,
-                    partition,
-                    record.offset(),
-                    record.timestamp()[1],
-                    record.key(),
-                    record.value(),
-                    _headers(record),
-                )
-                key, value, headers = dead_letter(rejected, letter.reason, f"backend/{view.name}")
-                produce = partial(
-                    producer.produce,
-                    topic,
-                    key=key,
-                    value=value,
-                    headers=[*headers],
-                    on_delivery=self._delivered,
-                )
-                try:
-                    produce()
-                except BufferError:  # the queue is full
-                    producer.flush(self._timeout)
-                    produce()
-                producer.poll(0)
-            unsent = producer.flush(self._timeout)
-            if unsent:
-                producer.purge()
-                producer.flush(1)
+            try:
+                self._send(topic, view, partition, dead_letters)
+            except KafkaException as e:
+                if not is_fatal(e):
+                    raise
+                log.warning("the producer of dead letters is replaced: %s", e.args[0].str())
+                # some may be written twice
+                self._producer, self._failed = None, failed_before
+                self._send(topic, view, partition, dead_letters)
         except (KafkaException, BufferError) as e:
             with self._lock:
                 self._failed = failed_before + len(dead_letters)
@@ -114,9 +94,53 @@ class DeadLetters:
         if failed:
             log.error("could not write %d dead letters to %s", failed, topic)
 
+    def _send(
+        self, topic: str, view: View, partition: int, dead_letters: Sequence[DeadLetter]
+    ) -> None:
+        """Raises KafkaException, BufferError."""
+        producer = self._producer_for(topic)
+        for letter in dead_letters:
+            record = letter.record
+            rejected = Rejected(
+                view.topic,
+                partition,
+                record.offset(),
+                record.timestamp()[1],
+                record.key(),
+                record.value(),
+                _headers(record),
+            )
+            key, value, headers = dead_letter(rejected, letter.reason, f"backend/{view.name}")
+            produce = partial(
+                producer.produce,
+                topic,
+                key=key,
+                value=value,
+                headers=[*headers],
+                on_delivery=self._delivered,
+            )
+            try:
+                produce()
+            except BufferError:  # the queue is full
+                self._flush(producer)
+                produce()
+            producer.poll(0)
+        if self._flush(producer):
+            producer.purge()
+            producer.flush(1)
+
     def close(self) -> None:
         if self._producer is not None:
             self._producer.flush(self._timeout)
+
+    def _flush(self, producer: Producer) -> int:
+        """Wait for the answers of the broker; the number of dead letters without one. Raises
+        KafkaException. After a fatal error, `Producer.flush` would go on calling back, which is an
+        error of Python."""
+        end = time.monotonic() + self._timeout
+        while len(producer) and time.monotonic() < end:
+            producer.poll(0.1)
+        return len(producer)
 
     def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:

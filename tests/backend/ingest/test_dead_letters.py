@@ -12,7 +12,7 @@ from tests.support.in_process.fakes import Rec
 
 
 class FullProducer:
-    """A producer whose queue has space for two records; `flush` delivers them."""
+    """A producer whose queue has space for two records; `poll` delivers them if it may wait."""
 
     def __init__(self) -> None:
         self.queue: list[tuple[bytes, Callable[[Any, Any], None]]] = []
@@ -23,10 +23,12 @@ class FullProducer:
             raise BufferError("Local: Queue full")
         self.queue.append((key, on_delivery))
 
-    def poll(self, timeout: float) -> int:
-        return 0
+    def __len__(self) -> int:
+        return len(self.queue)
 
-    def flush(self, timeout: float) -> int:
+    def poll(self, timeout: float) -> int:
+        if not timeout:
+            return 0
         for key, on_delivery in self.queue:
             self.delivered.append(key)
             on_delivery(None, None)
