@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import AsyncGenerator, Sequence
 
 from backend.ingest.change_listeners import Change
@@ -33,6 +34,7 @@ log = RateLimitedLog(logging.getLogger(__name__))
 
 _EVENT_ID = re.compile(rb"(?:([0-9]{1,6})/)?([0-9]{1,9}):(-?[0-9]{1,18})")
 _KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
+_CHECK_EVERY = 1.0  # s, while the client has seen a later record than this instance
 _NOTHING = -2  # before -1, the offset at which a key is missing in an empty partition
 
 
@@ -63,6 +65,7 @@ class Changes:
         """The id of the store's push, which replaced all earlier values; empty: none."""
         seen = self._offset_of(last_event_id)
         self._seen = seen if (last_push or b"") == self.push else _NOTHING
+        self._seen_at = time.monotonic()  # or later than it was seen
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(budget)
 
@@ -87,31 +90,45 @@ class Changes:
             except (NotOwner, Unavailable):
                 return
             # the look-up has all changes before this; later ones come as events
-            try:
-                current = self._current()
-            except Unavailable as problem:
-                if problem.code != "not-here":  # else the partition was closed, as later
-                    name, code = self._reads.view.name, problem.code
-                    why = f"{code}: {problem.detail}"
-                    log.warn(f"{name}: {code}", f"no changes of a key of view {name}: {why}")
-                return
-            if not self._backlog.admit(len(current)):
+            if (current := self._admitted_current()) is None:
                 return
             yield current
             while True:
                 try:
-                    change = await self._backlog.get(_KEEP_ALIVE)
+                    change = await self._backlog.get(
+                        _CHECK_EVERY if self._is_ahead else _KEEP_ALIVE
+                    )
                 except TimeoutError:
-                    yield b": still there\n\n"
+                    if not self._is_of_other_log():
+                        yield b": still there\n\n"
+                        continue
+                    self._seen = _NOTHING
+                    if (current := self._admitted_current()) is None:
+                        return
+                    yield current
                     continue
                 if change is None:
                     return
-                if change.offset > self._seen:
-                    self._seen = change.offset
+                if change.offset > self._seen or self._is_of_other_log():
+                    self._note_seen(change.offset)
                     yield self._event(change.offset, change.value)
         finally:
             listeners.remove(self._key, self._notify)
             self._backlog.close()
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether the client has seen a later record than this instance."""
+        return self._seen >= self._store_partition.progress.position
+
+    def _is_of_other_log(self) -> bool:
+        """Whether the topic ends before the last event that the client has seen: it was created
+        again, or the brokers have lost records. Otherwise, this instance lags."""
+        metadata = self._reads.latest_metadata
+        if metadata is None or metadata.fetched_at < self._seen_at:
+            return False
+        end = metadata.ends.get(self._store_partition.partition)
+        return end is not None and self._seen >= end
 
     def _notify(self, changes: Sequence[Change] | None) -> None:
         """Called in the ingest thread."""
@@ -122,6 +139,18 @@ class Changes:
             self._backlog.end()
         elif not self._backlog.put(changes):
             self._store_partition.listeners.remove(self._key, self._notify)
+
+    def _admitted_current(self) -> bytes | None:
+        """The event with the value now; None if the stream has to end."""
+        try:
+            current = self._current()
+        except Unavailable as problem:
+            if problem.code != "not-here":  # else the partition was closed, as later
+                name, code = self._reads.view.name, problem.code
+                why = f"{code}: {problem.detail}"
+                log.warn(f"{name}: {code}", f"no changes of a key of view {name}: {why}")
+            return None
+        return current if self._backlog.admit(len(current)) else None
 
     def _current(self) -> bytes:
         position = self._store_partition.progress.position
@@ -138,8 +167,11 @@ class Changes:
                 offset = position - 1 if self._seen == _NOTHING else self._seen
         if offset <= self._seen:
             return b": nothing new\n\n"
-        self._seen = offset
+        self._note_seen(offset)
         return self._event(offset, value)
+
+    def _note_seen(self, offset: int) -> None:
+        self._seen, self._seen_at = offset, time.monotonic()
 
     def _event(self, offset: int, value: bytes | None) -> bytes:
         view = self._reads.view

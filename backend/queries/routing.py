@@ -133,6 +133,11 @@ class KeyRouting:
             context.topology, None, None
         )  # fmt: skip
 
+    @property
+    def latest_metadata(self) -> TopicMetadata | None:
+        """Of the view's topic, as last fetched."""
+        return self._metadata.get(self.view.topic)
+
     def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
         """The open store partition of the key, if it may answer."""
         return self.holder_of(self.partition(key, options), options)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from backend.ingest.change_listeners import Change
 from backend.queries import change_backlog as backlog
+from backend.queries import changes
 from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.changes import Changes
 from backend.queries.point import ViewReads
@@ -230,4 +231,35 @@ def test_a_record_that_has_expired_when_it_arrives_is_no_value(tmp_path: Path) -
         b'id: 0:1\nevent: deleted\ndata: {"key":"k"}\n\n',
         b'id: 0:2\nevent: value\ndata: {"key":"k","value":3}\n\n',
     ]
+    cluster.close()
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_client_of_a_topic_that_was_created_again_gets_the_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """Regression: its Last-Event-ID is of the former topic, so it got nothing until the new one had
+    as many records."""
+    monkeypatch.setattr(changes, "_CHECK_EVERY", 0.01, raising=False)
+    cluster = Cluster(tmp_path, ORDERS, instances=1, partitions=1)
+    cluster.place([0])
+    cluster.write(Record(0, b"k", (), b"1", 0), 0)
+    cluster.settle()
+
+    async def follow() -> list[bytes]:
+        reads = ViewReads(cluster.view, cluster.nodes["b1"].context)
+        events = Changes(reads, b"k", b"0:9", BacklogBudget()).events()
+        found = [await anext(events), await anext(events)]
+        for offset in range(1, records):
+            cluster.write(Record(offset, b"k", (), b"%d" % (offset + 1), 0), 0)
+        cluster.settle()  # fetches the end of the topic
+        while not (event := await anext(events)).startswith(b"id: 0:"):
+            assert event == b": still there\n\n"
+        found.append(event)
+        await events.aclose()
+        return found
+
+    found = asyncio.run(asyncio.wait_for(follow(), 10))
+    assert found[:2] == [b": nothing new\n\n", b": still there\n\n"], "the instance may lag"
+    assert found[2].startswith(b"id: 0:%d\n" % min(records - 1, 1))
     cluster.close()
