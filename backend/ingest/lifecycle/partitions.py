@@ -107,7 +107,9 @@ class PartitionLifecycle:
         self._open_after.update(dict.fromkeys(assigned.keys() - self._assigned.keys(), now))
         self._assigned = assigned
         self._has_assignment = True
-        watched: defaultdict[str, set[int]] = defaultdict(set)
+        # appends need the number of partitions, also here where none of them is assigned
+        appendable = [v for v in self._views.values() if v.append and v.name not in self._dropped]
+        watched: defaultdict[str, set[int]] = defaultdict(set, {v.topic: set() for v in appendable})
         for view, partition in assigned:
             watched[self._views[view].topic].add(partition)
         self._metadata_poller.watch(watched)

@@ -167,3 +167,28 @@ def test_a_record_that_the_broker_would_refuse_is_too_large(
 ) -> None:
     answer = append(backends[0], topics["open"], {"key": "a", "value": "x" * 1_010_000})
     assert (answer.status, answer.code) == (400, "body-too-large")
+
+
+def test_an_instance_without_a_partition_of_the_view_appends(
+    deploy: Deploy, make_topic: MakeTopic, broker: Broker
+) -> None:
+    """Regression: it did not know how many partitions the topic has, or not any more."""
+    topic = make_topic(1)
+    backends = deploy(views_toml(v={"topic": topic, "append": "on"})).start(3)
+    for backend in backends:
+        backend.wait(
+            lambda of=backend: append(of, topic, {"key": "k", "value": 1}).status == 200,
+            "an append",
+            20,
+        )
+    # some of them have no partition of the view, and learn of new ones all the same
+    admin = quiet_admin(broker.bootstrap_servers)
+    [grown] = admin.create_partitions([NewPartitions(topic, 8)]).values()
+    grown.result(10)
+    key = next(f"key {n}" for n in range(99) if partition_of("murmur2")(b"key %d" % n, 8) == 7)
+    for backend in backends:
+        backend.wait(
+            lambda of=backend: append(of, topic, {"key": key}).json().get("partition") == 7,
+            "an append to a new partition",
+            20,
+        )
