@@ -188,10 +188,9 @@ class PartitionLifecycle:
         partition_id = (view_name, partition)
         view = self._views[view_name]
         topic_metadata = self._metadata_poller.get(view.topic)
-        open_after = self._open_after.get(partition_id, 0.0)
-        if topic_metadata is None or topic_metadata.fetched_at < open_after:
+        if topic_metadata is None or partition not in topic_metadata.ends:
             return False
-        if partition not in topic_metadata.ends:
+        if topic_metadata.fetched_at < self._open_after.get(partition_id, 0.0):
             return False
         may_wait = self._assigned.get(partition_id, ACTIVE) != ACTIVE
         if not self._snapshots.has_ended(view, partition, topic_metadata, may_wait):
