@@ -44,3 +44,9 @@ def is_refusal(error: KafkaError) -> bool:
     """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
     certificate after the handshake: librdkafka calls this a failure of the transport."""
     return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether an idempotent producer is of no use any more, for example because the brokers have
+    lost its last records."""
+    return error.fatal() or error.code() == KafkaError._FATAL

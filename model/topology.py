@@ -65,6 +65,11 @@ class Member:
         """The base URL."""
         return f"{self.scheme}://{self.host}:{self.port}"
 
+    @property
+    def address(self) -> str:
+        """The host as sockets take it: an IPv6 address has no brackets."""
+        return self.host.strip("[]")
+
     def fields(self) -> list[str | int]:
         """A member in the user data."""
         return [self.id, self.host, self.port, self.rack, self.scheme]

@@ -179,8 +179,7 @@ async def connect(
 ) -> PeerConnection:
     """A new connection, after the TLS handshake. OSError. `tls`: None for plain HTTP."""
     loop = asyncio.get_running_loop()
-    host = member.host.strip("[]")
-    addresses = await loop.getaddrinfo(host, member.port, type=socket.SOCK_STREAM)
+    addresses = await loop.getaddrinfo(member.address, member.port, type=socket.SOCK_STREAM)
     sock = await start_connection(addresses, happy_eyeballs_delay=_OTHER_ADDRESS_S)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -188,7 +187,7 @@ async def connect(
             lambda: PeerConnection(loop, tls, closed),
             sock=sock,
             ssl=tls,
-            server_hostname=None if tls is None else host,
+            server_hostname=None if tls is None else member.address,
         )
     except BaseException:
         sock.close()

@@ -97,7 +97,7 @@ class Appender:
         while not self._stop.is_set():
             try:
                 self._producer.poll(0.1)
-            except KafkaException as e:
+            except KafkaException as e:  # a fatal error: it raises no others
                 self._replace(self._producer, e)
         self._producer.flush(5)
 
@@ -107,10 +107,3 @@ class Appender:
         self._producer = Producer(self._settings)
         failed.purge()
         failed.flush(1)  # calls back for the records that it had
-
-
-def is_fatal(error: KafkaException) -> bool:
-    """Whether an idempotent producer is of no use any more, for example because the brokers have
-    lost its last records. `poll` raises such errors only."""
-    of: KafkaError = error.args[0]
-    return of.fatal() or of.code() == KafkaError._FATAL

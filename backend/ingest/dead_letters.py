@@ -16,9 +16,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.ingest.appender import is_fatal
 from backend.ingest.batch import DeadLetter, Record
 from backend.ingest.store_partitions import StorePartition
+from backend.kafka_clients import is_fatal
 from model.dead_letters import SUFFIX, Header, Rejected, dead_letter
 from model.kafka_config import NOT_FROM_THE_FUTURE
 from model.topology import ACTIVE
@@ -79,7 +79,7 @@ class DeadLetters:
             try:
                 self._send(topic, view, partition, dead_letters)
             except KafkaException as e:
-                if not is_fatal(e):
+                if not is_fatal(e.args[0]):
                     raise
                 log.warning("the producer of dead letters is replaced: %s", e.args[0].str())
                 # some may be written twice

@@ -135,7 +135,7 @@ class KeyRouting:
 
     @property
     def latest_metadata(self) -> TopicMetadata | None:
-        """Of the view's topic, as last fetched."""
+        """Of the view's topic, as last fetched. The hot path looks it up without this call."""
         return self._metadata.get(self.view.topic)
 
     def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
@@ -265,7 +265,7 @@ class KeyRouting:
     def _refuse_unknown(self, partition: int, count: int) -> None:
         """Unavailable if the client knows of a partition that this instance does not know: it has
         just been added, and may have the key."""
-        metadata = self._metadata.get(self.view.topic)
+        metadata = self.latest_metadata
         if partition < count or (metadata is not None and partition < metadata.partitions):
             return
         raise Unavailable(
@@ -303,7 +303,7 @@ class KeyRouting:
         counts = {len(placed.active)}
         if placed.has_moved_keys:
             counts.update(partition_counts(self._context, self.view))
-        metadata = self._metadata.get(self.view.topic)
+        metadata = self.latest_metadata
         if metadata is not None and (
             metadata.partitions < len(placed.active)
             or not metadata.were_just_added(time.monotonic())
@@ -346,7 +346,7 @@ class KeyRouting:
 
     def refuse_moving(self, key: bytes, partition: int) -> None:
         """NonRetryable if the key has moved to a partition that the topology does not have yet."""
-        metadata = self._metadata.get(self.view.topic)
+        metadata = self.latest_metadata
         if metadata is not None and self.is_growing():
             self._refuse_unplaced(key, partition, metadata.partitions)
 

@@ -64,12 +64,11 @@ class Certificates:
 
     def connection(self, member: Member, timeout: float) -> http.client.HTTPConnection:
         """A connection to another instance, not opened yet. `timeout` in s."""
-        host = member.host.strip("[]")  # the library takes an IPv6 address without brackets
         if member.scheme == HTTPS:
             return http.client.HTTPSConnection(
-                host, member.port, timeout=timeout, context=self.for_peers
+                member.address, member.port, timeout=timeout, context=self.for_peers
             )
-        return http.client.HTTPConnection(host, member.port, timeout=timeout)
+        return http.client.HTTPConnection(member.address, member.port, timeout=timeout)
 
     def refresh(self) -> None:
         """Use the files if they have changed. If the new ones are wrong, the last valid ones stay
