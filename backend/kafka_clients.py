@@ -10,8 +10,8 @@ from typing import Any
 from confluent_kafka import KafkaError
 
 from backend.kafka_tokens import TokenProvider
-from model.config_providers import resolve
-from model.kafka_config import for_kafka_python, for_librdkafka, hide, oidc_client
+from model.kafka.config import for_kafka_python, for_librdkafka, hide, oidc_client
+from model.kafka.config_providers import resolve
 
 
 @dataclass(frozen=True)

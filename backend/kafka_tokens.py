@@ -16,7 +16,7 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from backend.no_redirects import NoRedirects
-from model.kafka_config import OidcClient
+from model.kafka.config import OidcClient
 
 _TIMEOUT = 3.0  # s; the client's other connections wait meanwhile
 _MAX_ANSWER_BYTES = 64 * 1024

@@ -25,6 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from model.kafka.headers import Header
+
 SUFFIX = ".dead-letter"
 OWN_HEADER = "source-header-"
 """The prefix of the record's own headers."""
@@ -37,8 +39,6 @@ MAX_HEADERS_BYTES = 128 * 1024
 MAX_REASON = 4096  # characters: the error of a custom format may have the whole value
 HEADER_BYTES = 24
 """Added to the size of each header: its prefix and its lengths. It bounds their number."""
-
-Header = tuple[str, bytes | None]
 
 
 class Rejected(NamedTuple):

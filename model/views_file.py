@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.classes import is_class_path, is_view_reference
-from model.config_providers import check_references
 from model.derive.entry import contradictions, with_defaults
 from model.derive.reading import TableError
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
+from model.kafka.config_providers import check_references
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from model.kafka_config import NOT_FROM_THE_FUTURE
+from model.kafka.config import NOT_FROM_THE_FUTURE
 from spark.errors import JobError, Unavailable
 from spark.sources import Kafka
 

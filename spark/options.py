@@ -6,8 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from model.config_providers import resolve, resolve_value
-from model.kafka_config import check_java_values, for_java, is_secret
+from model.kafka.config import check_java_values, for_java, is_secret
+from model.kafka.config_providers import resolve, resolve_value
 from model.problems import ConfigurationError
 from model.views import Deployment
 from model.views_file import parse_views

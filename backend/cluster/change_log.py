@@ -30,6 +30,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
+from model.kafka.headers import headers_of
 from model.problems import Conflict, Unavailable
 
 log = logging.getLogger(__name__)
@@ -339,8 +340,7 @@ class ChangeLog(Generic[S]):
             return
         after = fold(reading.states, name, state)
         reading.states = reading.states if after is None else after
-        headers: Any = message.headers() or ()
-        for header, value in headers:
+        for header, value in headers_of(message) or ():
             if header == _ID and value in self._waiting:
                 # the client may send a record twice: the second one does not count
                 reading.outcomes.setdefault(value, after is not None)

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from model.dead_letters import SUFFIX
+from model.kafka.headers import headers_of
 from model.problems import Unavailable
 
 MAX_LETTERS = 1000
@@ -107,8 +108,7 @@ class DeadLetterReader:
 
 
 def _document(message: Message) -> dict[str, Any]:
-    pairs: Any = message.headers() or ()
-    headers = {name: value for name, value in pairs if isinstance(value, bytes)}
+    headers = {name: value for name, value in headers_of(message) or () if value is not None}
     document: dict[str, Any] = {
         name: headers[header].decode(errors="replace") if header in headers else None
         for header, name in _EXPLAINED.items()

@@ -16,11 +16,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from backend.ingest.batch import DeadLetter, Record
+from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
 from backend.kafka_clients import is_fatal
-from model.dead_letters import SUFFIX, Header, Rejected, dead_letter
-from model.kafka_config import NOT_FROM_THE_FUTURE
+from model.dead_letters import SUFFIX, Rejected, dead_letter
+from model.kafka.config import NOT_FROM_THE_FUTURE
+from model.kafka.headers import headers_of
 from model.topology import ACTIVE
 from model.views import View
 
@@ -108,7 +109,7 @@ class DeadLetters:
                 record.timestamp()[1],
                 record.key(),
                 record.value(),
-                _headers(record),
+                headers_of(record),
             )
             key, value, headers = dead_letter(rejected, letter.reason, f"backend/{view.name}")
             produce = partial(
@@ -182,14 +183,3 @@ class DeadLetters:
         except KafkaException as e:
             if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
-
-
-def _headers(record: Record) -> list[Header] | None:
-    """The record's own headers, with their bytes; None if a name is not UTF-8."""
-    try:
-        headers = record.headers()
-    except (SystemError, UnicodeDecodeError):  # confluent-kafka raises SystemError
-        return None
-    return [
-        (name, value.encode() if isinstance(value, str) else value) for name, value in headers or ()
-    ]

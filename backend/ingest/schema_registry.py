@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from backend.settings import Settings
-from model.config_providers import resolve_value
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotYet
+from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from model.views import Deployment
 

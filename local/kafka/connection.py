@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient
 
 from backend.settings import read_views
 from local.errors import LocalError
-from model.config_providers import resolve
-from model.kafka_config import for_librdkafka, hide
+from model.kafka.config import for_librdkafka, hide
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment
 

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from local.errors import LocalError
 from local.waiting import wait_until
-from model.kafka_config import NOT_FROM_THE_FUTURE
+from model.kafka.config import NOT_FROM_THE_FUTURE
 
 
 @dataclass(frozen=True, slots=True)

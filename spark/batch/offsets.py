@@ -15,8 +15,8 @@ import orjson
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from model.config_providers import resolve
-from model.kafka_config import for_librdkafka, hide
+from model.kafka.config import for_librdkafka, hide
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.pushes.manifest import Pinned
 from spark.batch.views import read_deployment

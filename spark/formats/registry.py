@@ -20,9 +20,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from model.config_providers import resolve_value
 from model.formats.format import SchemaFormat
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
+from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from spark.errors import JobError, Unavailable
 

@@ -15,7 +15,7 @@ from kafka.errors import KafkaConnectionError
 
 from backend.kafka_tokens import TokenProvider
 from local.ports import free_ports
-from model.kafka_config import OidcClient
+from model.kafka.config import OidcClient
 from tests.support.secure_kafka.certificates import Authority
 from tests.support.secure_kafka.token_endpoint import TokenEndpoint
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from model.dead_letters import MAX_HEADERS_BYTES, Header, Rejected, dead_letter
+from model.dead_letters import MAX_HEADERS_BYTES, Rejected, dead_letter
+from model.kafka.headers import Header
 
 
 def letter(

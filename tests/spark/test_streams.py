@@ -16,7 +16,7 @@ from local.demo.verify import dead_letters
 from local.kafka.broker import Broker
 from model.dead_letters import MAX_KEY_BYTES, MAX_VALUE_BYTES
 from model.formats.registry import KEY_CODECS
-from model.kafka_config import for_java
+from model.kafka.config import for_java
 from model.kinds.layout import Layout
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout

@@ -28,6 +28,13 @@ ODD = [
 """Their values are not UTF-8."""
 
 
+class NotUtf8(str):
+    """A header's name that kafka-python sends as this byte."""
+
+    def encode(self, *_: str) -> bytes:
+        return b"\xff"
+
+
 def send(servers: str, topic: str, records: list[Sent]) -> None:
     producer = Producer({"bootstrap.servers": servers, "log_level": 0})
     for key, value, headers, timestamp in records:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.settings import read_views
-from model.config_providers import resolve
-from model.kafka_config import for_kafka_python, for_librdkafka, hide
+from model.kafka.config import for_kafka_python, for_librdkafka, hide
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backend.settings import Settings, is_loopback, read_views
-from model.config_providers import resolve
-from model.kafka_config import for_librdkafka
+from model.kafka.config import for_librdkafka
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 from queryable.cli.inspection.broker import Broker

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from model.config_providers import resolve
-from model.kafka_config import hide
+from model.kafka.config import hide
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors

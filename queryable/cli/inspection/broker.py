@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from model.kafka.headers import headers_of
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
 from queryable.client.protocol.errors import NoAnswer
 
@@ -156,14 +157,9 @@ def _read(
                 message.timestamp()[1],
                 message.key(),
                 message.value(),
-                _headers(message),
+                dict(headers_of(message) or ()),
             )
         )
         if offset + 1 >= ends[number]:
             unread.discard(number)
     return [record for records in newest.values() for record in records]
-
-
-def _headers(message: Message) -> dict[str, bytes]:
-    headers: Any = message.headers() or ()
-    return dict(headers)

@@ -13,7 +13,7 @@ class SampledRecord(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Mapping[str, bytes]
+    headers: Mapping[str, bytes | None]
 
 
 class TopicSample(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from backend.settings import read_views
-from model.config_providers import resolve
-from model.kafka_config import for_kafka_python, for_librdkafka, hide
+from model.kafka.config import for_kafka_python, for_librdkafka, hide
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment
 from queryable.cli.inspection.broker import Broker

@@ -15,10 +15,10 @@ from pyspark.sql import SparkSession
 from local.kafka.broker import quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.settings import REPOSITORY
-from model.kafka_config import for_java
+from model.kafka.config import for_java
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
-from tests.model.test_config_providers import PROPERTIES
+from tests.model.kafka.test_config_providers import PROPERTIES
 from tests.support.deployment import views_toml
 from tests.support.secure_kafka.broker import MECHANISMS, PASSWORDS, SecureBroker
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from model.config_providers import resolve
-from model.kafka_config import for_librdkafka, hide
+from model.kafka.config import for_librdkafka, hide
+from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.exit_codes import print_stderr, reports_errors

@@ -2,7 +2,7 @@
 
 import pytest
 
-from model.kafka_config import (
+from model.kafka.config import (
     OidcClient,
     check_java_values,
     for_java,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from model.config_providers import (
+from model.kafka.config_providers import (
     MAX_FILE_BYTES,
     check_references,
     has_reference,

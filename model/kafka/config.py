@@ -4,8 +4,9 @@ client.
 The table uses the names of librdkafka (its CONFIGURATION.md). Connection settings are translated
 for the other two clients. A connection setting that a client does not support is an error.
 
-Tables for the Python clients are resolved (`model.config_providers`). The Java client resolves
-references itself, in each process of Spark, so no secret is in a plan or a message between them.
+Tables for the Python clients are resolved (`model.kafka.config_providers`). The Java client
+resolves references itself, in each process of Spark, so no secret is in a plan or a message between
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from posixpath import basename, dirname
 from typing import Any
 
-from model.config_providers import Reference, has_reference, map_references
+from model.kafka.config_providers import Reference, has_reference, map_references
 from model.problems import ConfigurationError
 
 # A setting of each topic that this project creates: the broker rejects records whose timestamp is
