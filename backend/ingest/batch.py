@@ -9,12 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, cast
 
 import numpy as np
 
 from backend.ingest.protocols import Batch, RecordBatch
+from model.dead_letters import headers_bytes
 from model.formats.schemas import SchemaNotYet
+from model.kafka.headers import headers_of
 from model.kinds import expiry
 from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, entry_head, tombstone_entry
@@ -45,6 +48,13 @@ class DeadLetter:
 
     record: Record
     reason: str
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of key, value, headers and reason."""
+        record = self.record
+        texts = len(record.key() or b"") + len(record.value() or b"") + len(self.reason)
+        return texts + headers_bytes(headers_of(record) or ())
 
 
 @dataclass

@@ -27,8 +27,7 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
-_MAX_UNSENT = 100  # per partition, on a standby
-
+_MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition, on a standby
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 
@@ -63,7 +62,7 @@ class DeadLetters:
         """
         store_partition.unsent += dead_letters
         if store_partition.role != ACTIVE and not is_taken_over:
-            del store_partition.unsent[:-_MAX_UNSENT]
+            _keep_latest(store_partition.unsent)
         elif store_partition.unsent:
             self.send(store_partition.view, store_partition.partition, store_partition.unsent)
             store_partition.unsent = []
@@ -183,3 +182,13 @@ class DeadLetters:
         except KafkaException as e:
             if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+
+
+def _keep_latest(dead_letters: list[DeadLetter]) -> None:
+    count = size = 0
+    for letter in reversed(dead_letters):
+        size += letter.size
+        if count == _MAX_UNSENT or (count and size > _MAX_UNSENT_BYTES):
+            break
+        count += 1
+    del dead_letters[: len(dead_letters) - count]

@@ -116,3 +116,16 @@ def test_a_standby_writes_its_last_dead_letters_once_it_is_active(instance: Inst
     written.take(store_partition)
     written.take(store_partition, letters[:1])
     assert written.offsets == [*range(50, 150), 0]
+
+
+@pytest.mark.parametrize(("size", "kept"), [(100_000, 10), (1_000_000, 1), (2_000_000, 1)])
+def test_a_standby_keeps_few_dead_letters_if_they_are_large(
+    instance: Instance, size: int, kept: int
+) -> None:
+    store_partition, written = instance.hold(0), Written()
+    store_partition.role = STANDBY
+    for offset in range(50):
+        written.take(store_partition, [DeadLetter(Rec(offset, b"a", b"x" * size), "why")])
+    store_partition.role = ACTIVE
+    written.take(store_partition)
+    assert written.offsets == [*range(50 - kept, 50)]
