@@ -151,9 +151,10 @@ def _identity(claims: dict[str, Any]) -> Identity:
     given = scope.split() if isinstance(scope, str) else scope
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise refused("its claim 'scope' is neither a text nor a list of texts")
-    subject = claims.get("sub", "")
+    # JSON's \ud800 is half of a character: JSON documents and hashes cannot have it
+    subject = str(claims.get("sub", "")).encode(errors="backslashreplace").decode()
     try:
         expires_at = float(claims["exp"])
     except (ValueError, OverflowError):
         raise refused("its claim 'exp' is not a time") from None
-    return Identity(str(subject)[:256], known_scopes(given), expires_at)
+    return Identity(subject[:256], known_scopes(given), expires_at)

@@ -229,3 +229,9 @@ def test_keys_that_change_during_a_verification() -> None:
     keys.keys = old  # type: ignore[method-assign]
     assert verifier.known(token) is None
     assert "no key verifies" in refusal(token, verifier)
+
+
+def test_the_subject_is_unicode_text() -> None:
+    """Regression: requests with such a token were 500."""
+    token = hmac_signed({"alg": "HS256"}, {"exp": time.time() + 60, "sub": "a\ud800ü"})
+    assert VERIFIER.identity(token).subject == "a\\ud800ü"
