@@ -158,7 +158,7 @@ class Instance:
         self._versions = VersionFollower(
             self._views, librdkafka, settings, lifecycle.drop, self._rejoin
         )
-        self._deployments = DeploymentFollower(librdkafka, settings)
+        self._deployments = DeploymentFollower(librdkafka, settings, self._rejoin)
         self.context = InstanceContext(
             settings=settings,
             views={view.name: view for view in self._views},

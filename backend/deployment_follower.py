@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from backend.cluster.change_log import ChangeLog, Subject
@@ -36,8 +36,12 @@ class DeploymentFollower:
     """Follows the topic of the service, if this deployment belongs to one. The first deployment of
     a service becomes current by itself."""
 
-    def __init__(self, client_settings: Mapping[str, Any], settings: Settings) -> None:
+    def __init__(
+        self, client_settings: Mapping[str, Any], settings: Settings, rejoin: Callable[[], None]
+    ) -> None:
+        """`rejoin()` requests a topology with a newer epoch."""
         self._service = settings.service
+        self._rejoin = rejoin
         self._context: InstanceContext | None = None
         self.log: ChangeLog[DeploymentState] | None = None
         if settings.service:
@@ -68,7 +72,11 @@ class DeploymentFollower:
         if state is None:
             return
         assert self._context is not None
+        before = self._context.deployment
         self._context.apply_deployment(state)
+        # changes that the topic has lost make the epoch older: proxies would not follow it
+        if before is not None and state.revision < before.revision:
+            self._rejoin()
         log.info(
             "service %s: deployment %s is current, this one is %s (change %d)",
             self._service, state.current, self._context.settings.application_id, state.revision,

@@ -86,7 +86,8 @@ class VersionFollower:
         self._context.apply_versions(states)
         versions = self._context.versions
         self._drop(versions.dropped)
-        if versions.dropped != before.dropped:
+        # changes that the topic has lost make the epoch older: proxies would not follow it
+        if versions.dropped != before.dropped or versions.revision < before.revision:
             self._rejoin()
         for base in sorted(versions.with_versions):
             state = versions.state(base)

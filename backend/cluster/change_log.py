@@ -288,16 +288,21 @@ class ChangeLog(Generic[S]):
                 if message is None:
                     self._check_position(reading, consumer)
                     continue
-                error = message.error()
+                error, offset = message.error(), message.offset() or 0
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                if offset < reading.position:
+                    # instances that start from now on do not know the changes that are gone
+                    raise Unavailable(
+                        self._subject.unknown,
+                        "it has lost its last records, or was created again: it is read again",
+                    )
                 if error is None:
                     self._apply(reading, message)
-                    reading.position = (message.offset() or 0) + 1
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    self._is_live = True
-                    # also if the topic has lost its records
-                    reading.position = max(reading.position, message.offset() or 0)
+                    reading.position = offset + 1
                 else:
-                    raise KafkaException(error)
+                    self._is_live = True
+                    reading.position = offset  # also if the topic has lost its first records
                 if self._is_live:
                     self._publish(reading)
                     self._write_first(reading)

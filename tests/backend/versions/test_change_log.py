@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka.cimpl import NewTopic
 
 from backend.cluster import change_log
 from backend.cluster.change_log import ChangeLog
@@ -179,3 +180,36 @@ def test_one_first_record_counts(broker: Broker) -> None:
             wait_until(lambda found=found: found[-1] == expected, 10, "the switch", 0.01)
         with pytest.raises(Conflict, match=f"current deployment of service {service}"):
             logs[1].change(service, state.switched_to(other))
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_topic_that_has_lost_its_last_changes(
+    follow: Callable[[], Followed], broker: Broker, writer: Writer, kept: int
+) -> None:
+    """Instances that were running agree with those that start later."""
+    first = follow()
+    states = [VersionState(1).switched_to(2)]
+    states.append(states[0].switched_to(3))
+    for state in states:
+        first.log.change("orders", state)
+    admin = quiet_admin(broker.bootstrap_servers)
+    admin.delete_topics([first.log.topic])[first.log.topic].result(10)
+
+    def is_created() -> bool:
+        [created] = admin.create_topics([NewTopic(first.log.topic, 1, 1)]).values()
+        try:
+            created.result(10)
+        except KafkaException as e:
+            return bool(e.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
+
+    wait_until(is_created, 30, "the topic", 0.01)
+    left = [encode_record("orders", state, 0) for state in states[:kept]]
+    writer.send(first.log.topic, [(b"orders", value) for value in left])
+    expected = {"orders": states[0]} if kept else {}
+    assert follow().seen[-1] == expected
+    wait_until(lambda: first.seen[-1] == expected, 30, f"{expected}, not {first.seen}", 0.05)
+    second = follow()
+    change = first.seen[-1].get("orders", VersionState(1)).switched_to(4)
+    first.log.change("orders", change)
+    second.wait_for({"orders": change})
