@@ -232,7 +232,14 @@ class Settings(BaseSettings):
     @classmethod
     def _has_brackets(cls, value: str) -> str:
         """An IPv6 address as in a URL."""
-        return f"[{value}]" if ":" in value and not value.startswith("[") else value
+        if ":" not in value:
+            return value
+        address = value[1:-1] if value[0] + value[-1] == "[]" else value
+        try:
+            ip_address(address.partition("%")[0])
+        except ValueError:
+            raise ValueError("a host name or an address, without a scheme and a port") from None
+        return f"[{address}]"
 
     @field_validator(
         "tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_ca_file", mode="before"

@@ -49,6 +49,9 @@ _OMITTED_HEADERS = frozenset(
 )
 
 
+# UnicodeError: a name that cannot be looked up
+_ERRORS = (TimeoutError, aiohttp.ClientError, OSError, UnicodeError)
+
 # that aiohttp adds to requests that do not have them
 _AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 
@@ -119,7 +122,7 @@ class PeerClient:
                 ) as response:
                     content = await _read_content(response)
                     answer = Answer(response.status, _headers(response), content)
-            except (TimeoutError, aiohttp.ClientError, OSError, _TooLargeError) as e:
+            except (*_ERRORS, _TooLargeError) as e:
                 self._counts.ended(target, None)
                 kind = PeerNotAsked if waits and _is_before_request(e) else Unavailable
                 raise unreachable(member, e, kind) from e
@@ -164,7 +167,7 @@ class PeerClient:
                     ssl=self._tls(member),
                     timeout=stream_timeout,
                 )
-        except (TimeoutError, aiohttp.ClientError, OSError) as e:
+        except _ERRORS as e:
             self._counts.ended(target, None)
             raise unreachable(member, e) from e
         self._counts.ended(target, response.status)
@@ -176,7 +179,13 @@ class PeerClient:
     ) -> tuple[URL, dict[str, str]]:
         if b"#" in target:
             raise ValueError("a target has no fragment")  # URL would leave it out
-        url = URL(member.origin + target.decode("latin-1"), encoded=True)
+        try:
+            url = URL(member.origin + target.decode("latin-1"), encoded=True)
+            if url.port is None:  # looking at it parses it
+                raise ValueError("no port")
+        except ValueError as e:  # what the member has sent as its host is none
+            self._counts.ended(target, None)
+            raise unreachable(member, e) from e
         forwarded = {
             name.decode("latin-1"): value.decode("latin-1")
             for name, value in (

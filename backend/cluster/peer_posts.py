@@ -58,7 +58,8 @@ class PeerPosts:
                     pass  # idle connections are closed; this is no failure
             connection = await self._connected(member, silence)
             return await self._ask(connection, member, of, body, silence, ends_at)
-        except (TimeoutError, OSError) as error:
+        # UnicodeError: what the member has sent as its host cannot be looked up
+        except (TimeoutError, OSError, UnicodeError) as error:
             self._counts.ended(target, None)
             raise unreachable(member, error) from error
 

@@ -42,6 +42,14 @@ def test_the_instance_id_defaults_to_the_advertised_address(
     assert load_settings().advertised_port == 80
 
 
+@pytest.mark.parametrize("value", ["b1:8081", "127.0.0.1:8081", "http://b1", "[::1]:8081", "[::1"])
+def test_an_address_has_no_port(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """Other instances could not reach it."""
+    monkeypatch.setenv("QUERYABLE_ADVERTISED_HOST", value)
+    with pytest.raises(ConfigurationError, match="without a scheme and a port"):
+        load_settings()
+
+
 @pytest.mark.parametrize("name", ["HOST", "ADVERTISED_HOST"])
 @pytest.mark.parametrize("address", ["fd00::1", "[fd00::1]"])
 def test_an_ipv6_address_needs_no_brackets(

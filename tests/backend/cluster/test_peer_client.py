@@ -327,3 +327,24 @@ def test_a_target_is_sent_as_it_is(target: bytes) -> None:
 
     asyncio.run(ask())
     assert received == [b"GET %b HTTP/1.1" % target]
+
+
+@pytest.mark.parametrize("host", ["b1..example", "b" * 64, "b1:8081", "[b1:8081]"])
+def test_an_instance_whose_host_is_none_is_unavailable(host: str) -> None:
+    """It has advertised a wrong one. Others can answer its reads, and it misses heartbeats."""
+
+    async def check() -> None:
+        client = PeerClient("b2", 2.0)
+        member = Member("b1", host, 8081)
+        try:
+            with pytest.raises(Unavailable):
+                await client.forward(member, "GET", b"/views/orders/keys/a", [])
+            with pytest.raises(Unavailable):
+                await client.post(member, HEARTBEAT, b"")
+            with pytest.raises(Unavailable):
+                async with client.stream(member, b"/views/orders", []):
+                    pass
+        finally:
+            await client.close()
+
+    asyncio.run(check())
