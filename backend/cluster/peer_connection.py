@@ -123,6 +123,7 @@ class PeerConnection(asyncio.Protocol):
             return
         if is_complete:
             self._answer.set_result(RawAnswer(self._status, self._headers, b"".join(self._body)))
+            self._begin_answer()  # an idle connection does not keep the last one
         self._set_timer()
 
     # -- the answer ------------------------------------------------------------------------------

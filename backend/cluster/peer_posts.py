@@ -82,10 +82,15 @@ class PeerPosts:
 
     async def _connected(self, member: Member, silence: float) -> PeerConnection:
         async with asyncio.timeout(min(silence, CONNECT_SECONDS)):
-            connection = await connect(member, self._tls(member), self._open.discard)
+            connection = await connect(member, self._tls(member), self._ended)
         if connection.is_open:
             self._open.add(connection)
         return connection
+
+    def _ended(self, connection: PeerConnection) -> None:
+        self._open.discard(connection)
+        # nobody takes those to an instance that is gone
+        self._unused = {of: each for of, each in self._unused.items() if each is not connection}
 
     async def _ask(
         self,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
+import tracemalloc
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -220,6 +223,41 @@ def test_an_instance_that_closes_each_connection_is_unavailable() -> None:
 
     assert len(run(test, counts=counts).requests) == 1
     assert counts.requests == {("internal/reads", "failed"): 2}
+
+
+def test_nothing_is_kept_of_an_instance_that_is_gone() -> None:
+    """Instances may have another address after each restart."""
+
+    async def test(peer: Scripted, posts: PeerPosts) -> None:
+        for _ in range(2):
+            await posts.post(peer.member, READS, b"x")
+        [connection] = posts._open
+        kept = weakref.ref(connection)
+        del connection
+        peer.connections[0].transport.close()
+        while posts._open:
+            await asyncio.sleep(0.001)
+        gc.collect()
+        assert kept() is None
+
+    run(test)
+
+
+def test_an_idle_connection_does_not_keep_the_last_answer() -> None:
+    async def test(peer: Scripted, posts: PeerPosts) -> None:
+        peer.respond = lambda connection, _: connection.send(ok(b"x" * 1_000_000))
+        tracemalloc.start()
+        try:
+            await posts.post(peer.member, READS, b"x")
+            await asyncio.sleep(0.01)  # the event loop forgets the future
+            gc.collect()
+            kept, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert posts._open
+        assert kept < 500_000 < most
+
+    run(test)
 
 
 @pytest.mark.parametrize("ending", ["silence", "cancelled", "endless"])
