@@ -95,6 +95,10 @@ class StorePartition:
             home = partition_of(self.view.partitioner)
             self.listeners.end_where(lambda key: home(key, count) != self.partition)
 
+    def end_streams(self) -> None:
+        """End the streams of all keys: their next changes may be in other partitions."""
+        self.listeners.end_where(lambda key: True)
+
     def read_failed(self, error: StoreError) -> None:
         """Let ingest rebuild a damaged store. Any other error, such as too many open files, may be
         over at the next read."""
@@ -154,6 +158,9 @@ class PartitionRegistry:
         self.topology_mispartitioned = frozenset(
             name for name, placed in placed_views if placed.mispartitioned
         )
+        for name in self.topology_mispartitioned:
+            for store_partition in list(self._by_view.get(name, {}).values()):
+                store_partition.end_streams()
         self._topology_counts = {
             name: frozenset((placed.partitions, *placed.partition_counts))
             for name, placed in placed_views
@@ -188,6 +195,13 @@ class PartitionRegistry:
 
     def add(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name][store_partition.partition] = store_partition
+        self.end_streams_if_mispartitioned(store_partition.view)
+
+    def end_streams_if_mispartitioned(self, view: View) -> None:
+        """End the streams of the view if any key may be in several partitions."""
+        if self.is_mispartitioned(view):
+            for store_partition in list(self.of_view(view.name).values()):
+                store_partition.end_streams()
 
     def remove(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name].pop(store_partition.partition, None)

@@ -6,10 +6,10 @@ value is from a push, of the last record that was applied. In version 2 of a vie
 `2/partition:offset`.
 
 A stream ends when its partition moves or gets a new push, when partitions are added and the key
-belongs to another one, when another version of the view becomes current, or when too many changes
-wait for its client or for all clients. A client that reconnects with Last-Event-ID gets the value
-if it is newer or of another version, then the changes. In a view with a push, it gets the value
-unless it also names the same push.
+belongs to another one, when the view becomes mispartitioned, when another version of the view
+becomes current, or when too many changes wait for its client or for all clients. A client that
+reconnects with Last-Event-ID gets the value if it is newer or of another version, then the
+changes. In a view with a push, it gets the value unless it also names the same push.
 """
 
 from __future__ import annotations

@@ -311,6 +311,7 @@ class ViewReads(KeyRouting):
     def state_of(self, key: bytes) -> State:
         """The state of the key's store partition, to follow the key; NotOwner, Unavailable."""
         partition = self.partition(key)
+        self.refuse_doubtful([key])  # its changes may be in another partition
         self.refuse_moving(key, partition)
         return self._state(self.holder_of(partition, PLAIN))
 
