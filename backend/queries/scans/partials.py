@@ -12,20 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple, Protocol
 
 from backend.queries.scans.merging import cut, first_of
 from backend.wire.scan import Row, ScanResponse
-from backend.wire.scan_codec import ENTRIES, ScanRequest
+from backend.wire.scan_codec import BARE, ENTRIES, ScanRequest
 from model.kinds import layout
 from model.problems import BadRequest, NonRetryable
 from model.records import decode_entry, is_tombstone
 from model.views import NEWEST, View
 
 log = logging.getLogger(__name__)
+
+_GIVEN_PAGE = 2_000  # entries
 
 _warned: set[str] = set()
 
@@ -145,15 +148,41 @@ async def rows_by_partition(
 ) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
     """As `ScatterGather.rows`, but each partition is asked separately, so that rows of the same key
     can be compared. Unavailable; NonRetryable if the rule refuses a key."""
-    backwards = request.query.backwards
-    begin = after
     if after is not None and rule.compares_all:
-        # start with all entries of this key: later ones are compared with them
-        key = after[: -view.kind.tail]
-        begin = layout.after(key) if backwards else key
-    reached: dict[int, bytes | None] = dict.fromkeys(partitions, begin)
+        # the rule first gets the entries of this key that were given: later ones are compared
+        earlier = _given_of_key(view, request, after)
+        async with aclosing(_rows_after(asking, earlier, partitions, None, note, rule)) as steps:
+            async for _ in steps:
+                pass
+    async with aclosing(_rows_after(asking, request, partitions, after, note, rule)) as steps:
+        async for step in steps:
+            yield step
+
+
+def _given_of_key(view: View, request: ScanRequest, after: bytes) -> ScanRequest:
+    """Asks for the entries of one key up to `after` and with it, without their values."""
+    query, key = request.query, after[: -view.kind.tail]
+    if query.backwards:
+        low, high = after, min(query.high, layout.after(key))
+    else:
+        low, high = max(query.low, key), after + b"\0"
+    what = ENTRIES if request.what == ENTRIES else BARE
+    return replace(request, what=what, query=replace(query, low=low, high=high), limit=_GIVEN_PAGE)
+
+
+async def _rows_after(
+    asking: Asking,
+    request: ScanRequest,
+    partitions: Sequence[int],
+    after: bytes | None,
+    note: Callable[[ScanResponse], None],
+    rule: SameKey,
+) -> AsyncGenerator[tuple[list[Row], bytes | None], None]:
+    """The steps of `rows_by_partition`; the rule knows the entries up to `after`."""
+    backwards = request.query.backwards
+    reached: dict[int, bytes | None] = dict.fromkeys(partitions, after)
     pending: list[PlacedRow] = []
-    frontier = begin
+    frontier = after
     stream_times: dict[int, int] = {}
     while True:
         behind = [partition for partition, key in reached.items() if key == frontier]
@@ -176,8 +205,6 @@ async def rows_by_partition(
         pending = pending[certain:]
         if request.what != ENTRIES:
             rows = [row for row in rows if not is_tombstone(row[1])]
-        if begin != after and after is not None:
-            rows = [row for row in rows if (row[0] < after if backwards else row[0] > after)]
         yield rows, frontier
         if frontier is None:
             return

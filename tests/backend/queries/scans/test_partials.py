@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from backend.queries.scans.partials import AmbiguityCheck, rows_by_partition
+from backend.wire.scan import Query, Row, ScanResponse
+from backend.wire.scan_codec import ENTRIES, ScanRequest
+from model.kinds.versioned import VersionedLayout
 from model.pipelines.status import Pipeline
+from model.records import ENTRY_HEAD_SIZE
 from tests.backend.queries.scans.any_partition import cluster, everywhere, put
+from tests.support.in_process.examples import view
 
 CHANGELOG = "shop-totals-changelog"
 
@@ -292,3 +299,58 @@ def test_one_instance_alone_does_not_answer_for_all_partitions(tmp_path: Path) -
         put(made, made.home(b"a"), b"a", b"1", 10)
         assert codes(made, "keys/a?route=local") == {(200, ""), (503, "not-here")}
         assert codes(made, "keys/nobody?route=local") == {(404, "key-not-found"), (503, "not-here")}
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pages_of_a_key_with_many_sessions_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Regression: if the time of a page did not suffice to read the sessions of its first key that
+    earlier pages had, the page was empty, and its cursor began no later than before."""
+    monkeypatch.setattr("backend.queries.page.PAGE_BUDGET", 0.0)
+    with cluster(tmp_path, topic=CHANGELOG, store="session", partitioner="none") as made:
+        for number in range(5):
+            put(made, number % 2, b"ab"[number % 2 :][:1], b"1", 10, number * 20 + 10, number * 20)
+        expected = [("a", 0), ("a", 40), ("a", 80), ("b", 20), ("b", 60)]
+        target = f"/views/orders/sessions?order={order}&limit=1"
+        found, cursor = list[tuple[str, int]](), ""
+        for _ in range(len(expected) + 2):
+            page = made.ask("b1", "GET", f"{target}{cursor}").json()
+            found += [(item["key"], item["start"]) for item in page["items"]]
+            if page["next"] is None:
+                break
+            cursor = f"&cursor={page['next']}"
+        assert page["next"] is None
+        assert found == (expected if order == "asc" else expected[::-1])
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_versions_that_are_compared_from_the_middle_of_a_key_on(backwards: bool) -> None:
+    """Regression: if an instance said only in a later step that a key may be in several partitions,
+    the rest of the versions was skipped."""
+    of = view(topic=CHANGELOG, store="versioned")
+    layout = of.layout
+    assert isinstance(layout, VersionedLayout)
+    entries = [
+        (layout.stored_key(b"a", time), bytes(ENTRY_HEAD_SIZE), b"%d" % time) for time in range(6)
+    ]
+
+    async def asking(
+        request: ScanRequest, partitions: list[int], after: bytes | None
+    ) -> list[tuple[list[int], ScanResponse]]:
+        low, high = request.query.rest(of, after)
+        rows = [row for row in entries if low <= row[0] < high]
+        if backwards:
+            rows.reverse()
+        reached = rows[1][0] if len(rows) > 2 else None
+        return [(partitions, ScanResponse(rows=rows[:2], reached=reached))]
+
+    async def versions_after(after: bytes) -> list[Row]:
+        low, high = layout.key_range(b"a", b"a")
+        request = ScanRequest(of.name, of.hash, 1, ENTRIES, Query(low, high, backwards), 2)
+        rule = AmbiguityCheck(of, with_times=True)
+        steps = rows_by_partition(asking, of, request, [0], after, lambda _: None, rule)
+        return [row async for rows, _ in steps for row in rows]
+
+    order = entries[::-1] if backwards else entries
+    assert asyncio.run(versions_after(order[2][0])) == order[3:]
