@@ -14,6 +14,7 @@ from backend.security.certificates import Certificates
 from backend.security.client_claims import parse_networks
 from backend.security.configuration import token_keys
 from backend.server.memory import limit_arenas
+from backend.server.open_files import connections_within, raise_limit
 from backend.server.server import Application as ServerApplication
 from backend.settings import Settings, check_port, load_settings, read_views
 from backend.telemetry.logs import configure
@@ -53,7 +54,7 @@ _instance = _settings.instance_id
 wsgi_app = "backend.gunicorn_conf:_application()"
 worker_class = "backend.server.worker.Worker"
 workers = 1
-worker_connections = 4096
+worker_connections = connections_within(raise_limit(), 4096)
 backlog = 4096
 bind = f"{_settings.host}:{_settings.port}"
 if _settings.tls_cert_file is not None:

@@ -99,11 +99,12 @@ def _check_folder(path: Path) -> Finding:
 
 
 def _check_limits() -> Iterator[Finding]:
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # an instance raises its soft limit to the hard one
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     if 0 <= files < MIN_FILES:
         yield warning(
             "open files", f"the limit is {files:,}",
-            f"raise it to {MIN_FILES:,} or more (LimitNOFILE of systemd, ulimit -n)",
+            f"raise it to {MIN_FILES:,} or more (LimitNOFILE of systemd, ulimit -Hn)",
         )  # fmt: skip
     else:
         yield ok("open files", f"the limit is {files:,}")

@@ -1,0 +1,21 @@
+"""The limit of open files: each connection is one, and so is each file of RocksDB."""
+
+from __future__ import annotations
+
+import resource
+from contextlib import suppress
+
+
+def raise_limit() -> int:
+    """Raise the soft limit of this process to the hard one, as the JVM does; returns the limit. A
+    shell's soft limit is often 1,024: fewer than the connections that are allowed."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def connections_within(limit: int, most: int) -> int:
+    """How many connections are allowed, at most `most`: not more than half of the open files, so
+    that clients cannot use up those of RocksDB and of Kafka's clients."""
+    return most if limit == resource.RLIM_INFINITY else min(most, max(limit // 2, 1))
