@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from backend.rate_limited_log import RateLimitedLog
 
@@ -24,22 +24,43 @@ _EXAMINED = 32  # connections that are compared to find the one to close
 log = RateLimitedLog(logging.getLogger(__name__))
 
 
+class Open(Protocol):
+    """A connection, or one whose TLS handshake has not ended."""
+
+    address: str
+    """Of the socket, without the port; "" if it is unknown."""
+
+    @property
+    def request_ends(self) -> float | None:
+        """When the time-out for what the client must send ends, in the event loop's time; None if
+        the application is working."""
+
+    def abort(self) -> None: ...
+
+
 class OpenConnections:
     """The connections by address of the client, oldest first."""
 
     def __init__(self) -> None:
-        self._by_address: dict[str, dict[Connection, None]] = {}
+        self._by_address: dict[str, dict[Open, None]] = {}
+        self._count = 0
 
-    def add(self, connection: Connection) -> None:
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, connection: Open) -> None:
         self._by_address.setdefault(connection.address, {})[connection] = None
+        self._count += 1
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: Open) -> None:
         of_address = self._by_address.get(connection.address, {})
-        of_address.pop(connection, None)
+        if connection in of_address:
+            del of_address[connection]
+            self._count -= 1
         if not of_address:
             self._by_address.pop(connection.address, None)
 
-    def make_room(self, newest: Connection) -> None:
+    def make_room(self, newest: Open) -> None:
         """Close a connection of the address that has the most: the one whose time-out for a
         request ends first, or the newest if all are busy."""
         of_address = max(self._by_address.values(), key=len)

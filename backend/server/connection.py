@@ -76,12 +76,10 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = self.client = peer[0] if isinstance(peer, tuple) else ""
         self._server.connections.add(self)
-        self._server.open.add(self)
         self.is_open = True
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._deadline.set(self._application.request_timeout)
-        if len(self._server.connections) > self._server.limits.worker_connections:
-            self._server.open.make_room(self)
+        self._server.begin(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False

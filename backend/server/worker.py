@@ -19,14 +19,12 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.asgi.lifespan import LifespanManager
 from gunicorn.workers import base
 
-from backend.server.connection import Connection
+from backend.server.handshake import connections
 from backend.server.server import Limits, Server
 
 log = logging.getLogger("backend.server")
 
 _NOTIFY_INTERVAL = 1.0  # s between two notifications of the arbiter
-_HANDSHAKE_TIMEOUT = 10.0  # s for a client's TLS handshake
-_TLS_CLOSE_TIMEOUT = 1.0  # s for a client to answer the end of TLS
 _SHUTDOWN_TIMEOUT = 10.0  # s for requests in flight when the worker stops
 
 
@@ -109,14 +107,10 @@ class Worker(base.Worker):  # type: ignore[misc]
             await lifespan.shutdown()
 
     async def _listen(self, server: Server, sock: Any) -> asyncio.Server:
-        context = self.wsgi.certificates.listening
         listener = await self.loop.create_server(
-            lambda: Connection(server),
+            connections(server, self.wsgi.certificates.listening),
             sock=sock.sock,
             backlog=self.cfg.backlog,
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else _HANDSHAKE_TIMEOUT,
-            ssl_shutdown_timeout=None if context is None else _TLS_CLOSE_TIMEOUT,
         )
         self.log.info("listening on %s", sock)
         return listener

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,15 @@ from backend.security.certificates import Certificates
 from backend.security.mutual_tls import has_cluster_certificate, is_from_proxy
 from backend.server.tls_extension import tls_extension
 from backend.settings import Settings
-from tests.backend.server.running_server import TIMEOUT, App, answer, run, running_server
+from tests.backend.server.running_server import (
+    LIMITS,
+    TIMEOUT,
+    App,
+    answer,
+    run,
+    running_server,
+    until,
+)
 from tests.support.tls import Authority
 
 GET = b"GET %s HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\n\r\n"
@@ -106,6 +116,66 @@ def test_plain_and_other_requests_are_answered_as_without_tls(tmp_path: Path) ->
             assert used.listening.minimum_version == ssl.TLSVersion.TLSv1_2
             with pytest.raises(ConnectionError):
                 await connect(port, old)
+
+    run(main())
+
+
+def test_handshakes_that_do_not_end_are_counted(tmp_path: Path) -> None:
+    """Regression: they could use up the open files of the process."""
+    authority = Authority(tmp_path)
+    used = Certificates(settings_of(authority))
+
+    async def main() -> None:
+        limits = replace(LIMITS, worker_connections=3)
+        async with running_server(App(), limits, used.listening) as (server, port):
+            honest = await connect(port, authority.context())
+            assert await honest.body(GET % b"/fast") == b"ok"
+            silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
+            silent[0][1].write(b"GET /fast HTTP/1.1\r\n\r\n")  # no TLS
+            for reader, writer in silent[:3]:
+                async with asyncio.timeout(TIMEOUT):
+                    with suppress(ConnectionError):
+                        await reader.read()  # until the server closes it
+                writer.close()
+            assert len(server.open) <= 3
+            assert await honest.body(GET % b"/fast") == b"ok"
+            other = await connect(port, authority.context())
+            assert await other.body(GET % b"/fast") == b"ok"
+            for _, writer in silent[3:]:
+                writer.close()
+            honest.close()
+            other.close()
+            await until(lambda: not server.connections and not len(server.open), "all to end")
+
+    run(main())
+
+
+def test_a_request_that_arrives_with_the_end_of_the_handshake(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    used = Certificates(settings_of(authority))
+
+    async def main() -> None:
+        async with running_server(App(), tls=used.listening) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = authority.context().wrap_bio(received, sent, server_hostname="127.0.0.1")
+            answered = b""
+            is_shaken = False
+            async with asyncio.timeout(TIMEOUT):
+                while not answered.endswith(b"ok"):
+                    try:
+                        if not is_shaken:
+                            tls.do_handshake()
+                            is_shaken = True
+                            tls.write(GET % b"/fast")  # in the same packet
+                        answered += tls.read(1000)
+                    except ssl.SSLWantReadError:
+                        writer.write(sent.read())
+                        data = await reader.read(65536)
+                        assert data, "the server has closed the connection"
+                        received.write(data)
+            assert answered.startswith(b"HTTP/1.1 200")
+            writer.close()
 
     run(main())
 

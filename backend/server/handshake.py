@@ -1,0 +1,81 @@
+"""Connections over TLS, from the first byte: those whose handshake has not ended count as well.
+
+An event loop that gets the context of TLS with the listening socket tells of a connection after its
+handshake. Clients that do not end theirs could use up the process's open files unnoticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any
+
+from backend.server.connection import Connection
+from backend.server.server import Server
+
+_HANDSHAKE_TIMEOUT = 10.0  # s for a client's handshake
+_CLOSE_TIMEOUT = 1.0  # s for a client to answer the end of TLS
+
+
+def connections(
+    server: Server, context: ssl.SSLContext | None
+) -> Callable[[], asyncio.BaseProtocol]:
+    """Makes the protocol of a new connection. `context`: None without TLS."""
+    if context is None:
+        return lambda: Connection(server)
+    return lambda: Handshake(server, context)
+
+
+class Handshake(asyncio.Protocol):
+    """A connection until its handshake has ended. Then a Connection takes its place."""
+
+    def __init__(self, server: Server, context: ssl.SSLContext) -> None:
+        self._server = server
+        self._context = context
+        self._transport: Any = None
+        self._tls: Any = None
+        self.address = ""  # of the socket, without the port; "" if it is unknown
+        self.request_ends = server.loop.time() + _HANDSHAKE_TIMEOUT
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if isinstance(peer, tuple) else ""
+        self._server.begin(self)
+        if transport.is_closing():  # there is no room
+            return
+        self._tls = self._server.loop.start_tls(
+            transport,
+            asyncio.Protocol(),  # it gets no data: the Connection is made first
+            self._context,
+            server_side=True,
+            ssl_handshake_timeout=_HANDSHAKE_TIMEOUT,
+            ssl_shutdown_timeout=_CLOSE_TIMEOUT,
+        )
+        self._step()
+
+    def _step(self, _: object = None) -> None:
+        """Run the coroutine to its next wait. A task would begin it later: bytes that arrive
+        before would be lost. (From Python 3.12 on, tasks can begin at once.)"""
+        try:
+            future = self._tls.send(None)
+        except StopIteration as ended:
+            self._server.open.discard(self)
+            self._become_connection(ended.value)
+        except (OSError, TimeoutError):  # the client has sent something else, or is gone
+            self.abort()
+        else:
+            future.add_done_callback(self._step)
+
+    def _become_connection(self, transport: Any) -> None:
+        # the handshake also ends, without an error, with its connection
+        if transport is None or self._transport.is_closing():
+            return
+        connection = Connection(self._server)
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+
+    def abort(self) -> None:
+        self._server.open.discard(self)
+        self._transport.abort()
