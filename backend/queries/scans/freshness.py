@@ -21,7 +21,7 @@ class Freshness:
     stream_time: int | None = None  # ms; the latest of all
     answerers: ServedBy = field(default_factory=ServedBy)
     entries: int = 0  # that were read; a key in two partitions has two
-    positions: dict[int, int] = field(default_factory=dict)  # of the partitions, when first read
+    positions: dict[int, int] = field(default_factory=dict)  # of partitions; the least seen
     unread: set[int] = field(default_factory=set)  # partitions that are being opened
 
     def note(self, part: ScanResponse) -> None:
@@ -30,7 +30,9 @@ class Freshness:
         self.ages = [worst([*self.ages, part.staleness])]
         self.mispartitioned = self.mispartitioned or part.mispartitioned
         self.entries += part.counted
-        self.positions = {**part.positions, **self.positions}
+        for partition, position in part.positions.items():
+            # a later page may be from a standby that is not as far
+            self.positions[partition] = min(position, self.positions.get(partition, position))
         if part.stream_time is not None:
             self.stream_time = max(part.stream_time, self.stream_time or part.stream_time)
         if part.instance:
