@@ -125,7 +125,7 @@ class Versioned(Kind):
                 yield self._item(view, version, following)
                 following = version
         else:
-            low = low if past is None else past + b"\0"
+            low = low if past is None else max(low, past + b"\0")  # it may have expired since
             ascending: Iterator[Pair | None] = store.scan(low, of_key[1])
             for current, following in pairwise(chain(ascending, (None,))):
                 if current is None or current[0] >= high:

@@ -206,6 +206,28 @@ def test_a_cursor_is_valid_only_for_its_own_query() -> None:
             assert error.value.code == "cursor-invalid"
 
 
+@pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
+@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+def test_what_expires_between_two_pages_is_not_in_the_second(store: str, descending: bool) -> None:
+    """Regression: the next page of versions had those that are deleted soon."""
+    of = view(store=store, window_size=10 if store == "window" else None, retention=RETENTION)
+    with fed_partition(of) as partition:
+        history = History(partition.instance.reads)
+
+        def page(limit: int, cursor: str | None = None) -> tuple[list[Entry], str | None]:
+            span = Span(descending=descending, limit=limit, cursor=cursor)
+            _, found = history.read(b"a", ReadOptions(), span)
+            return [json.loads(item) for item in found.items], found.next
+
+        for n in range(6):
+            partition.feed([record(store, n, "a", n * 10, n * 10, n)])
+        first, cursor = page(2)
+        partition.feed([record(store, 6, "b", 80, 80, 0)])
+        whole, _ = page(100)
+        rest, _ = page(100, cursor)
+        assert rest == [each for each in whole if each not in first]
+
+
 @pytest.mark.parametrize("store", ["window", "session"])
 def test_a_key_with_many_entries_has_no_single_value(store: str) -> None:
     with fed_partition(view(store=store)) as partition:
