@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.wire.scan import Query
 from model.kinds.kind import Pair
+from model.kinds.layout import after
 from model.problems import StoreClosedError, StoreError
 
 CHUNK_BYTES = 1 << 18  # a chunk ends after it
 _PIECE = 50  # entries that are read before their sizes are added up
+# of a key, in a chunk or several: to find the last one then costs less than to read the others
+_MANY_VERSIONS = 256
 
 _T = TypeVar("_T")
 
@@ -49,15 +53,20 @@ class PartitionRun:
         self.got = 0
         self.got_bytes = 0
         self._backwards = query.backwards
-        self._found = self._guarded(
-            lambda: store_partition.store.scan(low, high, query.backwards, once)
-        )
+        self._low, self._high = low, high  # of what is read
+        self._once = once
+        self._found = self._guarded(self._scan)
         view, kind = store_partition.view, store_partition.view.kind
         horizon = kind.horizon(view, store_partition.store.stream_time)
         self._keep = kind.filter(view, query.first, query.last, horizon)
         self._latest_only = kind.has_versions and not all_versions
         self._with_deletes = with_deletes
         self._carried: Pair | None = None
+        self._versions = 0  # of the last key, in chunks without other keys
+
+    def _scan(self) -> Iterator[Pair]:
+        store = self.store_partition.store
+        return store.scan(self._low, self._high, self._backwards, self._once)
 
     def read(self, count: int) -> list[Pair]:
         """The next chunk: of the next `count` entries at most, those that the query asks for."""
@@ -94,6 +103,10 @@ class PartitionRun:
                 latest.pop(self.reached, None)  # an older version of the last key
             if chunk:
                 self.reached = chunk[-1][0][:-8]
+                self._versions = 0 if latest else self._versions + len(chunk)
+                if self._versions >= _MANY_VERSIONS:
+                    self._versions, self._high = 0, self.reached
+                    self._found = self._guarded(self._scan)
         else:
             if self._carried is not None:
                 latest[self._carried[0]] = self._carried[1]
@@ -102,9 +115,21 @@ class PartitionRun:
                 latest[key[:-8]] = stored
             if latest and not self.ended:
                 self._carried = latest.popitem()  # its last version may be in the next chunk
+                self._versions = 0 if latest else self._versions + len(chunk)
+                if self._versions >= _MANY_VERSIONS:
+                    key, stored = self._guarded(partial(self._skip_versions, *self._carried))
+                    latest[key] = stored
+                    self._carried, self._versions = None, 0
             if latest:
                 self.reached = next(reversed(latest))
         return list(latest.items())
+
+    def _skip_versions(self, key: bytes, stored: bytes) -> Pair:
+        """The last version of a key, of which `stored` is an earlier one; goes on behind it."""
+        self._low = after(key)
+        last = next(self.store_partition.store.scan(key, self._low, backwards=True), None)
+        self._found = self._scan()
+        return key, stored if last is None else last[1]
 
     def _guarded(self, read: Callable[[], _T]) -> _T:
         try:
