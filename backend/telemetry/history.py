@@ -122,15 +122,16 @@ def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """The history of the deployment, from those of its instances, by id.
 
     It has the same steps as each of them: lags and rates are sums, and p99 is the greatest. A lag
-    is None if an instance does not know its own. A rebalance is listed once, with the longest
-    duration, newest first.
+    is None if an instance does not know its own. If the clock of an instance has gone back, its
+    latest sample of a step counts. A rebalance is listed once, with the longest duration, newest
+    first.
     """
-    steps: dict[int, list[list[float | None]]] = {}
+    steps: dict[int, dict[str, list[float | None]]] = {}
     rebalances: dict[str, dict[str, Any]] = {}
     # in the same order on each instance, because ties and sums of floats depend on it
-    for _, document in sorted(documents.items()):
+    for id_, document in sorted(documents.items()):
         for sample in document.get("samples", ()):
-            steps.setdefault(sample[0], []).append(sample)
+            steps.setdefault(sample[0], {})[id_] = sample
         for each in document.get("rebalances", ()):
             other = rebalances.setdefault(each["epoch"], each)
             # an instance that has just joined takes all partitions for moved
@@ -140,7 +141,7 @@ def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "step_s": STEP_S,
         "instances": sorted(documents),
-        "samples": [[at, *_sum(of)] for at, of in sorted(steps.items())[-STEPS:]],
+        "samples": [[at, *_sum([*of.values()])] for at, of in sorted(steps.items())[-STEPS:]],
         "rebalances": sorted(rebalances.values(), key=lambda each: -each["at"])[:MAX_REBALANCES],
     }
 

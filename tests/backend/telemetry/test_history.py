@@ -98,3 +98,15 @@ def test_the_history_of_a_deployment_is_the_same_whoever_merges_it() -> None:
     [_, rebalance] = found["rebalances"]
     assert (rebalance["joined"], rebalance["moved"]) == (["b2"], {"orders": 1})
     assert rebalance["seconds"] == 2.0
+
+
+def test_a_step_that_the_clock_repeats_counts_once_per_instance() -> None:
+    one, other = History(), History()
+    for seconds, n in ((0, 1), (10, 2), (0, 3), (10, 5)):
+        one.record(START + seconds, counted(n, lag=n))
+    other.record(START, counted(1, lag=1))
+    other.record(START + STEP_S, counted(2, lag=1))
+
+    [sample] = merged({"b1": one.document(), "b2": other.document()})["samples"]
+
+    assert sample[:5] == [START, 6, 15.0, 30.0, 0.6], "the latest of b1, and that of b2"
