@@ -19,6 +19,7 @@ from model.dead_letters import (
     HEADER_BYTES,
     MAX_HEADERS_BYTES,
     MAX_KEY_BYTES,
+    MAX_REASON,
     MAX_VALUE_BYTES,
     OWN_HEADER,
     SUFFIX,
@@ -40,7 +41,7 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
     key, key_bytes = _bounded("key", MAX_KEY_BYTES)
     own, own_bytes = _own_headers()
     headers = F.array(
-        _header("reason", F.col("reason")),
+        _header("reason", F.substring("reason", 1, MAX_REASON)),
         _header("source-topic", F.col("topic")),
         _header("source-partition", F.col("partition").cast("string")),
         _header("source-offset", F.col("offset").cast("string")),

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
-from model.dead_letters import MAX_HEADERS_BYTES, Rejected, dead_letter, headers_bytes
+from model.dead_letters import MAX_HEADERS_BYTES, MAX_REASON, Rejected, dead_letter, headers_bytes
 from spark.formats.records import MALFORMED
 from spark.sinks import dead_letters
 from tests.spark.runner import Runner
@@ -48,9 +48,10 @@ def test_spark_writes_the_letters_that_backends_write(session: SparkSession) -> 
             ]
         )
     ]
+    reason = "é" * (MAX_REASON + 1)
     rows = [
         (each.topic, each.partition, each.offset, datetime.fromtimestamp(each.offset, UTC),
-         each.key, each.value, each.headers or None, "why")
+         each.key, each.value, each.headers or None, reason)
         for each in records
     ]  # fmt: skip
     made = dead_letters(session.createDataFrame(rows, MALFORMED), "me").orderBy("key").collect()
@@ -62,4 +63,4 @@ def test_spark_writes_the_letters_that_backends_write(session: SparkSession) -> 
         )
         for row in made
     ]
-    assert found == [dead_letter(each, "why", "me") for each in records]
+    assert found == [dead_letter(each, reason, "me") for each in records]
