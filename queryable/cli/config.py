@@ -20,6 +20,7 @@ from typing import Any
 from queryable import Client
 from queryable.client.protocol.errors import BadUse
 
+_MAX_TIMEOUT = 3_600.0  # s, for the broker
 _SETTINGS: dict[str, tuple[type, ...]] = {
     "url": (str,),
     "timeout": (int, float),
@@ -84,7 +85,24 @@ class Connection:
         )
 
 
+BROKER_TIMEOUT = 10.0
+"""Seconds for one request to the broker, and for the sample of one topic."""
+
 _before_command: ContextVar[Connection] = ContextVar("connection", default=Connection())  # noqa: B039
+
+
+def broker_timeout(given: float | None) -> float:
+    """The time for one request to the broker: `--timeout` after the command (`given`) or before it,
+    else BROKER_TIMEOUT. Raises BadUse: librdkafka would wait for ever for a negative one."""
+    seconds = given if given is not None else _before_command.get().timeout
+    if seconds is None:
+        return BROKER_TIMEOUT
+    if not 0 < seconds <= _MAX_TIMEOUT:  # or NaN
+        raise BadUse(
+            f"--timeout {seconds:g} is invalid: it must be greater than 0, and at most "
+            f"{_MAX_TIMEOUT:,.0f} s."
+        )
+    return seconds
 
 
 def set_connection(connection: Connection) -> None:

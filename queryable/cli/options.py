@@ -15,9 +15,6 @@ from queryable.cli.values import parse_value
 from queryable.client.protocol.errors import QueryableError
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
-BROKER_TIMEOUT = 10.0
-"""Seconds for one request to the broker, and for the sample of one topic."""
-
 # s; a shell waits for the completion
 _COMPLETION_TIMEOUT = 1.0
 

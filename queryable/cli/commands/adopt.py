@@ -11,11 +11,11 @@ import typer
 from model.kafka.config import hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
+from queryable.cli.config import broker_timeout
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import (
-    BROKER_TIMEOUT,
     DEFAULT_SERVERS,
     KafkaFile,
     SampleSize,
@@ -60,7 +60,7 @@ def adopt(
         from queryable.cli.adopt.proposals import proposals
         from queryable.cli.inspection.broker import Broker
     servers = bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or DEFAULT_SERVERS
-    seconds = timeout or BROKER_TIMEOUT
+    seconds = broker_timeout(timeout)
     table = connection_settings(kafka)
     try:
         resolved = resolve(table, open, os.environ)

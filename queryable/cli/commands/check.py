@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from queryable.cli.check.findings import has_errors
+from queryable.cli.config import broker_timeout
 from queryable.cli.exit_codes import NOT_FOUND, reports_errors
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import BROKER_TIMEOUT, AsJson, SampleSize, Servers, Timeout
+from queryable.cli.options import AsJson, SampleSize, Servers, Timeout
 from queryable.cli.output import is_for_terminal, write_line
 
 app = typer.Typer()
@@ -56,8 +57,8 @@ def check(
         from queryable.cli.check.all_checks import check_all
     overrides = {"views": views, "data_dir": data_dir, "bootstrap_servers": bootstrap_servers}
     for_terminal = is_for_terminal(as_json)
-    findings = []
-    for finding in check_all(os.environ, overrides, records, timeout or BROKER_TIMEOUT, production):
+    findings, seconds = [], broker_timeout(timeout)
+    for finding in check_all(os.environ, overrides, records, seconds, production):
         findings.append(finding)
         if for_terminal:
             print(finding.line(), flush=True)

@@ -11,8 +11,8 @@ from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment
+from queryable.cli.config import broker_timeout
 from queryable.cli.inspection.broker import Broker
-from queryable.cli.options import BROKER_TIMEOUT
 from queryable.cli.start.questions import did_you_mean
 from queryable.client.protocol.errors import BadUse, NoAnswer
 
@@ -35,7 +35,7 @@ def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str
     broker = Broker(
         servers,
         for_librdkafka(kafka),
-        timeout or BROKER_TIMEOUT,
+        broker_timeout(timeout),
         lambda text: hide(text, deployment.kafka, kafka),
     )
     try:

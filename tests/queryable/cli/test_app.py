@@ -95,6 +95,10 @@ def test_connection_options_may_be_before_or_after_the_command(tmp_path: Path) -
         ("scan a --limti 3", "No such option: --limti"),
         ("serve --port 99999", "'--port': Input should be less than or equal to 65535"),
         ("scan a --json --csv", "Give only one of --json, --csv and --vertical."),
+        ("check --timeout -1", "--timeout -1 is invalid: it must be greater than 0"),
+        ("--timeout 0 check", "--timeout 0 is invalid"),
+        ("--timeout inf adopt shop --yes", "--timeout inf is invalid"),
+        ("init topic --yes --timeout nan", "--timeout nan is invalid"),
         ("gett a b", "No such command 'gett'. Did you mean 'get'"),
     ],
 )

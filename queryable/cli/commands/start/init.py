@@ -13,10 +13,11 @@ import typer
 from model.kafka.config import for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
+from queryable.cli.config import broker_timeout
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.exit_codes import print_stderr, reports_errors
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import BROKER_TIMEOUT, DEFAULT_SERVERS, KafkaFile, Servers, Timeout
+from queryable.cli.options import DEFAULT_SERVERS, KafkaFile, Servers, Timeout
 from queryable.client.protocol.errors import BadUse, NoAnswer
 
 if TYPE_CHECKING:
@@ -68,16 +69,16 @@ def init(
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if not topics and not is_interactive:
         raise BadUse("Name a TOPIC: there is no terminal on which to ask.")
+    seconds = broker_timeout(timeout)
     action = what_to_do(views, add=add, force=force, is_interactive=is_interactive)
     if action == STOP:
         return
     table = connection_settings(kafka)
-    broker, found = _connect(bootstrap_servers, table, timeout, is_interactive, kafka)
+    broker, found = _connect(bootstrap_servers, table, seconds, is_interactive, kafka)
     if not found:
         raise BadUse(f"The broker at {broker.servers} has no topics yet.")
     names = list(dict.fromkeys(topics or [ask_topic(found)]))
     ask = ask_on_terminal if is_interactive else no_answer
-    seconds = timeout or BROKER_TIMEOUT
     entries = [describe_topic(broker, found, name, records, seconds, ask) for name in names]
     write_views(views, kafka_table(table), "\n".join(entries), is_added=action == ADD)
     print(f"wrote {views}: {', '.join(names)}")
@@ -88,7 +89,7 @@ def init(
 def _connect(
     servers: str | None,
     table: Mapping[str, str],
-    timeout: float | None,
+    timeout: float,
     is_interactive: bool,
     file: Path | None,
 ) -> tuple[Broker, dict[str, int]]:
@@ -108,9 +109,7 @@ def _connect(
         chosen = given or (
             ask_text("Kafka brokers", DEFAULT_SERVERS) if is_interactive else DEFAULT_SERVERS
         )
-        broker = Broker(
-            chosen, settings, timeout or BROKER_TIMEOUT, lambda text: hide(text, table, resolved)
-        )
+        broker = Broker(chosen, settings, timeout, lambda text: hide(text, table, resolved))
         try:
             topics = broker.topics()
         except NoAnswer as error:
