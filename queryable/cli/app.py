@@ -13,6 +13,7 @@ import queryable
 from queryable.cli.config import Connection, set_connection
 from queryable.cli.help import Command, Group
 from queryable.cli.options import Timeout
+from queryable.cli.output import escape_other_characters
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Queries": (
@@ -98,4 +99,5 @@ for _title, _names in SECTIONS.items():
 
 def main() -> None:
     """The entry point of the console script."""
+    escape_other_characters()
     app()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-import typer
-
+from queryable.cli.exit_codes import print_stderr
 from queryable.client.protocol.errors import BadUse
 
 
@@ -13,7 +12,18 @@ def is_confirmed(question: str) -> bool:
     """Whether the user says yes. Raises BadUse if there is no terminal."""
     if not is_interactive():
         raise BadUse("Give --yes: there is no terminal on which to ask.")
-    return typer.confirm(question)
+    while True:
+        # stdout has the results, and is perhaps no terminal
+        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        answer = line.strip().lower()
+        if not line:
+            print_stderr("")
+        if answer in ("y", "yes"):
+            return True
+        if answer in ("", "n", "no"):
+            return False
+        print_stderr("Answer y or n.")
 
 
 def is_interactive() -> bool:

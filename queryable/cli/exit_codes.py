@@ -30,7 +30,7 @@ USAGE_ERROR = 2
 """An invalid argument or setting, or a request that the API rejects (4xx)."""
 
 UNAVAILABLE = 3
-"""No answer, 503, 500 or 429, or a record that was not confirmed."""
+"""No answer, 503, 500 or 429, a record that was not confirmed, or output that cannot be written."""
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -93,6 +93,11 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             # the reader has closed the pipe (`| head`), which is not an error
             _discard_output()
             raise SystemExit(SUCCESS) from None
+        except OSError as error:
+            # such as a full disk, on which the output is written
+            _discard_output()
+            print_stderr(f"queryable: {error}")
+            raise SystemExit(UNAVAILABLE) from None
 
     return run
 

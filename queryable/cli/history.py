@@ -56,6 +56,6 @@ def add_to_history(path: Path, entry: Entry) -> None:
             lines = path.read_text(errors="replace").splitlines(keepends=True)
             path.write_text("".join(lines[len(lines) // 2 :]))
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
-            file.write(json.dumps(asdict(entry), ensure_ascii=False) + "\n")
+            file.write(json.dumps(asdict(entry)) + "\n")
     except OSError:
         pass

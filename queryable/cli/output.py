@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import io
 import json
 import math
 import sys
@@ -64,6 +66,21 @@ def output_of(as_json: bool, as_csv: bool = False, vertical: bool = False) -> Ou
     if as_json:
         return Output.JSON
     return _chosen.get() or (Output.TABLE if sys.stdout.isatty() else Output.JSON)
+
+
+def escape_other_characters() -> None:
+    """Print characters that the encoding of stdout or stderr does not have as JSON's escapes, also
+    half of a surrogate pair: then JSON stays JSON, and no text ends a command."""
+    codecs.register_error("json-escapes", _json_escapes)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="json-escapes")
+
+
+def _json_escapes(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
 def is_for_terminal(as_json: bool) -> bool:

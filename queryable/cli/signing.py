@@ -36,7 +36,11 @@ def create_key(path: Path, algorithm: str) -> None:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     _create(path, private, 0o600)
-    _create(public_path(path), public, 0o644)
+    try:
+        _create(public_path(path), public, 0o644)
+    except BadUse:
+        path.unlink()  # the next call would take another public key for its own
+        raise
 
 
 def public_path(path: Path) -> Path:

@@ -12,6 +12,7 @@ from model.times import parse_duration
 from model.views import ANY_PARTITION, NEWEST, PARTIAL
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.inspection.inference import Inference
+from queryable.client.protocol.errors import BadUse
 
 Ask = Callable[[str, str, Inference], str | None]
 """(topic, field, inferred) -> the answer; None: keep the inferred value, and mark it."""
@@ -33,14 +34,18 @@ def no_answer(topic: str, field: str, inferred: Inference) -> None:
 
 
 def ask_on_terminal(topic: str, field: str, inferred: Inference) -> str:
-    """Asks until the answer is valid; an empty answer accepts the inferred value."""
+    """Asks until the answer is valid; an empty answer accepts the inferred value. Raises BadUse at
+    the end of the input."""
     choices = _CHOICES.get(field, ("a duration such as 10m", f"{NO_VALUE} for none"))
     print_stderr(f"{topic}: {field}? {inferred.reason} ({', '.join(choices)})")
     default = inferred.value or NO_VALUE
     while True:
         # typer's prompt writes to stdout, where the results go
         print(f"{field} [{default}]: ", end="", file=sys.stderr, flush=True)
-        answer = sys.stdin.readline().strip() or default
+        line = sys.stdin.readline()
+        if not line:
+            raise BadUse("The input has ended. Give --yes to keep what is likely, without answers.")
+        answer = line.strip() or default
         if not (error := _error(field, answer)):
             return answer
         print_stderr(error)

@@ -71,9 +71,17 @@ def token(
     elif algorithm not in (None, signing.read_key(key_file)[1]):
         raise BadUse(f"The key {key_file} is not for {algorithm}. Name another file, or leave it.")
     signed = signing.sign(
-        key_file, scopes, seconds, subject or getpass.getuser(), iss=issuer, aud=audience
+        key_file, scopes, seconds, subject or _user_name(), iss=issuer, aud=audience
     )
     public = signing.public_path(key_file)
     verifying = public if signing.read_key(key_file)[1] == "ES256" else key_file
     print_stderr(f"backends verify it with QUERYABLE_AUTH=jwt QUERYABLE_JWT_KEY_FILE={verifying}")
     print(signed)
+
+
+def _user_name() -> str:
+    """Raises BadUse: in a container, a user may have a number and no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        raise BadUse("Your user has no name. Say whose the token is: --subject NAME.") from None

@@ -52,6 +52,12 @@ class Shell:
             except KeyboardInterrupt:
                 print()
                 continue
+            except UnicodeDecodeError as error:
+                print_stderr(f"queryable: the line is not {error.encoding} text")
+                status = USAGE_ERROR
+                if not sys.stdin.isatty():
+                    return status
+                continue
             if line.strip() in LEAVE:
                 return status
             if line.strip():

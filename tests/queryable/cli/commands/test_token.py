@@ -132,3 +132,25 @@ def test_a_refusal_says_what_to_do(status: int, advice: str) -> None:
     assert done.exit_code == 2
     assert done.stderr.startswith("queryable: A detail. [refused]\n")
     assert advice in done.stderr
+
+
+def test_a_public_key_that_is_there_is_not_taken_for_the_new_one() -> None:
+    """Regression: the second call signed tokens that no backend accepts."""
+    Path("key.pub").write_text("old")
+    for _ in range(2):
+        done = run("token", "read:*", "--key-file", "key", "--subject", "ann")
+        assert done.exit_code == 2
+        assert "Cannot create key.pub: File exists." in done.stderr
+        assert not Path("key").exists()
+    assert Path("key.pub").read_text() == "old"
+
+
+def test_a_user_without_a_name_says_whose_the_token_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def getuser() -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", getuser)
+    done = run("token", "read:*", "--key-file", "key")
+    assert done.exit_code == 2
+    assert "--subject NAME" in done.stderr
+    assert run("token", "read:*", "--key-file", "key", "--subject", "ann").exit_code == 0
