@@ -16,6 +16,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from spark.checkpoints.check import check_view
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import query_folders
+from spark.checkpoints.unfinished import delete_unfinished
 from spark.errors import JobError, Unavailable, summary
 from spark.event_time.watermarks import Watermarks
 from spark.formats.decoders import Decoder
@@ -257,7 +258,11 @@ class QueryScheduler:
         if it is refused."""
         view = self._view(view_of(query))
         try:
-            if query == view.name:
+            files = CheckpointFiles(self._session)
+            folders = query_folders(files, self._settings.checkpoint(view))
+            of_result = query == view.name
+            delete_unfinished(files, folders.result if of_result else folders.dead_letters)
+            if of_result:
                 check_view(self._session, view, self._settings, self._log)
                 self._tombstones.check(view)
                 if self._settings.is_real_time(view):
@@ -271,7 +276,7 @@ class QueryScheduler:
                 self._watermarks,
                 self._static.ending_offsets(view),
             )
-            self._start(unstarted.result if query == view.name else unstarted.dead_letters)
+            self._start(unstarted.result if of_result else unstarted.dead_letters)
         except (PySparkException, Py4JJavaError, Unavailable) as error:
             self._running.add(query)
             self._events.put(QueryEnded(query, str(error)))

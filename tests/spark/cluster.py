@@ -43,7 +43,7 @@ def main(name: str, servers: str, source: str, folder: str, *targets: str) -> No
         kafka=Kafka(servers),
         checkpoint_dir=f"{folder}/checkpoints",
         once=True,
-        topics_deadline=10,
+        topics_deadline=60,
     )
     supervise(session, settings, StopSignal())
     session.stop()

@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from local.waiting import wait_until
 from model.pipelines.commands import PAUSE, REBUILD, RESTART, RESUME
+from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.unfinished import delete_unfinished
 from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.plugins.fixtures import MakeTopic
 
@@ -82,3 +85,41 @@ def test_a_damaged_file_ends_only_its_view(
         damaged.unlink()
         runner.send(RESTART)
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_query_that_was_ended_while_it_wrote_its_first_file_begins_again(
+    runner: ControlledRunner,
+) -> None:
+    """Regression: Spark refused to start it, again and again."""
+    name = "0.703972ed-4eed-4a71-94da-962326816e17.tmp"
+    checkpoint = Path(runner.settings.checkpoint(runner.view))
+    for query in ("view", "dead-letters"):
+        offsets = checkpoint / query / "offsets"
+        offsets.mkdir(parents=True)
+        (offsets / f".{name}").touch()
+        (offsets / f"..{name}.crc").touch()
+    runner.write(b"one", b"\xff")
+    with runner.stream():
+        runner.wait_progress(lambda p: p.get("dead_letters") == 1)
+        runner.wait_counts(one=1)
+        assert runner.progress()["restarts"] == 0
+
+
+def test_only_temporary_files_of_a_query_without_a_batch_are_deleted(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's check finds state whose batches are lost."""
+    files, folder = CheckpointFiles(session), tmp_path / "offsets"
+    delete_unfinished(files, str(tmp_path))
+    folder.mkdir()
+    temporary = folder / ".1.703972ed-4eed-4a71-94da-962326816e17.tmp"
+    temporary.touch()
+    for other in (folder / "0", folder / "other"):
+        other.touch()
+        delete_unfinished(files, str(tmp_path))
+        assert temporary.exists()
+        other.unlink()
+    delete_unfinished(files, str(tmp_path))
+    assert not temporary.exists()
