@@ -20,6 +20,7 @@ from queryable.cli.options import (
     complete_view,
 )
 from queryable.cli.output import is_for_terminal, write_line
+from queryable.client.protocol.errors import Unavailable
 
 app = typer.Typer()
 
@@ -141,11 +142,20 @@ def rebuild(
 
 
 def _wait_drained(client: Client, instance: str, seconds: float) -> int:
-    """Waits until the instance has no partition; returns how many it still has."""
+    """Waits until the instance has no partition; returns how many it still has. Raises Unavailable
+    if the deployment does not answer at the end of the wait."""
     deadline = time.monotonic() + seconds
-    while (left := _partitions(client.topology(), instance)) and time.monotonic() < deadline:
+    while True:
+        is_last = time.monotonic() >= deadline
+        try:
+            left = _partitions(client.topology(), instance)
+        except Unavailable:
+            if is_last:
+                raise
+        else:
+            if is_last or not left:
+                return left
         time.sleep(_STEP)
-    return left
 
 
 def _partitions(topology: Any, instance: str) -> int:

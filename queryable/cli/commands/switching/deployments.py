@@ -13,7 +13,7 @@ from queryable.cli.deployments import UNKNOWN, Deployments, behind_proxy
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile, Url
 from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.client.protocol.errors import BadUse, QueryableError
+from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
 app = typer.Typer()
 
@@ -174,10 +174,15 @@ def _previous(connection: Connection, found: Deployments) -> str:
 def _report(connection: Connection, done: dict[str, Any], as_json: bool) -> None:
     """Prints the new state once the proxy follows; exits with 3 if it does not."""
     began = time.monotonic()
-    while (
-        not (follows := _follows(behind_proxy(connection), done))
-        and time.monotonic() - began < _FOLLOWED_WITHIN
-    ):
+    while True:
+        try:
+            follows = _follows(behind_proxy(connection), done)
+        except Unavailable as error:
+            follows, why = False, f"The proxy does not answer: {error.detail}"
+        else:
+            why = "The proxy does not follow yet"
+        if follows or time.monotonic() - began > _FOLLOWED_WITHIN:
+            break
         time.sleep(_STEP)
     if not is_for_terminal(as_json):
         write_line({**done, "followed": follows})
@@ -186,9 +191,7 @@ def _report(connection: Connection, done: dict[str, Any], as_json: bool) -> None
             f"{done['name']}: {done['current']} is current, {done['previous']} is the previous one"
         )
     if not follows:
-        print_stderr(
-            "The proxy does not follow yet: look at service and application_id in /proxy/health."
-        )
+        print_stderr(f"{why}: look at service and application_id in /proxy/health.")
         raise SystemExit(UNAVAILABLE)
 
 

@@ -15,7 +15,7 @@ from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
 from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.client.protocol.errors import BadUse
+from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
 app = typer.Typer()
 
@@ -224,16 +224,23 @@ def _confirmed(version: str, delete_topic: bool) -> bool:
 
 
 def _report(client: Client, done: dict[str, Any], as_json: bool) -> None:
-    """Prints the new state once all instances follow it, or after a while those that do not."""
+    """Prints the new state once all instances follow it, or after a while those that do not (None
+    if it is not known). The change is made, so an error here is none of the command."""
     began = time.monotonic()
     while True:
-        document = client.view_versions(done["view"])
-        behind = [i["id"] for i in document["instances"] if i["current"] != done["current"]]
-        changed_again = document["revision"] > done["revision"]
-        took = time.monotonic() - began
-        if not behind or changed_again or took > _FOLLOWED_WITHIN:
+        behind, has_ended = None, False
+        try:
+            document = client.view_versions(done["view"])
+        except QueryableError as error:
+            why, has_ended = error.detail, not isinstance(error, Unavailable)
+        else:
+            behind = [i["id"] for i in document["instances"] if i["current"] != done["current"]]
+            has_ended = not behind or document["revision"] > done["revision"]
+        if has_ended or time.monotonic() - began > _FOLLOWED_WITHIN:
             break
         time.sleep(_STEP)
+    if behind is None:
+        print_stderr(f"It is not known which instances follow: {why}")
     if not is_for_terminal(as_json):
         write_line({**done, "behind": behind})
         return

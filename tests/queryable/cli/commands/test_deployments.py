@@ -23,6 +23,7 @@ class Fake:
 
     def __init__(self, server: Server) -> None:
         self.url = server.url
+        self.server = server
         self.service: dict[str, Any] | None = {
             "name": "shop", "current": "shop-1", "previous": None, "revision": 1,
         }  # fmt: skip
@@ -139,3 +140,22 @@ def test_what_a_user_may_have_forgotten_is_said(fake: Fake) -> None:
         done = fake.run(*command)
         assert done.exit_code == USAGE_ERROR
         assert "The URL is that of an instance." in done.stderr
+
+
+def test_a_proxy_that_does_not_answer_after_the_change_is_reported(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployments, "_FOLLOWED_WITHIN", 0.1)
+    answer = fake.answer
+
+    def silent(request: RequestHandler) -> None:
+        if request.path == "/proxy/health" and fake.in_use == "shop-2":
+            request.respond(503, {"code": "overloaded", "status": 503, "detail": "Too many."})
+        else:
+            answer(request)
+
+    fake.server.handle_request_with = silent
+    done = fake.run("switch-deployment", "shop-2", "--force", "--timeout", "0.3")
+    assert done.exit_code == UNAVAILABLE
+    assert json.loads(done.stdout)["followed"] is False
+    assert "The proxy does not answer" in done.stderr

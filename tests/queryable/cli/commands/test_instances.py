@@ -4,6 +4,7 @@ instances."""
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -79,7 +80,7 @@ def test_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
         done = run(server.url, "rebuild", "b1", "orders", "3", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
-        assert "Delete the store of partition 3 of orders on b1" in done.stdout
+        assert "Delete the store of partition 3 of orders on b1" in done.stderr
         assert run(server.url, "rebuild", "b1", "orders", "3", input="y\n").exit_code == SUCCESS
         done = run(server.url, "rebuild", "b1", "orders", "3", "--yes", "--force")
         assert json.loads(done.stdout) == REBUILT
@@ -103,3 +104,20 @@ def test_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch) -> None:
         "b1 takes part again.\n",
         "Partition 3 of orders is being rebuilt on b1.\n",
     ]
+
+
+def test_drain_goes_on_waiting_while_the_deployment_does_not_answer() -> None:
+    began = time.monotonic()
+
+    def answer(request: RequestHandler) -> None:
+        if request.path == DRAIN:
+            request.respond(200, DRAINED)
+        elif time.monotonic() - began < 1.5:
+            request.respond(503, {"code": "starting", "detail": "Starting.", "status": 503})
+        else:
+            request.respond(200, topology([], []))
+
+    with serving(answer) as server:
+        done = run(server.url, "drain", "b1", "--timeout", "0.3", "--wait", "60")
+    assert done.exit_code == SUCCESS, done.stderr
+    assert json.loads(done.stdout)["partitions"] == 0

@@ -83,9 +83,9 @@ def test_drop_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
         done = run(server.url, "drop", "orders@1", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
-        assert "Delete the stores of orders@1 in the whole deployment?" in done.stdout
+        assert "Delete the stores of orders@1 in the whole deployment?" in done.stderr
         done = run(server.url, "drop", "orders@1", "--delete-topic", input="y\n")
-        assert "orders@1 and its topic in" in done.stdout
+        assert "orders@1 and its topic in" in done.stderr
         assert (done.exit_code, server.paths) == (SUCCESS, ["/views/orders/drop"])
         assert run(server.url, "drop", "orders@1", "--yes").exit_code == SUCCESS
 
@@ -101,3 +101,19 @@ def test_versions_without_a_key_are_those_of_the_view(monkeypatch: pytest.Monkey
     assert "orders@1: partition 1 on b2: catching-up, lag 5" in shown
     assert "instance b2: version 1 is current" in shown
     assert "instance b3: unknown (running)" in shown
+
+
+def test_a_switch_is_done_even_if_nobody_says_who_follows() -> None:
+    """Regression: nothing was printed, and the exit code was that of a refused switch."""
+
+    def answer(request: RequestHandler) -> None:
+        if request.path == "/views/orders/switch":
+            request.respond(200, CHANGED)
+        else:
+            request.respond(403, {"code": "forbidden", "detail": "No scope.", "status": 403})
+
+    with serving(answer) as server:
+        done = run(server.url, "switch", "orders@2")
+    assert done.exit_code == SUCCESS
+    assert json.loads(done.stdout) == {**CHANGED, "behind": None}
+    assert done.stderr == "It is not known which instances follow: No scope.\n"
