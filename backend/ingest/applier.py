@@ -149,7 +149,7 @@ class RecordApplier:
         is_first = mispartitioned and not store_partition.metadata.mispartitioned
         store_partition.metadata = metadata
         if is_first:
-            self._registry.end_streams_if_mispartitioned(view)
+            self._registry.end_streams(view.name)
             self._writer.on_state_change()
         new_metadata = metadata if changed else None
         self._writer.write(

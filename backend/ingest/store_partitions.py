@@ -159,8 +159,7 @@ class PartitionRegistry:
             name for name, placed in placed_views if placed.mispartitioned
         )
         for name in self.topology_mispartitioned:
-            for store_partition in list(self._by_view.get(name, {}).values()):
-                store_partition.end_streams()
+            self.end_streams(name)
         self._topology_counts = {
             name: frozenset((placed.partitions, *placed.partition_counts))
             for name, placed in placed_views
@@ -195,13 +194,13 @@ class PartitionRegistry:
 
     def add(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name][store_partition.partition] = store_partition
-        self.end_streams_if_mispartitioned(store_partition.view)
+        if store_partition.metadata.mispartitioned:
+            self.end_streams(store_partition.view.name)
 
-    def end_streams_if_mispartitioned(self, view: View) -> None:
-        """End the streams of the view if any key may be in several partitions."""
-        if self.is_mispartitioned(view):
-            for store_partition in list(self.of_view(view.name).values()):
-                store_partition.end_streams()
+    def end_streams(self, view: str) -> None:
+        """End the streams of a view whose keys may be in several partitions from now on."""
+        for store_partition in list(self._by_view.get(view, {}).values()):
+            store_partition.end_streams()
 
     def remove(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name].pop(store_partition.partition, None)
