@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backend.rate_limited_log import RateLimitedLog
 
@@ -24,7 +24,7 @@ _EXAMINED = 32  # connections that are compared to find the one to close
 log = RateLimitedLog(logging.getLogger(__name__))
 
 
-class Open(Protocol):
+class OpenConnection(Protocol):
     """A connection, or one whose TLS handshake has not ended."""
 
     address: str
@@ -38,21 +38,31 @@ class Open(Protocol):
     def abort(self) -> None: ...
 
 
+def address_of(transport: Any) -> str:
+    """The `address` of a connection with this transport."""
+    peer = transport.get_extra_info("peername")
+    return peer[0] if isinstance(peer, tuple) else ""
+
+
 class OpenConnections:
     """The connections by address of the client, oldest first."""
 
-    def __init__(self) -> None:
-        self._by_address: dict[str, dict[Open, None]] = {}
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._by_address: dict[str, dict[OpenConnection, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def add(self, connection: Open) -> None:
+    def add(self, connection: OpenConnection) -> None:
+        """Count a connection. If there are too many, close one, which may be this one."""
         self._by_address.setdefault(connection.address, {})[connection] = None
         self._count += 1
+        if self._count > self.limit:
+            self._make_room(connection)
 
-    def discard(self, connection: Open) -> None:
+    def discard(self, connection: OpenConnection) -> None:
         of_address = self._by_address.get(connection.address, {})
         if connection in of_address:
             del of_address[connection]
@@ -60,7 +70,7 @@ class OpenConnections:
         if not of_address:
             self._by_address.pop(connection.address, None)
 
-    def make_room(self, newest: Open) -> None:
+    def _make_room(self, newest: OpenConnection) -> None:
         """Close a connection of the address that has the most: the one whose time-out for a
         request ends first, or the newest if all are busy."""
         of_address = max(self._by_address.values(), key=len)

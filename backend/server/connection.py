@@ -12,6 +12,7 @@ from gunicorn_h1c import H1CProtocol
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
 from backend.security.mutual_tls import is_passed_on, tls_of_proxy
+from backend.server.bounds import address_of
 from backend.server.cluster_requests import answer_to_cluster
 from backend.server.deadline import Deadline
 from backend.server.exchange import Exchange
@@ -73,13 +74,12 @@ class Connection(asyncio.Protocol):
         self._reader_guard = SlowReaderGuard(
             self._server.loop, transport, self._application.send_timeout
         )
-        peer = transport.get_extra_info("peername")
-        self.address = self.client = peer[0] if isinstance(peer, tuple) else ""
+        self.address = self.client = address_of(transport)
         self._server.connections.add(self)
         self.is_open = True
         transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         self._deadline.set(self._application.request_timeout)
-        self._server.begin(self)
+        self._server.open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False

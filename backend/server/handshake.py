@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from backend.server.bounds import address_of
 from backend.server.connection import Connection
 from backend.server.server import Server
 
@@ -18,7 +19,7 @@ _HANDSHAKE_TIMEOUT = 10.0  # s for a client's handshake
 _CLOSE_TIMEOUT = 1.0  # s for a client to answer the end of TLS
 
 
-def connections(
+def connection_factory(
     server: Server, context: ssl.SSLContext | None
 ) -> Callable[[], asyncio.BaseProtocol]:
     """Makes the protocol of a new connection. `context`: None without TLS."""
@@ -40,9 +41,8 @@ class Handshake(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if isinstance(peer, tuple) else ""
-        self._server.begin(self)
+        self.address = address_of(transport)
+        self._server.open.add(self)
         if transport.is_closing():  # there is no room
             return
         self._tls = self._server.loop.start_tls(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from backend.http.asgi import Receive, Scope, Send
-from backend.server.bounds import Open, OpenConnections, UnreadBytes
+from backend.server.bounds import OpenConnections, UnreadBytes
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPoll, PlainPost
 
@@ -76,16 +76,10 @@ class Server:
         self.limits = limits
         self.loop = loop
         self.connections: set[Connection] = set()
-        self.open = OpenConnections()
+        self.open = OpenConnections(limits.worker_connections)
         self.unread = UnreadBytes()
         self.keeps_connections = limits.keepalive > 0  # whether they accept further requests
         self._feeding: deque[Callable[[], None]] = deque()
-
-    def begin(self, opened: Open) -> None:
-        """Count a connection, and close one if there are too many."""
-        self.open.add(opened)
-        if len(self.open) > self.limits.worker_connections:
-            self.open.make_room(opened)
 
     def feed_in_turn(self, feed: Callable[[], None]) -> None:
         """Call it in a later round of the event loop. There is one such call in a round, because

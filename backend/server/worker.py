@@ -19,7 +19,7 @@ from gunicorn.arbiter import Arbiter
 from gunicorn.asgi.lifespan import LifespanManager
 from gunicorn.workers import base
 
-from backend.server.handshake import connections
+from backend.server.handshake import connection_factory
 from backend.server.server import Limits, Server
 
 log = logging.getLogger("backend.server")
@@ -108,7 +108,7 @@ class Worker(base.Worker):  # type: ignore[misc]
 
     async def _listen(self, server: Server, sock: Any) -> asyncio.Server:
         listener = await self.loop.create_server(
-            connections(server, self.wsgi.certificates.listening),
+            connection_factory(server, self.wsgi.certificates.listening),
             sock=sock.sock,
             backlog=self.cfg.backlog,
         )

@@ -12,7 +12,7 @@ from typing import Any
 import uvloop
 
 from backend.http.asgi import Receive, Scope, Send
-from backend.server.handshake import connections
+from backend.server.handshake import connection_factory
 from backend.server.server import Limits, Server
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPoll, PlainPost
@@ -93,7 +93,7 @@ async def running_server(
     """The running server, and the port on which it listens."""
     loop = asyncio.get_running_loop()
     server = Server(app, limits, loop)
-    listener = await loop.create_server(connections(server, tls), "127.0.0.1", 0)
+    listener = await loop.create_server(connection_factory(server, tls), "127.0.0.1", 0)
     try:
         yield server, listener.sockets[0].getsockname()[1]
     finally:
