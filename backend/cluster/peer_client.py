@@ -24,7 +24,7 @@ import aiohttp
 from yarl import URL
 
 from backend.cluster.peer_connection import MAX_ANSWER_BYTES
-from backend.cluster.peer_failures import PeerNotAsked, check_sender, unreachable
+from backend.cluster.peer_failures import NOT_REACHED, PeerNotAsked, check_sender, unreachable
 from backend.cluster.peer_posts import CONNECT_SECONDS, PeerPosts
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
@@ -49,8 +49,7 @@ _OMITTED_HEADERS = frozenset(
 )
 
 
-# UnicodeError: a name that cannot be looked up
-_ERRORS = (TimeoutError, aiohttp.ClientError, OSError, UnicodeError)
+_ERRORS = (*NOT_REACHED, aiohttp.ClientError)
 
 # that aiohttp adds to requests that do not have them
 _AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")

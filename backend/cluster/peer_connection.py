@@ -75,7 +75,6 @@ class PeerConnection(asyncio.Protocol):
         if not self.is_open:
             raise ClosedBeforeAnswerError("the connection was closed")
         self._silence, self._ends_at = silence, ends_at
-        self._begin_answer()
         self._answer = answer = self._loop.create_future()
         self._set_timer()
         self._transport.write(request)

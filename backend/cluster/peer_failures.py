@@ -15,6 +15,9 @@ from model.topology import Member
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
+NOT_REACHED = (TimeoutError, OSError, UnicodeError)
+"""Errors of a connection to a member. UnicodeError: what it has sent as its host is no name."""
+
 
 class PeerRefused(Unavailable):
     """The instance does not accept internal requests of this one."""

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 
 from backend.cluster.peer_connection import ClosedBeforeAnswerError, PeerConnection, connect
-from backend.cluster.peer_failures import check_sender, unreachable
+from backend.cluster.peer_failures import NOT_REACHED, check_sender, unreachable
 from backend.security.certificates import Certificates
 from backend.security.signatures import HEADER, SignedRequest, Signer
 from backend.telemetry.peer_counts import PeerCounts
@@ -58,8 +58,7 @@ class PeerPosts:
                     pass  # idle connections are closed; this is no failure
             connection = await self._connected(member, silence)
             return await self._ask(connection, member, of, body, silence, ends_at)
-        # UnicodeError: what the member has sent as its host cannot be looked up
-        except (TimeoutError, OSError, UnicodeError) as error:
+        except NOT_REACHED as error:
             self._counts.ended(target, None)
             raise unreachable(member, error) from error
 
