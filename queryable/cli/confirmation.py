@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from queryable.cli.answers import read_answer
 from queryable.cli.exit_codes import print_stderr
 from queryable.client.protocol.errors import BadUse
 
@@ -13,12 +14,7 @@ def is_confirmed(question: str) -> bool:
     if not is_interactive():
         raise BadUse("Give --yes: there is no terminal on which to ask.")
     while True:
-        # stdout has the results, and is perhaps no terminal
-        print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        answer = line.strip().lower()
-        if not line:
-            print_stderr("")
+        answer = (read_answer(f"{question} [y/N]") or "").lower()
         if answer in ("y", "yes"):
             return True
         if answer in ("", "n", "no"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from model.formats.registry import KEY_CODECS, VALUE_CODECS
@@ -10,6 +9,7 @@ from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.times import parse_duration
 from model.views import ANY_PARTITION, NEWEST, PARTIAL
+from queryable.cli.answers import read_answer
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.inspection.inference import Inference
 from queryable.client.protocol.errors import BadUse
@@ -40,12 +40,9 @@ def ask_on_terminal(topic: str, field: str, inferred: Inference) -> str:
     print_stderr(f"{topic}: {field}? {inferred.reason} ({', '.join(choices)})")
     default = inferred.value or NO_VALUE
     while True:
-        # typer's prompt writes to stdout, where the results go
-        print(f"{field} [{default}]: ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
+        answer = read_answer(field, default)
+        if answer is None:
             raise BadUse("The input has ended. Give --yes to keep what is likely, without answers.")
-        answer = line.strip() or default
         if not (error := _error(field, answer)):
             return answer
         print_stderr(error)

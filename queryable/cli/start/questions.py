@@ -1,11 +1,11 @@
-"""The questions of `queryable init`: on stderr, because results go to stdout."""
+"""The questions of `queryable init`."""
 
 from __future__ import annotations
 
 import difflib
-import sys
 from collections.abc import Mapping, Sequence
 
+from queryable.cli.answers import read_answer
 from queryable.cli.exit_codes import print_stderr
 from queryable.client.protocol.errors import BadUse
 
@@ -15,13 +15,10 @@ _MAX_LISTED = 40
 def ask_text(question: str, default: str = "") -> str:
     """The answer, or the default; asks until there is one. Raises BadUse at the end of input."""
     while True:
-        shown = f" [{default}]" if default else ""
-        print(f"{question}{shown}: ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            print_stderr("")
+        answer = read_answer(question, default)
+        if answer is None:
             raise BadUse("The input ended before all questions were answered.")
-        if answer := line.strip() or default:
+        if answer:
             return answer
 
 
