@@ -51,7 +51,8 @@ def drain(
     deployment without partitions until undrain, or until it is restarted.
 
     Waits until the instance has no partition left. Exits with 2 if there is no such instance or no
-    other one, 3 if it still has partitions after --wait. Needs the scope admin.
+    other one, 3 if it still has partitions after --wait, or leaves the deployment meanwhile. Needs
+    the scope admin.
 
     \b
     Examples:
@@ -61,6 +62,12 @@ def drain(
     with Connection(url, timeout, token_file).client() as client:
         client.drain(instance)
         left = _wait_drained(client, instance, wait)
+    if left is None:
+        print_stderr(
+            f"{instance} has left the deployment before it had no partition: look at `queryable "
+            "topology` for partitions that no other instance answers for yet."
+        )
+        raise SystemExit(UNAVAILABLE)
     if not is_for_terminal(as_json):
         write_line({"instance": instance, "drained": True, "partitions": left})
     elif not left:
@@ -141,9 +148,10 @@ def rebuild(
         write_line(done)
 
 
-def _wait_drained(client: Client, instance: str, seconds: float) -> int:
-    """Waits until the instance has no partition; returns how many it still has. Raises Unavailable
-    if the deployment does not answer at the end of the wait."""
+def _wait_drained(client: Client, instance: str, seconds: float) -> int | None:
+    """Waits until the instance has no partition; returns how many it still has, or None if it has
+    left the deployment. Raises Unavailable if the deployment does not answer at the end of the
+    wait."""
     deadline = time.monotonic() + seconds
     while True:
         is_last = time.monotonic() >= deadline
@@ -158,11 +166,9 @@ def _wait_drained(client: Client, instance: str, seconds: float) -> int:
         time.sleep(_STEP)
 
 
-def _partitions(topology: Any, instance: str) -> int:
-    return sum(
-        len(partitions)
-        for each in topology["processors"]
-        if each["id"] == instance
-        for role in _ROLES
-        for partitions in each.get(role, {}).values()
-    )
+def _partitions(topology: Any, instance: str) -> int | None:
+    """The number of partitions that an instance has; None if the topology does not list it."""
+    for each in topology["processors"]:
+        if each["id"] == instance:
+            return sum(len(held) for role in _ROLES for held in each.get(role, {}).values())
+    return None

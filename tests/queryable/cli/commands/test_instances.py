@@ -56,6 +56,16 @@ def test_drain_says_how_many_partitions_are_left_after_the_wait() -> None:
     assert "b1 still has 3 partitions" in done.stderr
 
 
+def test_an_instance_that_leaves_before_it_is_drained() -> None:
+    gone = topology([], [])
+    gone["processors"].pop(0)
+    answers = [DRAINED, topology([1, 2], [3]), gone]
+    with serving(lambda r: r.respond(200, answers.pop(0))) as server:
+        done = run(server.url, "drain", "b1")
+    assert (done.exit_code, done.stdout) == (UNAVAILABLE, "")
+    assert "b1 has left the deployment" in done.stderr
+
+
 def test_a_refusal_says_why() -> None:
     def refuse(request: RequestHandler) -> None:
         request.respond(409, {"code": "last-instance", "detail": "No other.", "status": 409})
