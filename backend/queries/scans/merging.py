@@ -31,12 +31,16 @@ def cut(rows: Sequence[tuple[Any, ...]], frontier: bytes | None, backwards: bool
 
 
 def distinct(rows: list[_AnyRow], head: Callable[[_AnyRow], bytes]) -> list[_AnyRow]:
-    """The sorted rows; of rows with the same key, the one with the latest timestamp and offset."""
+    """The sorted rows; of rows with the same key, the one with the latest timestamp and offset.
+
+    If both are equal, in two partitions, the greatest row: the order of the rows does not decide.
+    """
     newest = {row[0]: row for row in rows}
     if len(newest) == len(rows):
         return rows
     for row in rows:
-        if _age(head(row)) > _age(head(newest[row[0]])):
+        other = newest[row[0]]
+        if (_age(head(row)), row) > (_age(head(other)), other):
             newest[row[0]] = row
     return list(newest.values())
 
