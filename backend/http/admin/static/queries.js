@@ -40,7 +40,6 @@ const AS_OF = ["as_of", "As of", "time"];
 
 // formats whose record bytes are the typed text; the backend parses all others
 const TYPED_AS_BYTES = new Set(["string", "bytes", "json"]);
-const NUMBERS = new Set(["int32", "int64", "float64"]);
 const URL_SAFE = /^[A-Za-z0-9_~-][A-Za-z0-9._~-]*$/u;
 
 /** `[name, text]` of each query of the view. */
@@ -111,28 +110,48 @@ const METHODS = { "watch": "changes", "all-windows": "windows", "all-sessions": 
 
 /** The query with the Python client. */
 export function pythonScript(base, view, name, values) {
-  const positional = values.key === undefined ? [] : [literal(view, values.key)];
+  const positional = values.key === undefined ? [] : [pythonKey(view, values.key, false)];
   const named = fieldsOf(view, name)
     .filter(([field]) => field !== "key" && values[field])
     .map(([field, , type]) => `${field === "from" ? "from_" : field}=${
       field === "exact" ? "True" : type === "number" ? values[field]
-        : literal(type === "time" || field === "prefix" || !isKey(field, name) ? null : view, values[field])}`);
+        : type !== "time" && isBound(field) ? pythonKey(view, values[field], true)
+          : JSON.stringify(values[field])}`);
   const call = `client.${METHODS[name] ?? name}(${
     [JSON.stringify(view.name), ...positional, ...named].join(", ")})`;
   const one = name === "get" || name === "count";
   return [
-    "from queryable import Client", "",
+    ...(call.includes("json.loads(") ? ["import json", ""] : []),
+    ...(call.includes("urlsafe_b64decode(") ? ["from base64 import urlsafe_b64decode", ""] : []),
+    `from queryable import Client${call.includes("Raw(") ? ", Raw" : ""}`, "",
     `with Client(${JSON.stringify(base.replace(/\/$/u, ""))}) as client:`,
     one ? `    print(${call})` : `    for item in ${call}:\n        print(item)`,
   ].join("\n");
 }
 
-function isKey(field, name) {
-  return ["key_from", "key_to"].includes(field) || (name === "scan" && ["from", "to"].includes(field));
+function isBound(field) {
+  return ["key_from", "key_to", "from", "to", "prefix"].includes(field);
 }
 
-function literal(view, text) {
-  return view !== null && NUMBERS.has(view.key) && /^-?[0-9.eE+-]+$/u.test(text) ? text : JSON.stringify(text);
+/** A typed key, or a bound of keys, as an expression of the type that the client takes. */
+function pythonKey(view, text, isBoundOfKeys) {
+  const quotedText = JSON.stringify(text);
+  switch (view.key) {
+    case "int32": case "int64":
+      return /^-?(?:0|[1-9]\d*)$/u.test(text) ? text : `int(${quotedText})`;
+    case "float64":
+      return /^-?(?:0|[1-9]\d*)(?:\.\d+)?$/u.test(text) ? text : `float(${quotedText})`;
+    case "bytes":
+      return `${quotedText}.encode()`;
+    case "json":  // its bytes identify a key, and bounds have no bytes
+      return isBoundOfKeys ? `json.loads(${quotedText})` : `Raw(${quotedText}.encode())`;
+    case "avro":
+      return `json.loads(${quotedText})`;
+    case "protobuf":
+      return `Raw(urlsafe_b64decode(${JSON.stringify(`${text}===`)}))`;
+    default:
+      return quotedText;
+  }
 }
 
 const COMMANDS = { "all-windows": "windows", "all-sessions": "sessions" };
