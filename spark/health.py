@@ -1,7 +1,8 @@
 """Checks the file that ``spark.run --health`` writes: ``python -m spark.health FILE``.
 
 Status 0: the job works. Status 1, with a reason: the job has ended, a view has failed, or a view
-makes no progress.
+makes no progress. With ``--liveness``, views that have failed do not count: the other views run on,
+and another start of the job would stop them without helping it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,19 @@ MAX_AGE = 15.0  # s; the job writes the file every second
 MAX_SILENCE = 300.0  # s; a query with nothing to do reports so every second
 
 
-def problem(document: Any, now: float, stuck_after: float = MAX_SILENCE) -> str | None:
-    """What is wrong with the job, or None. ``document``: the file's JSON; ``now``: s since 1970."""
+def problem(
+    document: Any, now: float, stuck_after: float = MAX_SILENCE, liveness: bool = False
+) -> str | None:
+    """What is wrong with the job, or None. ``document``: the file's JSON; ``now``: s since 1970.
+    ``liveness``: whether only what another start of the job may mend counts."""
     try:
         age = now - float(document["at"])
         if not -MAX_AGE <= age <= MAX_AGE:
             return f"the job has written nothing for {age:.0f} s: it has ended or hangs"
         for name, view in document["views"].items():
             if view["state"] in ("failed", "stopped"):
+                if liveness:
+                    continue
                 reason = view["error"] or "the job received a signal"
                 return f"view {name} has {view['state']}: {reason}"
             silent = view["silent_seconds"]
@@ -46,9 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="SECONDS",
         help="how long a view may make no progress (default: %(default)g)",
     )
+    parser.add_argument(
+        "--liveness",
+        action="store_true",
+        help="ignore views that have failed: for a probe that restarts the job",
+    )
     given = parser.parse_args(arguments)
     try:
-        wrong = problem(json.loads(given.file.read_text()), time.time(), given.stuck_after)
+        document = json.loads(given.file.read_text())
+        wrong = problem(document, time.time(), given.stuck_after, given.liveness)
     except OSError as error:
         wrong = f"{given.file}: {error.strerror}"
     except ValueError:

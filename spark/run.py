@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -26,6 +27,9 @@ def run(settings: Settings) -> None:
     """Returns after a signal or, with ``once``, when done; ``JobError`` if the job failed."""
     stop = StopSignal()
     stop.install()
+    if settings.health is not None:
+        with suppress(OSError):  # the heartbeats warn if it cannot be written
+            settings.health.unlink()  # what an earlier job wrote says nothing about this one
     with temporary_folder() as temporary:
         try:
             _run(settings, stop, temporary)

@@ -181,6 +181,7 @@ def test_dropped_rows_are_reported_at_once_and_then_less_often() -> None:
         ({"at": 99, "views": {"a": ("running", 299)}}, None),
         ({"at": 99, "views": {"a": ("running", 301)}}, "view a has made no progress for 301 s"),
         ({"at": 99, "views": {"a": ("starting", None), "b": ("failed", 1)}}, "view b has failed"),
+        ({"at": 99, "views": {"b": ("failed", 400)}}, "view b has failed"),
         ([], "not written by"),
         ({"at": None}, "not written by"),
     ],
@@ -199,6 +200,11 @@ def test_a_job_that_is_dead_stuck_or_failing_is_unhealthy(
         }
     wrong = problem(document, now=100)
     assert wrong is None if message is None else message in str(wrong)
+    wrong = problem(document, now=100, liveness=True)
+    if message is None or "has failed" in message:
+        assert wrong is None
+    else:
+        assert message in str(wrong)
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +293,7 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     assert 1_000 < int(backend.get("/words/two").headers["Pipeline-Staleness"]) < 300_000
 
     job.start(*options)
+    wait_until(lambda: not health.exists(), 60, "the file of the killed job to be deleted")
     shows(("0", "running"), 90)
     assert job.process is not None
     os.kill(job.process.pid, signal.SIGTERM)
