@@ -5,7 +5,8 @@ A pattern is a path with variables:
     {view}    the name of a view
     {path}    /views/{view}/keys, and the view's short path, if it has one; only before /{key}
     {key}     one segment, percent-decoded once: a%2Fb is one key
-    {...}     one segment of letters, digits and "._-"
+    {topic}   one segment of letters, digits and "._-"
+    {...}     one segment, percent-decoded once, such as the id of an instance
     {rest}    the rest of the path, after a key
 
 Fixed paths take precedence over variables. Each route says what its sender needs (`access`).
@@ -39,7 +40,8 @@ OTHER = "{other}"
 """The pattern of the page that answers all other paths."""
 
 _OF_KEY = "{path}/{key}"
-_SEGMENT = rb"([A-Za-z0-9._-]{1,249})"
+_TOPIC = rb"([A-Za-z0-9._-]{1,249})"
+_SEGMENT = rb"([^/]{1,1024})"
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,8 @@ class RouteTable:
                 self._add_of_views(route)
             elif "{" in route.pattern:
                 names = re.findall(r"{(\w+)}", route.pattern)
-                pattern = re.sub(rb"{\w+}", lambda _: _SEGMENT, route.pattern.encode())
+                pattern = route.pattern.encode().replace(b"{topic}", _TOPIC)
+                pattern = re.sub(rb"{[a-z]+}", lambda _: _SEGMENT, pattern)
                 self._patterns.append((re.compile(pattern), names, route))
             else:
                 self._fixed[route.pattern.encode()] = Match(route)
@@ -181,8 +184,11 @@ class RouteTable:
                 return _decided(fixed)
         for pattern, names, route in self._patterns:
             if (values := pattern.fullmatch(raw_path)) is not None:
-                more = {n: v.decode() for n, v in zip(names, values.groups(), strict=True)}
-                return Match(route, more=more)
+                try:
+                    decoded_values = [unquote_to_bytes(value).decode() for value in values.groups()]
+                except UnicodeDecodeError:
+                    return None
+                return Match(route, more=dict(zip(names, decoded_values, strict=True)))
         return None
 
 

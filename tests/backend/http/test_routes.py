@@ -62,6 +62,31 @@ def test_each_route_matches_its_path(router: Router) -> None:
         assert match.route is route, route.pattern
 
 
+@pytest.mark.parametrize(
+    ("text", "id_"),
+    [
+        (b"b1", "b1"),
+        (b"[::1]-8081", "[::1]-8081"),
+        (b"%5B%3A%3A1%5D-8081", "[::1]-8081"),
+        (b"b%2F1", "b/1"),
+        (b"%C3%BC%20b%2531", "ü b%31"),
+    ],
+)
+def test_any_id_of_an_instance_is_matched(router: Router, text: bytes, id_: str) -> None:
+    match = router._table.match(b"/admin/instances/" + text + b"/drain")
+    assert match.route.pattern == "/admin/instances/{instance}/drain"
+    assert match.more == {"instance": id_}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [b"/admin/instances/%ff/drain", b"/admin/instances//drain", b"/topics/%74/records",
+     b"/admin/instances/a/b/drain"],
+)  # fmt: skip
+def test_names_that_are_not_text_or_no_topic_are_not_matched(router: Router, path: bytes) -> None:
+    assert router._table.match(path).route.pattern == OTHER
+
+
 def test_other_methods_are_refused_and_allow_lists_the_allowed_ones(router: Router) -> None:
     for route in router.routes:
         if route.pattern == OTHER:
