@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from backend.http.access import Access
+from backend.http.route_table import OTHER
 from backend.http.router import Router
 from backend.settings import Settings
 from local.settings import StackSettings
 from model.formats.registry import FORMATS as ALL_FORMATS
 from model.partitioner import PARTITIONERS
+from model.views import View
 from queryable.cli.app import app, name_of
 from tests.docs.examples import ALL_PAGES, BLOCK, ROOT, RUN_BY, examples_of
+from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context
 
 README = (ROOT / "README.md").read_text()
@@ -176,6 +180,26 @@ def test_every_command_of_the_console_has_a_section_with_an_example() -> None:
         name = name_of(command)
         assert name in asked | ELSEWHERE, name
         assert any(re.search(rf"\b{name}\b", heading) for heading in headings), name
+
+
+def test_every_request_is_in_the_reference() -> None:
+    lines = (ROOT / "docs/reference/requests.md").read_text().splitlines()
+    routes = Router(context([view(store="window")]), None).routes  # type: ignore[arg-type]
+    for route in routes:
+        if route.is_internal or route.pattern == OTHER or "{rest}" in route.pattern:
+            continue
+        if route.pattern.startswith("/api/"):  # docs/kiqr.md
+            continue
+        folder, _, last = route.pattern.rstrip("/").rpartition("/")
+        assert any(f"{folder}/" in line and f"/{last}" in line for line in lines), route.pattern
+
+
+def test_the_fields_that_are_no_part_of_the_definition_are_documented() -> None:
+    text = (ROOT / "docs/reference/views.md").read_text()
+    [sentence] = re.findall(r"\nThe fields (.*?) can\s+change\s+with a restart", text, re.S)
+    changeable = {field.name for field in fields(View) if not field.compare} - {"schemas"}
+    documented = set(re.findall(r"`(\w+)`", sentence))
+    assert documented == {name.replace("derivation", "derive") for name in changeable}
 
 
 def test_every_kind_of_query_has_a_page_with_examples() -> None:
