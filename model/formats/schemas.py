@@ -14,7 +14,22 @@ from model.problems import Unavailable
 CONFLUENT = "confluent"
 """Used instead of a schema: each record has the id of its schema."""
 
-_FRAME = 5
+FRAME = 5
+"""Bytes before what the format writes."""
+
+_MAX_ID = 2**31 - 1  # registries have ids in Java's int
+
+
+def schema_id_of(raw: bytes) -> int:
+    """The schema id of a framed record. ValueError without a frame, and for an id that no schema
+    can have: whether a registry answers a request for it with "not found" depends on the registry.
+    """
+    if len(raw) < FRAME or raw[0]:
+        raise ValueError("without Confluent's framing: a zero byte and 4 bytes with the schema id")
+    schema_id = int.from_bytes(raw[1:FRAME], "big")
+    if schema_id > _MAX_ID:
+        raise ValueError(f"schema {schema_id}: ids of schemas have at most 31 bits")
+    return schema_id
 
 
 class SchemaNotYet(Unavailable):
@@ -97,15 +112,11 @@ class ConfluentCodec(Codec):
         self._schema = (source or NoSchemas()).schema
 
     def check(self, raw: bytes) -> None:
-        if len(raw) < _FRAME or raw[0]:
-            raise ValueError(
-                "without Confluent's framing: a zero byte and 4 bytes with the schema id"
-            )
-        schema_id = int.from_bytes(raw[1:_FRAME], "big")
+        schema_id = schema_id_of(raw)
         schema = self._schema(schema_id)
         try:
             self._refuse_other_formats(schema)
-            schema.check(raw[_FRAME:])
+            schema.check(raw[FRAME:])
         except ValueError as e:
             raise ValueError(f"schema {schema_id}: {e}") from None
 
@@ -117,15 +128,15 @@ class ConfluentCodec(Codec):
 
     def to_json(self, raw: bytes) -> bytes:
         schema, _ = self._known(raw)
-        return schema.to_json(raw[_FRAME:])
+        return schema.to_json(raw[FRAME:])
 
     def without_frame(self, raw: bytes) -> SchemaBytes:
         schema, schema_id = self._known(raw)
-        return SchemaBytes(schema.value_of(raw[_FRAME:]), schema.fingerprint, schema_id)
+        return SchemaBytes(schema.value_of(raw[FRAME:]), schema.fingerprint, schema_id)
 
     def _known(self, raw: bytes) -> tuple[Schema, int]:
         """The schema of stored bytes, which was available at ingest."""
-        schema_id = int.from_bytes(raw[1:_FRAME], "big")
+        schema_id = int.from_bytes(raw[1:FRAME], "big")
         try:
             schema = self._schema(schema_id)
             self._refuse_other_formats(schema)

@@ -225,11 +225,10 @@ def _logical(node: dict[str, Any]) -> dict[str, Any]:
     """The fields of a logical type that has a Spark type."""
     name, kind = node.get("logicalType"), node["type"]
     if name == "decimal" and kind in ("bytes", "fixed"):
-        return {
-            "logicalType": name,
-            "precision": node["precision"],
-            "scale": node.get("scale", 0),
-        }
+        # Avro ignores a logical type that is not valid
+        precision, scale = node.get("precision"), node.get("scale", 0)
+        is_valid = type(precision) is int and type(scale) is int
+        return {"logicalType": name, "precision": precision, "scale": scale} if is_valid else {}
     return {"logicalType": name} if f"{kind}-{name}" in _LOGICAL else {}
 
 

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from model.formats.format import SchemaFormat
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
+from model.formats.schemas import FRAME, schema_id_of
 from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from spark.errors import JobError, Unavailable
@@ -35,9 +36,6 @@ word."""
 
 AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
 """The environment variable that has it."""
-
-FRAME = 5
-"""Bytes before what the format writes: a zero byte and the id of the schema (4 B, big-endian)."""
 
 _MAX_KNOWN = 1000  # schemas, and errors, of a reader in a worker
 _MAX_READERS = 100
@@ -115,9 +113,7 @@ def framed_decoder(
     missing: dict[int, str] = {}  # id ► the registry's answer
 
     def decode(raw: bytes) -> Any:
-        if len(raw) < FRAME or raw[0]:
-            raise ValueError("without Confluent's framing: a zero byte and 4 bytes with the id")
-        return known(int.from_bytes(raw[1:FRAME], "big"), missing)(raw[FRAME:])
+        return known(schema_id_of(raw), missing)(raw[FRAME:])
 
     return decode
 

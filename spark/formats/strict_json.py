@@ -32,6 +32,7 @@ _ISO = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
     r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
 )
+_LONGEST_TIME = len("2013-01-01T10:00:00+01:00")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -117,7 +118,9 @@ def _double(name: str, found: object) -> float:
 
 
 def _time(name: str, found: object) -> int:
-    microseconds = _microseconds(_string(name, found))
+    text = _string(name, found)
+    # longer texts would fill the memory of the cache
+    microseconds = _microseconds(text) if len(text) <= _LONGEST_TIME else None
     if microseconds is None:
         raise ValueError(f"{name}: not a time like 2013-01-01T10:00:00Z")
     return microseconds

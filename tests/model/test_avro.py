@@ -280,6 +280,7 @@ def test_a_framed_record() -> None:
         (b"\1\0\0\0\7\2", "without Confluent's framing"),
         (b"\0\0\0\0\7\2\2", "schema 7: "),
         (b"\0\0\0\0\x09\2", "knows no schema"),
+        (b"\0\x80\0\0\0\2", "schema 2147483648: ids of schemas have at most 31 bits"),
     ],
 )
 def test_records_that_are_not_framed_avro(raw: bytes, why: str) -> None:

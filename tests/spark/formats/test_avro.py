@@ -206,6 +206,21 @@ def test_the_writers_schema_is_converted(running: FakeRegistry) -> None:
     assert [path for path, _ in running.asked] == ["/schemas/ids/1", "/schemas/ids/2"], "once each"
 
 
+def test_a_decimal_without_a_precision_is_bytes(running: FakeRegistry) -> None:
+    """Avro ignores a logical type that is not valid, and registries accept such a schema."""
+    price = logical("bytes", "decimal")
+    running.add(1, record(field("id", "int"), field("price", price)))
+    raw = framed(1, record(field("id", "int"), field("price", "bytes")), {"id": 1, "price": b"p"})
+    registry = Registry(running.url)
+    of = avro(record(field("id", "int")), is_framed=True, registry=registry)
+    assert read(of, raw) == [{"id": 1}]
+    of = avro(record(field("price", "bytes")), is_framed=True, registry=registry)
+    assert read(of, raw) == [{"price": b"p"}]
+    of = avro(record(field("price", logical("bytes", "decimal", precision=4))), is_framed=True,
+              registry=registry)  # fmt: skip
+    assert read(of, raw) == ["schema 1: price: no time or decimal, but the view reads decimal"]
+
+
 def test_schemas_that_do_not_fit_are_dead_letters(running: FakeRegistry) -> None:
     plain = record(field("at", "long"))
     running.add(1, plain)
@@ -226,14 +241,16 @@ def test_schemas_that_do_not_fit_are_dead_letters(running: FakeRegistry) -> None
         b"\0\0\0",
         b"\1" + framed(1, plain, {"at": 1}),
         framed(3, plain, {"at": 1}),
+        b"\0\xde\xad\xbe\xef",
     )
     assert found[0] == "schema 1: at: no time or decimal, but the view reads timestamp"
     assert "does not match the Avro schema: SchemaResolutionError" in found[1]
     assert found[2] == found[6] == "schema 3: the registry has no schema with this id"
     assert found[3] == "schema 4: the schema is protobuf, not avro"
-    assert (
-        found[4] == found[5] == "without Confluent's framing: a zero byte and 4 bytes with the id"
-    )
+    unframed = "without Confluent's framing: a zero byte and 4 bytes with the schema id"
+    assert found[4] == found[5] == unframed
+    assert found[7] == "schema 3735928559: ids of schemas have at most 31 bits"
+    assert "/schemas/ids/3735928559" not in [path for path, _ in running.asked]
     assert [path for path, _ in running.asked].count("/schemas/ids/3") == 2, "once in each task"
     assert [path for path, _ in running.asked].count("/schemas/ids/2") == 1
 

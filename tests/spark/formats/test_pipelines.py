@@ -163,7 +163,7 @@ def test_protobuf_in_and_avro_out_with_a_registry(run: Run, running: FakeRegistr
     )
     assert sorted(reasons) == [
         "a shop.Key, not a shop.Order",
-        "without Confluent's framing: a zero byte and 4 bytes with the id",
+        "without Confluent's framing: a zero byte and 4 bytes with the schema id",
     ]
     codec = FORMATS["avro"].codec_with(CONFLUENT, Schemas(running.url))
     assert table.keys() == {b"0"}

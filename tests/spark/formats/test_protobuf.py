@@ -118,7 +118,7 @@ def test_the_frame_names_the_message_type() -> None:
         "the schema has no message type at index 9",
         "schema 2: the schema is avro, not protobuf",
         "schema 3: the registry has no schema with this id",
-        "without Confluent's framing: a zero byte and 4 bytes with the id",
+        "without Confluent's framing: a zero byte and 4 bytes with the schema id",
     ]
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import tracemalloc
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -66,6 +68,19 @@ def test_malformed_rows_are_unchanged() -> None:
         {"offset": 1, "value": b"\xff", "reason": "value: not UTF-8"},
         {"offset": 2, "value": None, "reason": "value: null"},
     ]
+
+
+def test_texts_that_are_no_times_are_not_kept_in_memory() -> None:
+    texts = [json.dumps({**EXAMPLE, "time_hour": f"{n}" + "x" * 90_000}) for n in range(100)]
+    before = sys.getsizeof(texts[0])
+    tracemalloc.start()
+    try:
+        found = reasons(*(text.encode() for text in texts))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert set(found) == {"time_hour: not a time like 2013-01-01T10:00:00Z"}
+    assert kept < 20 * before
 
 
 def test_batches_without_rows_of_a_kind_are_empty() -> None:
