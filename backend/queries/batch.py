@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -35,10 +36,13 @@ _FIRST_TURN = 16  # keys; their values may be large
 _TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as those of the last one
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
-_AT_ONCE = 8  # keys for which all partitions are asked at the same time
+_AT_ONCE = 8  # keys for which several partitions are asked at the same time
+_SECONDS = 8.0  # s for all of them: less than the time-out of clients
 
 # for keys beyond MAX_ANSWER_BYTES: the client can ask for them in another request
 _TOO_LARGE = Unavailable("overloaded", "The batch has too many bytes of values.")
+# for keys that were not asked for in _SECONDS: each waits for its partitions
+_TOO_LONG = Unavailable("took-too-long", "Too many keys wait for their partitions.")
 
 _T = TypeVar("_T")
 
@@ -118,12 +122,13 @@ class Batches:
             return bool(left)
 
         await rounds.repeat(attempt)
-        turn = asyncio.Semaphore(_AT_ONCE)
+        turn, ends = asyncio.Semaphore(_AT_ONCE), time.monotonic() + _SECONDS
 
         async def ask_all(number: int) -> None:
             async with turn:
-                if budget.left <= 0:
-                    items[number] = _problem_item(view.key_codec.to_json(keys[number]), _TOO_LARGE)
+                if budget.left <= 0 or time.monotonic() > ends:
+                    why = _TOO_LARGE if budget.left <= 0 else _TOO_LONG
+                    items[number] = _problem_item(view.key_codec.to_json(keys[number]), why)
                     return
                 items[number] = await self._in_any_partition(view, keys[number], options, answerers)
                 budget.left -= len(items[number])
