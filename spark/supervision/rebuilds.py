@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.checkpoints.generations import begin_generation, delete_earlier
+from spark.checkpoints.generations import begin_generation, delete_earlier, query_folders
 from spark.errors import JobError, summary
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
@@ -53,6 +53,8 @@ class Rebuilds:
         for view in settings.views:
             if self._checkpoints.read(self._file(view)) is not None:
                 self._deleting_after[view.name] = time.time()
+            else:
+                self._warn_of_old_entries(view)
             self._delete_earlier(view)
 
     def begin(self, name: str) -> None:
@@ -88,6 +90,25 @@ class Rebuilds:
             del self._deleting_after[name]
             self._log(f"rebuilt {name}: deleted {count} keys that it has no value for any more")
             self._delete_earlier(view)
+
+    def _warn_of_old_entries(self, view: View) -> None:
+        """If the checkpoint is new, perhaps because another one was lost, and the topic is not."""
+        checkpoint = self._settings.checkpoint(view)
+        try:
+            folders = query_folders(self._checkpoints, checkpoint)
+            if self._checkpoints.has_files(f"{folders.result}/offsets"):
+                return
+            has_records = any(self._ends(view)[view.topic].values())
+        except (PySparkException, Py4JError, OSError, JobError) as error:
+            why = summary(str(error))
+            self._log(f"warning: cannot look for old entries in {view.topic}: {why}")
+            return
+        if has_records:
+            self._log(
+                f"warning: the checkpoint of {view.name} is new, and {view.topic} has records. If "
+                "they are of a checkpoint that was lost, keys without a value in the sources stay "
+                "there, until the view is rebuilt: `queryable pipeline VIEW rebuild`."
+            )
 
     def _delete_earlier(self, view: View) -> None:
         """Deletes the checkpoints of before, for the disk space."""
