@@ -341,7 +341,7 @@ class ScatterGather:
             async with turns[self._holders(request, partition)[0]]:
                 while True:
                     if time.monotonic() > deadline:
-                        raise Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
+                        raise took_too_long(budget)
                     [(_, response)] = await self.ask(request, [partition], after)
                     await take(response)
                     after = response.reached
@@ -349,6 +349,11 @@ class ScatterGather:
                         return
 
         await _all(whole(partition) for partition in range(request.total))
+
+
+def took_too_long(budget: float) -> Unavailable:
+    """For a walk that has taken more than `budget` s."""
+    return Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
 
 
 async def _all(walks: Iterable[Coroutine[Any, Any, None]]) -> None:

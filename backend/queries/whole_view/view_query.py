@@ -7,6 +7,7 @@ time, slice by slice, with the query's reducer.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,12 @@ from backend.queries.page import STREAM_ROWS
 from backend.queries.parameters import Parameters
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.reducer import Reducer
-from backend.queries.scans.scatter_gather import WALK_BUDGET, ScatterGather, StopWalk
+from backend.queries.scans.scatter_gather import (
+    WALK_BUDGET,
+    ScatterGather,
+    StopWalk,
+    took_too_long,
+)
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
 from model.problems import Unavailable
@@ -104,11 +110,14 @@ class Reduction(Generic[_Merger]):
         self, scatter_gather: ScatterGather, view: View, freshness: Freshness
     ) -> ScanResponse:
         """A key may be in several partitions: reduces its newest entry of all partitions here."""
+        ends = time.monotonic() + WALK_BUDGET
         reducer = self.of.reducer(view, self.arguments)
         kind = RAW if self.needs_values else BARE
         steps = scatter_gather.rows(view, self.query, STREAM_ROWS, None, freshness, kind)
         async with aclosing(steps):
             async for rows, _ in steps:
+                if time.monotonic() > ends:
+                    raise took_too_long(WALK_BUDGET)
                 try:
                     reducer.add([(key, head + value) for key, head, value in rows])
                 except (ValueError, KeyError, TypeError):

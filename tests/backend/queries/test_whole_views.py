@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from backend.http.routes import meta as status
 from backend.queries.scans import partition_run as partition_runs
 from backend.queries.scans import scan_budget
+from backend.queries.whole_view import view_query
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import World, world
 
@@ -335,3 +336,14 @@ def test_top_of_what_has_no_numbers(tmp_path: Path, value: str) -> None:
     with world(tmp_path, view(value=value)) as made:
         assert made.code("top?by=x", 400) == "bad-parameter"
         assert made.code("top", 400) == "bad-parameter"
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "none"])
+def test_a_query_of_a_whole_view_has_a_limit_of_time(
+    tmp_path: Path, partitioner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_query, "WALK_BUDGET", -1.0)
+    with world(tmp_path, view(partitioner=partitioner)) as made:
+        made.put_all({b"%d" % n: b'{"n":1}' for n in range(9)})
+        for query in ("count?exact=true", "top?by=n", "aggregate?value=n"):
+            assert made.code(query, 503) == "took-too-long"
