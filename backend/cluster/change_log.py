@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
@@ -39,6 +40,7 @@ _ID = "id"  # the header that identifies a record to its writer
 _POLL = 0.2  # s
 _RETRY_AFTER = 1.0  # s
 _CHECK_EVERY = 10.0  # s between two comparisons with the end of the topic
+_CHECK_ID_EVERY = 60.0  # s between two comparisons with the id of the topic
 # all records count: compaction or retention could lose the current state
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
@@ -109,26 +111,24 @@ class ChangeLog(Generic[S]):
 
     def exists(self) -> bool:
         """Whether the topic exists, as far as the broker says."""
-        try:
-            return self._is_described(self._admin())
-        except (KafkaException, TimeoutError):
-            return False
+        with suppress(KafkaException, TimeoutError):
+            return self._topic_id(self._admin()) is not None
+        return False
 
     def _admin(self) -> AdminClient:
         return AdminClient({**self._client_settings, "log_level": 0})
 
-    def _is_described(self, admin: AdminClient) -> bool:
-        """Whether the topic exists. Raises KafkaException, TimeoutError. Other requests for the
-        metadata of a topic may create it."""
+    def _topic_id(self, admin: AdminClient) -> str | None:
+        """The id of the topic; None if it does not exist. Raises KafkaException, TimeoutError.
+        Other requests for the metadata of a topic may create it."""
         topics = TopicCollection([self.topic])
         [future] = admin.describe_topics(topics, request_timeout=self._timeout).values()
         try:
-            future.result(self._timeout + 1)
+            return str(future.result(self._timeout + 1).topic_id)
         except KafkaException as e:
             if _code_of(e) == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return False
+                return None
             raise
-        return True
 
     def wait_until_known(self, timeout: float) -> bool:
         """Whether the topic has been read to its end within `timeout` s."""
@@ -230,7 +230,7 @@ class ChangeLog(Generic[S]):
     def _topic_exists(self) -> bool:
         """Whether the topic exists; creates it if it does not. Raises KafkaException."""
         admin = self._admin()
-        if self._is_described(admin):
+        if self._topic_id(admin) is not None:
             self._check_retention(admin)
             return True
         [created] = admin.create_topics([NewTopic(self.topic, 1, -1, config=_CONFIG)]).values()
@@ -280,13 +280,14 @@ class ChangeLog(Generic[S]):
                 "log_level": 0,
             }
         )
-        reading: _Reading[S] = _Reading()
+        reading: _Reading[S] = _Reading(topic_id=self._topic_id(self._admin()))
         try:
             consumer.assign([Partition(self.topic, 0, OFFSET_BEGINNING)])
             while not self._stop.is_set():
                 message = consumer.poll(_POLL)
                 if message is None:
                     self._check_position(reading, consumer)
+                    self._check_id(reading)
                     continue
                 error, offset = message.error(), message.offset() or 0
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
@@ -330,6 +331,15 @@ class ChangeLog(Generic[S]):
                 f"it has records after offset {behind_at}, but none is fetched",
             )
         reading.behind_at = reading.position
+
+    def _check_id(self, reading: _Reading[S]) -> None:
+        """Raises Unavailable if the topic was created again: it may have as many records."""
+        if time.monotonic() - reading.id_checked_at < _CHECK_ID_EVERY:
+            return
+        reading.id_checked_at = time.monotonic()
+        with suppress(KafkaException, TimeoutError):  # the broker does not answer
+            if self._topic_id(self._admin()) != reading.topic_id:
+                raise Unavailable(self._subject.unknown, "it was created again: it is read again")
 
     def _write_first(self, reading: _Reading[S]) -> None:
         """Writes the first record, if there is none. If several instances do, one record counts."""
@@ -379,11 +389,12 @@ class _Reading(Generic[S]):
 
     states: Mapping[str, S] = field(default_factory=dict)
     outcomes: dict[bytes, bool] = field(default_factory=dict)
+    topic_id: str | None = None
     position: int = 0  # of the next record
     checked_at: float = field(default_factory=time.monotonic)  # s, monotonic
     behind_at: int | None = None  # the position, if the last check has found later records
+    id_checked_at: float = field(default_factory=time.monotonic)  # s, monotonic
 
 
 def _code_of(error: KafkaException) -> int:
-    code: int = error.args[0].code()
-    return code
+    return int(error.args[0].code())

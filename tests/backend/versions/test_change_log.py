@@ -182,11 +182,17 @@ def test_one_first_record_counts(broker: Broker) -> None:
             logs[1].change(service, state.switched_to(other))
 
 
-@pytest.mark.parametrize("kept", [0, 1])
-def test_a_topic_that_has_lost_its_last_changes(
-    follow: Callable[[], Followed], broker: Broker, writer: Writer, kept: int
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_topic_that_is_created_again(
+    follow: Callable[[], Followed],
+    broker: Broker,
+    writer: Writer,
+    kept: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Instances that were running agree with those that start later."""
+    """Instances that were running agree with those that start later. `kept`: the new topic has the
+    first of the earlier changes, or as many other ones."""
+    monkeypatch.setattr(change_log, "_CHECK_ID_EVERY", 0.5)
     first = follow()
     states = [VersionState(1).switched_to(2)]
     states.append(states[0].switched_to(3))
@@ -204,9 +210,11 @@ def test_a_topic_that_has_lost_its_last_changes(
         return True
 
     wait_until(is_created, 30, "the topic", 0.01)
+    if kept == len(states):
+        states = [VersionState(1).switched_to(5), VersionState(1).switched_to(5).switched_to(6)]
     left = [encode_record("orders", state, 0) for state in states[:kept]]
     writer.send(first.log.topic, [(b"orders", value) for value in left])
-    expected = {"orders": states[0]} if kept else {}
+    expected = {"orders": states[kept - 1]} if kept else {}
     assert follow().seen[-1] == expected
     wait_until(lambda: first.seen[-1] == expected, 30, f"{expected}, not {first.seen}", 0.05)
     second = follow()
