@@ -1,6 +1,6 @@
 // The answer to a query: its outcome, the headers, the value or the items, and what to do with it.
 
-import { button, count, el, facts } from "./dom.js";
+import { button, count, el, facts, setAttribute, setText } from "./dom.js";
 import { itemChart } from "./item_chart.js";
 import { indented, members } from "./json.js";
 import { colourOf } from "./owners.js";
@@ -16,8 +16,8 @@ const OF_ONE_KEY = new Set(["windows", "sessions", "versions"]);
 
 const byId = (id) => document.getElementById(id);
 
-export function showNoAnswer(asked, within) {
-  show(asked, { tone: "bad", title: "no answer", detail: `The backend did not answer${within}.` });
+export function showNoAnswer(asked, detail) {
+  show(asked, { tone: "bad", title: "no answer", detail });
 }
 
 /** An answer that is not a list: a value, a count or a problem. */
@@ -31,7 +31,16 @@ export function showAnswer(asked, answer, body, took) {
   });
 }
 
-/** A page of items, after those of the pages before. `more(cursor)` asks for the next one. */
+/** Why an answer has no items, in a sentence. */
+export function reasonOf(asked, answer, body) {
+  const { title, detail } = outcome(asked, answer, body, members(body));
+  return `${title}: ${detail}`;
+}
+
+/**
+ * A page of items, after those of the pages before. `more(cursor)` asks for the next one, and
+ * returns a promise of the reason if there is none.
+ */
 export function showItems(asked, answer, body, took, more) {
   const { items, next } = parseExact(body);
   asked.items.push(...items);
@@ -45,7 +54,7 @@ export function showItems(asked, answer, body, took, more) {
       download(`${asked.view.name}.ndjson`, "application/x-ndjson", asNdjson(asked.items)))),
   ] : [];
   if (OF_ONE_KEY.has(asked.query)) buttons.push(compareButton(asked));
-  if (next && !isFull) buttons.unshift(button("Next page", () => more(next)));
+  if (next && !isFull) buttons.unshift(nextButton(() => more(next)));
   show(asked, {
     tone: "good",
     title: `${count(asked.items.length)} item${asked.items.length === 1 ? "" : "s"}`,
@@ -54,6 +63,21 @@ export function showItems(asked, answer, body, took, more) {
     owner: answer.headers.get("Served-By"),
     content,
     buttons,
+  });
+}
+
+/** Asks for the next page, once at a time. Without an answer, it can be asked for again. */
+function nextButton(more) {
+  let pending = false;
+  return button("Next page", async () => {
+    if (pending) return;
+    pending = true;
+    const reason = await more();
+    pending = false;
+    const detail = byId("found").querySelector(".detail");
+    if (reason === null || detail === null) return;
+    setAttribute(detail, "role", "alert");
+    setText(detail, `The next page is missing. ${reason}`);
   });
 }
 

@@ -1,6 +1,6 @@
 // Queries of a view: the form, which the address of the page has too, and its answers.
 
-import { showAnswer, showItems, showNoAnswer } from "./answers.js";
+import { reasonOf, showAnswer, showItems, showNoAnswer } from "./answers.js";
 import { follow } from "./changes.js";
 import { el, reconcile, setAttribute, setText } from "./dom.js";
 import { fieldsOf, pathOf, queriesOf } from "./queries.js";
@@ -135,8 +135,12 @@ async function run(view, query, values) {
   await send(asked, asked.path, controller);
 }
 
-/** Sends the query, or asks for its next page. */
+/**
+ * Sends the query, or asks for its next page. If that fails, the items stay, and the reason is
+ * returned; otherwise null.
+ */
 async function send(asked, path, controller) {
+  const isNext = path !== asked.path;
   const began = performance.now();
   let answer;
   let body;
@@ -145,17 +149,21 @@ async function send(asked, path, controller) {
     answer = await request(path, signal);
     body = await answer.text();
   } catch (error) {
-    if (controller.signal.aborted) return; // another query has begun
-    showNoAnswer(asked, error.name === "TimeoutError" ? ` within ${TIMEOUT / 1000} s` : "");
+    if (controller.signal.aborted) return null; // another query has begun
+    const within = error.name === "TimeoutError" ? ` within ${TIMEOUT / 1000} s` : "";
+    const reason = `The backend did not answer${within}.`;
+    if (isNext) return reason;
+    showNoAnswer(asked, reason);
     mark(asked.view.name, null);
-    return;
+    return null;
   }
-  if (controller.signal.aborted) return;
+  if (controller.signal.aborted) return null;
+  if (isNext && !answer.ok) return reasonOf(asked, answer, body);
   const took = performance.now() - began;
   if (answer.ok && LISTS.has(asked.query)) {
     const more = (cursor) => {
       const next = `${asked.path}${asked.path.includes("?") ? "&" : "?"}cursor=${encodeURIComponent(cursor)}`;
-      send(asked, next, controller);
+      return send(asked, next, controller);
     };
     showItems(asked, answer, body, took, more);
   } else {
@@ -163,4 +171,5 @@ async function send(asked, path, controller) {
   }
   const partition = answer.headers.get("Partition");
   mark(asked.view.name, partition === null ? null : Number(partition));
+  return null;
 }

@@ -1,0 +1,111 @@
+"""Answers on the admin page that are late, fail or are incomplete, in a real browser."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from selenium import webdriver
+
+from local.kafka.broker import Broker
+from model.partitioner import partition_of
+from tests.backend.http.admin.browser import AdminPage
+from tests.backend.http.admin.form import ask, press, table
+from tests.support.backends import Backend
+from tests.support.deployment import Deployment, views_toml
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
+
+pytestmark = pytest.mark.system
+
+THINGS = 30
+
+
+@pytest.fixture(scope="module")
+def backend(
+    broker: Broker, make_topic: MakeTopic, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Backend]:
+    things, documents, hours = make_topic(2), make_topic(2), make_topic(2)
+    writer = Writer(broker.bootstrap_servers)
+    writer.table(things, {f"k{n:02}": {"n": n} for n in range(THINGS)})
+    writer.send(documents, [(b'{"value": 7}', b'{"n":3}')])
+    window = b"anna" + struct.pack(">qi", 1_356_998_400_000, 0)
+    writer.send(hours, [(window, b'{"n":1,"m":2}')], partition_of("murmur2")(b"anna", 2))
+    views = views_toml(
+        things={"topic": things},
+        documents={"topic": documents, "key": "json"},
+        hours={"topic": hours, "store": "window", "window_size": "1h"},
+    )
+    folder = tmp_path_factory.mktemp("answers")
+    with Deployment(folder, broker.bootstrap_servers, views) as deployment:
+        [backend] = deployment.start(1)
+        yield backend
+
+
+@pytest.fixture
+def page(backend: Backend, driver: webdriver.Chrome) -> Iterator[AdminPage]:
+    page = AdminPage(driver, backend.port)
+    page.wait(lambda: len(page.grid("things")) == 2, "the grid")
+    yield page
+    assert page.console() == []
+
+
+def keys(page: AdminPage) -> list[str]:
+    return [row["key"] for row in table(page)]
+
+
+def replace_answers(page: AdminPage, part: str, expression: str) -> None:
+    """The page gets these answers for paths with this part. `expression`: of a Response, or of a
+    promise of it; `send()` sends the request."""
+    page.run(
+        f"""const [before, part] = [window.fetch, arguments[0]];
+        window.fetch = async (path, ...more) => {{
+          const send = () => before(path, ...more);
+          return String(path).includes(part) ? {expression} : send();
+        }};""",
+        part,
+    )
+
+
+def test_a_second_press_of_next_page_adds_no_item_twice(page: AdminPage) -> None:
+    assert ask(page, "things", "scan", prefix="", limit="10") == "10 items"
+    held = "new Promise((answer) => window.asked.push(answer)).then(send)"
+    replace_answers(page, "cursor=", f"window.asked ? {held} : send()")
+    page.run("window.asked = []")
+    press(page, "Next page")
+    press(page, "Next page")
+    page.wait(lambda: page.run("return window.asked.length"), "the request")
+    page.run("[window.asked, window.answers] = [null, window.asked]")
+    page.run("window.answers.forEach((answer) => answer())")
+    page.wait(lambda: page.text("#found .badge") == "20 items", "the second page")
+    assert page.run("return window.answers.length") == 1
+    assert keys(page) == [f"k{n:02}" for n in range(20)]
+    press(page, "Next page")
+    page.wait(lambda: keys(page) == [f"k{n:02}" for n in range(THINGS)], "the last page")
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        ("Promise.reject(new TypeError('no connection'))", "The backend did not answer."),
+        (
+            'Response.json({code: "not-ready", detail: "It starts."}, {status: 503})',
+            "not-ready: It starts.",
+        ),
+    ],
+)
+def test_items_stay_if_the_next_page_fails_and_it_can_be_asked_for_again(
+    page: AdminPage, failure: str, said: str
+) -> None:
+    assert ask(page, "things", "scan", prefix="", limit="20") == "20 items"
+    replace_answers(page, "cursor=", f"window.fails ? {failure} : send()")
+    page.run("window.fails = true")
+    press(page, "Next page")
+    shown = f"The next page is missing. {said}"
+    page.wait(lambda: page.text("#found .detail") == shown, "the error")
+    assert keys(page) == [f"k{n:02}" for n in range(20)]
+    page.run("window.fails = false")
+    press(page, "Next page")
+    page.wait(lambda: keys(page) == [f"k{n:02}" for n in range(THINGS)], "the next page")
+    assert page.text("#found .badge") == "30 items"
