@@ -4,22 +4,36 @@ import { el, setText } from "./dom.js";
 import { command, request } from "./requests.js";
 
 const TIMEOUT = 10_000; // ms
+const UNKNOWN = "It is not known what your token allows.";
 const NOT_ADMIN = "Your token does not have the scope admin.";
 
 const byId = (id) => document.getElementById(id);
-let refusal = NOT_ADMIN; // why commands cannot be sent; null if they can
+let refusal = UNKNOWN; // why commands cannot be sent; null if they can
+let asking = null; // the AbortController of the request that asks
 let confirmed = null; // what the open question asks about
 
 /** Asks the instance whether the token allows commands. */
 export async function askPermission() {
+  asking?.abort();
+  const controller = (asking = new AbortController());
+  let found = UNKNOWN;
   try {
-    const answer = await request("admin/identity", AbortSignal.timeout(TIMEOUT));
-    const identity = answer.ok ? await answer.json() : { admin: false };
-    refusal = identity.admin ? null : NOT_ADMIN;
+    const signal = AbortSignal.any([controller.signal, AbortSignal.timeout(TIMEOUT)]);
+    const answer = await request("admin/identity", signal);
+    if (answer.ok) found = (await answer.json()).admin ? null : NOT_ADMIN;
+    else if (answer.status === 401 || answer.status === 403) found = NOT_ADMIN;
   } catch {
-    refusal = "It is not known what your token allows.";
+    // no answer
   }
+  if (asking !== controller) return; // it is asked for another token
+  asking = null;
+  refusal = found;
   for (const button of document.querySelectorAll("button.action")) allow(button);
+}
+
+/** Asks again if there was no answer. */
+export function askPermissionIfUnknown() {
+  if (refusal === UNKNOWN && asking === null) askPermission();
 }
 
 function allow(button) {

@@ -1,6 +1,6 @@
 // Refreshes the page while it is visible.
 
-import { askPermission, startActions } from "./actions.js";
+import { askPermission, askPermissionIfUnknown, startActions } from "./actions.js";
 import { startAppearance } from "./appearance.js";
 import { showAttention } from "./attention.js";
 import { startCharts } from "./charts.js";
@@ -48,6 +48,7 @@ async function refresh() {
       proxy = await asked;
       receive(await response.json());
       showData();
+      askPermissionIfUnknown();
       refreshHistory();
     }
     failure = null;

@@ -185,3 +185,5 @@ def test_all_backends_are_dead(
     page.wait_long(lambda: len(page.grid("things")) == PARTITIONS, "the grid")
     assert not page.one("#alert").is_displayed()
     assert page.text("#live-text").startswith("live")
+    drain = page.one(".instance .action")
+    page.wait(drain.is_enabled, "that commands can be sent: it is known what the token allows")
