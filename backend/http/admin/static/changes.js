@@ -3,6 +3,7 @@
 
 import { show, showAnswer } from "./answers.js";
 import { clock, el } from "./dom.js";
+import { members } from "./json.js";
 import { request } from "./requests.js";
 
 const MAX_SHOWN = 200; // changes
@@ -53,7 +54,6 @@ async function read(body, take) {
 }
 
 function row({ id, event, data }) {
-  const start = data.indexOf('"value":');
-  const value = start < 0 ? "" : data.slice(start + 8, -1);
+  const value = members(data)?.value?.join("") ?? "";
   return el("tr", {}, ...[clock(Date.now()), id ?? "", event ?? "", value].map((text) => el("td", {}, text)));
 }

@@ -109,3 +109,9 @@ def test_items_stay_if_the_next_page_fails_and_it_can_be_asked_for_again(
     press(page, "Next page")
     page.wait(lambda: keys(page) == [f"k{n:02}" for n in range(THINGS)], "the next page")
     assert page.text("#found .badge") == "30 items"
+
+
+def test_live_changes_of_a_key_that_has_a_member_value(page: AdminPage) -> None:
+    ask(page, "documents", "watch", key='{"value": 7}')
+    page.wait(lambda: len(table(page)) == 1, "the current value")
+    assert table(page)[0]["Value"] == '{"n":3}'
