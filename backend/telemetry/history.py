@@ -6,7 +6,7 @@ Pure: the caller passes in the time and what is counted. One thread writes; othe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,10 +20,11 @@ MAX_REBALANCES: Final = 100
 
 class Counted(NamedTuple):
     """What an instance has counted since its start. `lag`: of its actives now; None if unknown.
-    `applied`: records that its actives have applied. `buckets`: requests by duration."""
+    `applied`: by view and partition, the records that each of its actives has applied since it was
+    opened, also as a standby. `buckets`: requests by duration."""
 
     lag: int | None
-    applied: int
+    applied: Mapping[tuple[str, int], int]
     requests: int
     errors: int
     buckets: Sequence[int]
@@ -61,13 +62,12 @@ class History:
             return  # the clock went back
         began, was = before
         seconds = now - began
-        # partitions that are closed take their records with them
         p99 = quantile([a - b for a, b in zip(counted.buckets, was.buckets, strict=True)], 0.99)
         self._samples.append(
             Sample(
                 int(began // STEP_S) * STEP_S,
                 counted.lag,
-                _rate(counted.applied - was.applied, seconds),
+                _rate(_applied(was, counted), seconds),
                 _rate(counted.requests - was.requests, seconds),
                 _rate(counted.errors - was.errors, seconds),
                 None if p99 is None else round(p99 * 1000, 2),
@@ -95,6 +95,13 @@ class History:
             "samples": [sample.document() for sample in list(self._samples)],
             "rebalances": list(self._rebalances),
         }
+
+
+def _applied(was: Counted, counted: Counted) -> int:
+    """Records that were applied in a step, by actives that had this role at its start, too. A store
+    that was built again has counted from 0."""
+    both = counted.applied.keys() & was.applied.keys()
+    return sum(max(0, counted.applied[each] - was.applied[each]) for each in both)
 
 
 def _rate(count: float, seconds: float) -> float:

@@ -64,7 +64,7 @@ def counted(context: InstanceContext) -> Counted:
     requests, errors, buckets = context.latencies.of_clients()
     return Counted(
         sum(known) if len(known) == len(lags) else None,
-        sum(p.applied_records for p in actives),
+        {(p.view.name, p.partition): p.applied_records for p in actives},
         requests,
         errors,
         buckets,

@@ -20,7 +20,7 @@ START = 1_700_000_000  # a multiple of STEP_S
 def counted(n: int, lag: int | None = 0, seconds: float = 0.02) -> Counted:
     buckets = [0] * BUCKETS
     buckets[bucket_of(seconds)] = 100 * n
-    return Counted(lag, 50 * n, 100 * n, 2 * n, buckets)
+    return Counted(lag, {("orders", 0): 30 * n, ("orders", 1): 20 * n}, 100 * n, 2 * n, buckets)
 
 
 def test_a_sample_has_the_rates_of_its_step() -> None:
@@ -37,11 +37,25 @@ def test_a_sample_has_the_rates_of_its_step() -> None:
 def test_closed_partitions_and_a_clock_that_goes_back_give_no_negative_rates() -> None:
     history = History()
     history.record(START, counted(3))
-    history.record(START + 10, counted(3)._replace(applied=0))
+    history.record(START + 10, counted(3)._replace(applied={("orders", 0): 0}))
     history.record(START + 5, counted(3))
     history.record(START + 15, counted(3))
     samples = history.document()["samples"]
     assert [sample[2:] for sample in samples] == [[0.0, 0.0, 0.0, None]] * 2
+
+
+def test_records_that_were_applied_in_another_role_are_not_of_the_step() -> None:
+    history = History()
+
+    def step(at: int, **applied: int) -> None:
+        partitions = {("orders", int(name[1:])): n for name, n in applied.items()}
+        history.record(START + at, counted(1)._replace(applied=partitions))
+
+    step(0, p0=1000, p1=500)
+    step(10, p0=1010, p2=70_000)  # p2 was a standby, and p1 is one now
+    step(20, p0=1020, p2=70_100)
+    step(30, p0=5, p2=70_200)  # p0 is built again
+    assert [sample[2] for sample in history.document()["samples"]] == [1.0, 11.0, 10.0]
 
 
 def test_the_memory_is_bounded() -> None:
