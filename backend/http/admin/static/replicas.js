@@ -50,7 +50,8 @@ function valuesIn(text, number) {
 
 function show(place, { partition, replicas }, values) {
   const contents = replicas.map((each, i) => values[i] ?? `${each.status} ${each.code ?? ""}`);
-  const isSame = contents.every((content) => content === contents[0]);
+  const isRead = replicas.some(({ status }) => status === 200 || status === 404);
+  const isSame = isRead && contents.every((content) => content === contents[0]);
   const lines = contents.map((content) => content.split("\n"));
   const sets = lines.map((each) => new Set(each));
   const common = new Set(lines[0]?.filter((line) => sets.every((each) => each.has(line))));
@@ -63,7 +64,8 @@ function show(place, { partition, replicas }, values) {
       el("p", {}, el("b", { class: "owned" }, each.id), ` ${each.role}`), list,
       el("pre", { "tabindex": "0", "aria-label": `Value on ${each.id}` }, ...marked));
   });
-  const said = replicas.length === 1 ? "There is one replica." : isSame
+  const said = replicas.length === 1 ? "There is one replica." : !isRead
+    ? `None of the ${replicas.length} replicas of partition ${partition} can be read.` : isSame
     ? `All ${replicas.length} replicas of partition ${partition} have the same.`
     : `The replicas of partition ${partition} differ. Lines that not all of them have are marked.`;
   place.replaceChildren(

@@ -115,3 +115,17 @@ def test_live_changes_of_a_key_that_has_a_member_value(page: AdminPage) -> None:
     ask(page, "documents", "watch", key='{"value": 7}')
     page.wait(lambda: len(table(page)) == 1, "the current value")
     assert table(page)[0]["Value"] == '{"n":3}'
+
+
+def test_replicas_that_do_not_answer_are_not_the_same(page: AdminPage) -> None:
+    replica = (
+        '{id: "b1", role: "active", status: 503, code: "owner-unreachable", offset: null,'
+        " lag: null, staleness: null, document: null}"
+    )
+    body = f"{{partition: 0, replicas: [{replica}, {replica}]}}"
+    replace_answers(page, "/replicas", f"Response.json({body})")
+    assert ask(page, "things", "get", key="k01") == "found"
+    press(page, "Compare replicas")
+    page.wait(lambda: page.run("return document.querySelector('.replicas .badge')"), "the answers")
+    assert page.text(".replicas .badge") == "None of the 2 replicas of partition 0 can be read."
+    assert page.one(".replicas .badge").get_attribute("data-tone") == "warn"
