@@ -12,6 +12,13 @@ export function belowOf(placement, replicas) {
   return placement.filter((p) => p.answered_by.length < replicas).length;
 }
 
+/** The sum of a field, with `format`; some of the numbers may be unknown. */
+export function sumOf(placement, field, format) {
+  const known = placement.map((p) => p[field]).filter((value) => typeof value === "number");
+  const sum = known.reduce((total, value) => total + value, 0);
+  return known.length === placement.length ? format(sum) : atLeast(sum, format);
+}
+
 export function showTotals(topology, findings) {
   const running = topology.instances.filter((instance) => instance.state === "running").length;
   const placements = topology.views.flatMap((view) => view.placement);
@@ -19,8 +26,7 @@ export function showTotals(topology, findings) {
   const below = topology.views.reduce((total, view) => total + belowOf(view.placement, view.replicas), 0);
   const pipelines = topology.views.map((view) => view.pipeline).filter(Boolean);
   const derived = pipelines.filter((pipeline) => pipeline.state === "running").length;
-  const sum = (field) => placements.reduce((total, p) => total + (p[field] ?? 0), 0);
-  const all = (field) => placements.every((p) => typeof p[field] === "number");
+  const isLagKnown = placements.every((p) => typeof p.lag === "number");
   const totals = [
     ["Instances running", `${running} of ${topology.instances.length}`,
       running === topology.instances.length ? "good" : "bad"],
@@ -30,10 +36,8 @@ export function showTotals(topology, findings) {
       below ? "warn" : "good"],
     ...(pipelines.length ? [["Pipelines running", `${derived} of ${pipelines.length}`,
       derived === pipelines.length ? "good" : "warn"]] : []),
-    ["Records behind", all("lag") ? count(sum("lag")) : atLeast(sum("lag"), count),
-      all("lag") ? "plain" : "warn"],
-    ["Size (estimate)", all("size_bytes") ? bytes(sum("size_bytes"))
-      : atLeast(sum("size_bytes"), bytes), "plain"],
+    ["Records behind", sumOf(placements, "lag", count), isLagKnown ? "plain" : "warn"],
+    ["Size (estimate)", sumOf(placements, "size_bytes", bytes), "plain"],
     ["Need attention", findings ? count(findings) : "nothing", findings ? "warn" : "good"],
   ];
   reconcile(

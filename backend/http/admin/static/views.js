@@ -1,11 +1,11 @@
 // The views with their partitions.
 
-import { atLeast, bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
+import { bytes, count, duration, el, facts, reconcile, setAttribute, setText } from "./dom.js";
 import { colourOf } from "./owners.js";
 import { actionButton } from "./actions.js";
 import { collapseButton, filterViews } from "./appearance.js";
 import { describeStats, pipelineButtons, showPipelineButtons } from "./pipelines.js";
-import { answerableOf, belowOf } from "./totals.js";
+import { answerableOf, belowOf, sumOf } from "./totals.js";
 
 const STATES = {
   "answerable": "answerable",
@@ -104,20 +104,19 @@ function describeAll({ placement, pipeline, replicas }) {
   const derived = pipeline ? [["Pipeline", pipeline.state], ["Pipeline lag", count(pipeline.lag)],
     ["Pipeline staleness", duration(pipeline.staleness)], ...describeStats(pipeline.stats)] : [];
   if (!placement.length) return derived;
-  const sum = (field) => placement.reduce((total, p) => total + (p[field] ?? 0), 0);
-  const all = (field) => placement.every((p) => typeof p[field] === "number");
+  const stalenesses = placement.map((p) => p.staleness);
   return [
     ["Partitions", count(placement.length)],
     ["Owners", count(new Set(placement.map((p) => p.active).filter((id) => id !== null)).size)],
     ["Answerable", count(answerableOf(placement))],
     ["Below replica target", count(belowOf(placement, replicas))],
     ...derived,
-    ["Lag", all("lag") ? count(sum("lag")) : atLeast(sum("lag"), count)],
-    ["Greatest staleness", all("staleness")
-      ? duration(Math.max(...placement.map((p) => p.staleness))) : "unknown"],
-    ["Size (estimate)", bytes(sum("size_bytes"))],
-    ["Dead letters", count(sum("dead_letters"))],
-    ["Mispartitioned", count(sum("mis_partitioned"))],
+    ["Lag", sumOf(placement, "lag", count)],
+    ["Greatest staleness", stalenesses.every((ms) => typeof ms === "number")
+      ? duration(Math.max(...stalenesses)) : "unknown"],
+    ["Size (estimate)", sumOf(placement, "size_bytes", bytes)],
+    ["Dead letters", sumOf(placement, "dead_letters", count)],
+    ["Mispartitioned", sumOf(placement, "mis_partitioned", count)],
   ];
 }
 

@@ -129,3 +129,34 @@ def test_replicas_that_do_not_answer_are_not_the_same(page: AdminPage) -> None:
     page.wait(lambda: page.run("return document.querySelector('.replicas .badge')"), "the answers")
     assert page.text(".replicas .badge") == "None of the 2 replicas of partition 0 can be read."
     assert page.one(".replicas .badge").get_attribute("data-tone") == "warn"
+
+
+def test_numbers_of_a_view_that_are_unknown_count_as_unknown(page: AdminPage) -> None:
+    def shows(size: str, letters: str, mispartitioned: str) -> None:
+        names = ("Size (estimate)", "Dead letters", "Mispartitioned")
+        expected = dict(zip(names, (size, letters, mispartitioned), strict=True))
+
+        def agrees() -> bool:
+            shown = page.facts(".view:nth-child(1) .pointed")
+            return {name: shown[name] for name in names} == expected
+
+        page.wait(agrees, f"{expected}")
+
+    replace_answers(
+        page,
+        "topology.json",
+        """send().then(async (answer) => {
+          const topology = await answer.json();
+          const { placement } = topology.views.find(({ name }) => name === "things");
+          const [known, ...others] = placement;
+          Object.assign(known, { size_bytes: 5000, dead_letters: 2, mis_partitioned: 0 });
+          for (const p of window.isKnown ? others : placement) {
+            p.size_bytes = p.dead_letters = p.mis_partitioned = null;
+          }
+          return Response.json(topology);
+        })""",
+    )
+    assert page.text(".view:nth-child(1) h3") == "things"
+    shows("unknown", "unknown", "unknown")
+    page.run("window.isKnown = true")
+    shows("≥ 5.0 kB", "≥ 2", "unknown")
