@@ -13,8 +13,8 @@ const sizes = new ResizeObserver((entries) => {
 });
 
 /**
- * A chart of numbers over time: its `figure`, which is drawn when it is on the page, and
- * `show(times, values)`. Times are in s, ascending, and a value may be null.
+ * A chart of numbers over time: its `figure`, which is drawn when it is on the page,
+ * `show(times, values)`, and `destroy()`. Times are in s, ascending, and a value may be null.
  *
  * `colour`: a variable of the style. `least`: the shortest time that is shown, in s. `areBars`:
  * whether each value is a bar, from its time on. `labels(times)`: those of the axis.
@@ -62,8 +62,15 @@ export function timeChart({ title, unit = "", colour, least, areBars = false, la
     }
   }
 
+  /** It is not shown again. */
+  function destroy() {
+    sizes.unobserve(figure);
+    plot?.destroy();
+    plot = null;
+  }
+
   charts.set(figure, { fit, redraw: () => plot && draw() });
-  return { figure, show };
+  return { figure, show, destroy };
 }
 
 /** Draws all charts again if the theme changes: the colours of canvases do not follow the page. */

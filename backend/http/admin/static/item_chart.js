@@ -6,16 +6,21 @@ import { numberIn, numericColumns } from "./tables.js";
 
 const LEAST = 60; // s that a chart shows
 
+let shown = null; // the chart; uPlot keeps each one until it is destroyed
+
 /** A chart, with a list of the numbers that it can show if there are several; nothing without numbers. */
 export function itemChart(items) {
+  shown?.destroy();
+  shown = null;
   const columns = numericColumns(items);
   if (!columns.length) return [];
   const sorted = [...items].sort((a, b) => timeOf(a) - timeOf(b));
   const place = el("div", { class: "charts" });
   const draw = (column) => {
-    const chart = timeChart({ title: column, colour: "--accent", least: LEAST, areBars: true });
-    chart.show(sorted.map(timeOf), sorted.map((item) => numberIn(item, column)));
-    place.replaceChildren(chart.figure);
+    shown?.destroy();
+    shown = timeChart({ title: column, colour: "--accent", least: LEAST, areBars: true });
+    shown.show(sorted.map(timeOf), sorted.map((item) => numberIn(item, column)));
+    place.replaceChildren(shown.figure);
   };
   draw(columns[0]);
   if (columns.length === 1) return [place];

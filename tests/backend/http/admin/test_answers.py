@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from selenium import webdriver
+from selenium.webdriver.support.ui import Select
 
 from local.kafka.broker import Broker
 from model.partitioner import partition_of
@@ -160,3 +161,21 @@ def test_numbers_of_a_view_that_are_unknown_count_as_unknown(page: AdminPage) ->
     shows("unknown", "unknown", "unknown")
     page.run("window.isKnown = true")
     shows("≥ 5.0 kB", "≥ 2", "unknown")
+
+
+def test_a_chart_of_items_takes_no_memory_after_the_next_one_is_drawn(page: AdminPage) -> None:
+    keep = "(window.seen ??= []).push(document.querySelector('#found .chart'))"
+    drawn = "return window.seen.map((figure) => figure.querySelectorAll('canvas').length)"
+    chart = "return !!document.querySelector('#found .chart canvas')"
+
+    assert ask(page, "hours", "windows", key="anna") == "1 item"
+    page.wait(lambda: page.run(chart), "a chart")
+    page.run(keep)
+    assert page.run(drawn) == [1]
+    Select(page.one("#found .chart-of select")).select_by_value("value.m")
+    page.wait(lambda: page.run(chart), "a chart of other numbers")
+    page.run(keep)
+    assert page.run(drawn) == [0, 1]
+    assert ask(page, "hours", "windows", key="anna") == "1 item"
+    page.wait(lambda: page.run(chart), "a chart of another answer")
+    assert page.run(drawn) == [0, 0]
