@@ -15,10 +15,12 @@ from local.settings import StackSettings
 from local.spark_views import DerivedView
 from local.stack.nginx import find_nginx
 
+_MAX_PORT = 65_535
+
 
 def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> None:
-    """Raises ``LocalError`` if a program or a token is missing, a port is in use, TLS is
-    configured, or Kafka does not answer."""
+    """Raises ``LocalError`` if a program or a token is missing, a port is in use or chosen twice,
+    TLS is configured, or Kafka does not answer."""
     if settings.auth == "jwt" and settings.has_demo and not settings.headers:
         raise LocalError(
             "with QUERYABLE_AUTH=jwt the demo's requests need a token: set QUERYABLE_TOKEN. "
@@ -28,6 +30,7 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
         raise LocalError(
             "QUERYABLE_TLS_CERT_FILE is set, but the local stack speaks plain HTTP: remove it."
         )
+    check_ports(settings)
     if views or not settings.bootstrap_servers:
         find_java()
     find_nginx()
@@ -52,6 +55,28 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
         kafka_jars()
     if views:
         spark_jars()
+
+
+def check_ports(settings: StackSettings) -> None:
+    """Raises ``LocalError`` if two servers would have the same port, or one too large a port."""
+    last = settings.backend_ports[-1]
+    if last > _MAX_PORT:
+        raise LocalError(
+            f"QUERYABLE_BACKEND_PORT is {settings.backend_port}, so {settings.instances} backends "
+            f"need the ports up to {last}, but the last one is {_MAX_PORT}: choose a lower one."
+        )
+    chosen = [(settings.proxy_port, "nginx", "QUERYABLE_PROXY_PORT")]
+    if not settings.bootstrap_servers:
+        chosen.append((settings.broker_port, "the Kafka broker", "QUERYABLE_BROKER_PORT"))
+    chosen += [(port, "a backend", "QUERYABLE_BACKEND_PORT") for port in settings.backend_ports]
+    servers: dict[int, tuple[str, str]] = {}
+    for port, server, setting in chosen:
+        other, of_other = servers.setdefault(port, (server, setting))
+        if of_other != setting:
+            raise LocalError(
+                f"{other} and {server} would both use port {port}: choose another one with "
+                f"{of_other} or {setting}."
+            )
 
 
 def check_own_kafka(

@@ -39,6 +39,43 @@ def test_a_port_in_use_is_named_with_its_setting_and_nothing_is_started(
     assert supervisor.recorded(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("ports", "said"),
+    [
+        (
+            {"proxy": 8082, "backend": 8081},
+            "nginx and a backend would both use port 8082: choose another one with "
+            "QUERYABLE_PROXY_PORT or QUERYABLE_BACKEND_PORT.",
+        ),
+        (
+            {"broker": 8083},
+            "the Kafka broker and a backend would both use port 8083: choose another one with "
+            "QUERYABLE_BROKER_PORT or QUERYABLE_BACKEND_PORT.",
+        ),
+        (
+            {"broker": 8080},
+            "nginx and the Kafka broker would both use port 8080: choose another one with "
+            "QUERYABLE_PROXY_PORT or QUERYABLE_BROKER_PORT.",
+        ),
+        (
+            {"backend": 65_534},
+            "QUERYABLE_BACKEND_PORT is 65534, so 3 backends need the ports up to 65536, but the "
+            "last one is 65535: choose a lower one.",
+        ),
+    ],
+)
+def test_ports_that_cannot_all_be_used_are_named_with_their_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ports: dict[str, int], said: str
+) -> None:
+    monkeypatch.setenv("QUERYABLE_RUN_DIR", str(tmp_path))
+    for name, port in ports.items():
+        monkeypatch.setenv(f"QUERYABLE_{name.upper()}_PORT", str(port))
+    with pytest.raises(LocalError) as raised:
+        Stack(load_settings()).start(print)
+    assert str(raised.value) == said
+    assert supervisor.recorded(tmp_path) == {}
+
+
 @pytest.mark.broker  # waits 10 s for a broker that does not exist
 def test_a_kafka_that_does_not_answer_is_named(tmp_path: Path) -> None:
     [proxy, backend, unused] = free_ports(3)
