@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import typer
@@ -15,6 +16,8 @@ from queryable.client.protocol.errors import BadUse
 app = typer.Typer()
 
 CHECKOUT = Path(queryable.__file__).parents[1]
+PATHS = ("QUERYABLE_VIEWS", "QUERYABLE_RUN_DIR", "QUERYABLE_CLUSTER_SECRET_FILE")
+SPARK_VIEWS = "QUERYABLE_SPARK_VIEWS"
 PASS_THROUGH = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
@@ -24,7 +27,7 @@ PASS_THROUGH = {
 
 
 def _run(module: str, arguments: list[str]) -> None:
-    """Runs a module of the checkout and exits with its exit code.
+    """Runs a module of the checkout instead of this program, so that it gets its signals.
 
     Raises BadUse if there is no checkout.
     """
@@ -33,12 +36,27 @@ def _run(module: str, arguments: list[str]) -> None:
             f"This command requires a checkout of the project; {CHECKOUT} is not one. Clone the "
             "repository and run `make setup` in it."
         )
-    process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=CHECKOUT)
-    while True:
-        try:
-            raise SystemExit(process.wait())
-        except KeyboardInterrupt:
-            continue  # the process has received the signal too, and stops its own children
+    environment = {**os.environ, **_absolute(os.environ)}
+    os.chdir(CHECKOUT)
+    os.execve(sys.executable, [sys.executable, "-m", module, *arguments], environment)
+
+
+def _absolute(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are paths, absolute: the module runs in the folder of the checkout."""
+    found = {
+        name: str(Path(environment[name]).absolute()) for name in PATHS if environment.get(name)
+    }
+    if views := environment.get(SPARK_VIEWS):
+        parts = (part.strip() for part in views.split(","))
+        found[SPARK_VIEWS] = ",".join(
+            str(Path(part).absolute()) if _is_path(part) else part for part in parts
+        )
+    return found
+
+
+def _is_path(view: str) -> bool:
+    """Whether a view of Spark is named by its file or folder."""
+    return "/" in view or view.partition(":")[0].endswith(".py")
 
 
 @app.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +15,19 @@ from queryable.cli.commands import stack
 from queryable.cli.exit_codes import USAGE_ERROR
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *arguments: str, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "queryable", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(stack.CHECKOUT), **environment},
+    )
 
 
 def test_arguments_and_exit_code_are_passed_through() -> None:
@@ -31,3 +43,50 @@ def test_error_without_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(stack, "CHECKOUT", tmp_path)
     with pytest.raises(BadUse, match="requires a checkout"):
         stack._run("local", ["up"])
+
+
+def test_relative_paths_of_settings_are_those_of_the_folder_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "my-views.toml").write_text("not TOML")
+    own = {"QUERYABLE_VIEWS": "my-views.toml", "QUERYABLE_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+    done = run("up", folder=tmp_path, **own)
+    assert done.returncode != 0
+    assert f"{tmp_path}/my-views.toml" in done.stderr
+    assert "No such file" not in done.stderr
+
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "file").touch()
+    done = run("up", folder=tmp_path, QUERYABLE_RUN_DIR="used")
+    assert f"{tmp_path}/used is not empty" in done.stderr
+
+    done = run("up", folder=tmp_path, QUERYABLE_SPARK_VIEWS="visits, mine.py:VIEW,views/")
+    assert f"{tmp_path}/mine.py" in done.stderr
+
+
+def test_the_program_gets_the_signals_of_the_command(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").touch()
+    (tmp_path / "program.py").write_text(
+        "import signal, sys\n"
+        "def end(number, _):\n"
+        "    print(signal.Signals(number).name, flush=True)\n"
+        "    sys.exit(7)\n"
+        "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, end)\n"
+        "print('up', flush=True)\n"
+        "signal.pause()\n"
+    )
+    start = (
+        "from pathlib import Path; from queryable.cli.commands import stack\n"
+        f"stack.CHECKOUT = Path({str(tmp_path)!r}); stack._run('program', [])"
+    )
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with subprocess.Popen(
+            [sys.executable, "-c", start], stdout=subprocess.PIPE, text=True, start_new_session=True
+        ) as command:
+            assert command.stdout is not None
+            try:
+                assert command.stdout.readline() == "up\n"
+                command.send_signal(number)
+                assert command.wait(20) == 7
+                assert command.stdout.readline() == f"{number.name}\n"
+            finally:
+                if command.poll() is None:
+                    os.killpg(command.pid, signal.SIGKILL)
