@@ -13,7 +13,7 @@ from local.errors import LocalError
 from local.kafka.connection import deployment_of
 from local.progress import console
 from local.settings import StackSettings
-from local.stack.run_folder import running_in_background
+from local.stack.run_folder import ended_in_background, running_in_background
 from local.stack.stack import Stack
 
 FIRST_VIEWS = ("latest-departure", "word-count")
@@ -147,8 +147,14 @@ def run_until_interrupted(stack: Stack, meanwhile: Callable[[], None] = lambda: 
 
 def up(settings: StackSettings) -> None:
     """Starts the stack in the background; returns when it is ready and the demo's views are
-    derived. Does nothing if it is already running."""
-    if running := running_in_background(settings.run_dir.absolute()):
+    derived. Does nothing if it is already running; ``LocalError`` if only a part of it is."""
+    run_dir = settings.run_dir.absolute()
+    if running := running_in_background(run_dir):
+        if ended := ended_in_background(run_dir):
+            raise LocalError(
+                f"{', '.join(ended)} {'have' if len(ended) > 1 else 'has'} ended (logs: "
+                f"{run_dir / 'logs'}): `make down`, then `make up`."
+            )
         report(f"already running: {', '.join(running)}")
         return
     stack = Stack(settings, background=True)

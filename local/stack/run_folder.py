@@ -42,13 +42,23 @@ def lock(run_dir: Path) -> IO[str]:
 
 
 def background_marker(run_dir: Path) -> Path:
-    """The file that distinguishes a stack of ``make up`` from the orphans of a crashed run."""
+    """The file that distinguishes a stack of ``make up`` from the orphans of a crashed run. It has
+    the names of the stack's processes, one a line; of older versions, none."""
     return run_dir / "in-background"
 
 
 def running_in_background(run_dir: Path) -> list[str]:
     """The names of the processes of ``make up`` in this folder."""
     return list(supervisor.recorded(run_dir)) if background_marker(run_dir).exists() else []
+
+
+def ended_in_background(run_dir: Path) -> list[str]:
+    """The names of the processes of ``make up`` in this folder that have ended by themselves."""
+    try:
+        started = background_marker(run_dir).read_text().split()
+    except FileNotFoundError:
+        return []
+    return sorted(set(started) - supervisor.recorded(run_dir).keys())
 
 
 def end_orphans(run_dir: Path, report: Callable[[str], None]) -> None:

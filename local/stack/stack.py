@@ -172,7 +172,7 @@ class Stack:
 
     def detach(self) -> None:
         """Lets a background stack continue without this process."""
-        background_marker(self._run_dir).touch()
+        background_marker(self._run_dir).write_text("\n".join(self._children.children))
         self._children.release()
         self._unlock()
 

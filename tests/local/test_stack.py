@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend.security.cluster_secret import ClusterSecret
+from local import commands
 from local.errors import LocalError
 from local.ports import LOOPBACK, free_ports
 from local.settings import REPOSITORY, StackSettings, load_settings
@@ -135,6 +136,23 @@ def test_a_stack_in_the_background_is_not_an_orphan(tmp_path: Path) -> None:
     assert not background_marker(tmp_path).exists()
     assert running_in_background(tmp_path) == []
     assert stop_background(tmp_path) == []
+
+
+def test_parts_of_a_stack_in_the_background_that_have_ended_are_named(tmp_path: Path) -> None:
+    settings = StackSettings(run_dir=tmp_path)
+    stack = Stack(settings, background=True)
+    started = {name: stack._children.start(name, SLEEPER) for name in ("broker", "b-1", "nginx")}
+    stack.detach()
+    commands.up(settings)  # it is running
+    for name in ("nginx", "b-1"):
+        started[name].process.kill()
+        started[name].process.wait(20)
+    try:
+        with pytest.raises(LocalError, match=r"b-1, nginx have ended .*make down.*make up"):
+            commands.up(settings)
+    finally:
+        assert stop_background(tmp_path) == ["broker"]
+    assert started["broker"].process.wait(20) != 0
 
 
 def test_each_kafka_has_its_own_state_folder(tmp_path: Path) -> None:
