@@ -9,6 +9,7 @@ import pytest
 from local.settings import REPOSITORY
 
 SCRIPT = REPOSITORY / "local" / "install-packages"
+SIGNALS = ("HUP", "INT", "TERM")
 TOOLS = [
     "python3",
     "java",
@@ -55,10 +56,11 @@ class Machine:
         patterns = "|".join(f'*" {name}"' for name in names)
         self.has("dpkg-query", f'case "$*" in {patterns}) exit 1 ;; esac; echo installed')
 
-    def run(self, what: str) -> subprocess.CompletedProcess[str]:
-        # the script also searches /usr/sbin, which has no program that these tests need
+    def run(self, what: str, script: Path = SCRIPT) -> subprocess.CompletedProcess[str]:
+        # the script also searches /usr/sbin, which has no program that these tests need;
+        # the tests themselves may run with signals that are ignored, as by nohup
         return subprocess.run(
-            ["/bin/sh", str(SCRIPT), what],
+            ["/usr/bin/env", "--default-signal", "/bin/sh", str(script), what],
             env={"PATH": str(self._bin), "HOME": os.environ.get("HOME", "/")},
             capture_output=True,
             text=True,
@@ -120,6 +122,27 @@ def test_a_service_that_was_installed_before_is_not_changed(machine: Machine) ->
     machine.has("systemctl", f'echo "systemctl $@" >> {machine.calls}')
     assert machine.run("bench").returncode == 0
     assert "systemctl" not in machine.calls.read_text()
+
+
+@pytest.mark.parametrize(("signal", "is_installed"), [("", True), *((n, False) for n in SIGNALS)])
+def test_the_policy_against_starts_is_removed_however_the_script_ends(
+    machine: Machine, tmp_path: Path, signal: str, is_installed: bool
+) -> None:
+    policy = tmp_path / "policy-rc.d"
+    text = SCRIPT.read_text()
+    assert "policy=/usr/sbin/policy-rc.d\n" in text
+    script = tmp_path / "install-packages"
+    script.write_text(text.replace("policy=/usr/sbin/policy-rc.d\n", f"policy={policy}\n"))
+    machine.lacks_packages("nginx")
+    machine.has("tee", 'cat > "$1"')
+    machine.has("chmod")
+    end = f"kill -{signal} $PPID" if signal else ""
+    machine.has("apt-get", f'test -s {policy} && echo "$@" >> {machine.calls}\n{end}')
+    done = machine.run("run", script)
+    assert "update" in machine.installed, "the policy exists while packages are installed"
+    assert ("install" in machine.installed) is is_installed
+    assert (done.returncode == 0) is is_installed
+    assert not policy.exists()
 
 
 def test_without_root_and_sudo_the_error_has_instructions(machine: Machine) -> None:
