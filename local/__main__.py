@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
 
 from local import commands
 from local.errors import friendly
+from local.interrupts import interrupted_once
 from local.settings import load_settings
 from local.stack.run_folder import stop_background
 
@@ -23,9 +23,9 @@ def demo(
     ] = False,
 ) -> None:
     """Start everything, show example answers, run until Ctrl-C."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        commands.demo(load_settings(), once=once)
+        with interrupted_once():
+            commands.demo(load_settings(), once=once)
     except KeyboardInterrupt:
         if once:
             raise SystemExit(130) from None
@@ -35,8 +35,8 @@ def demo(
 @friendly
 def up() -> None:
     """Start everything in the background; ready when the command returns."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    commands.up(load_settings())
+    with interrupted_once():
+        commands.up(load_settings())
 
 
 @app.command()

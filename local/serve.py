@@ -7,11 +7,10 @@ import getpass
 import hashlib
 import math
 import re
-import signal
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from local.commands import curl, report, run_until_interrupted
 from local.errors import LocalError, TimedOut
 from local.example_requests import example_request
 from local.http import Answer
+from local.interrupts import interrupted_once
 from local.kafka.connection import deployment_of
 from local.settings import StackSettings, load_settings
 from local.spark_views import DerivedView, declared_views
@@ -48,27 +48,6 @@ def serve(views: Path, servers: str, options: dict[str, Any], topics: Collection
             _serve(stack_settings(views, servers, options), topics)
     except LocalError as error:
         raise LocalError(with_option_names(str(error))) from None
-
-
-@contextmanager
-def interrupted_once() -> Iterator[None]:
-    """Lets the first of these signals raise KeyboardInterrupt. Others have no effect then: a second
-    Ctrl-C must not leave processes behind, and each has a deadline."""
-    is_stopping = False
-
-    def handle(*_: object) -> None:
-        nonlocal is_stopping
-        if not is_stopping:
-            is_stopping = True
-            raise KeyboardInterrupt
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, handle) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def stack_settings(views: Path, servers: str, options: dict[str, Any]) -> StackSettings:
