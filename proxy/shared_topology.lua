@@ -69,8 +69,18 @@ function _M.take(name, seconds)
     if type(known) ~= "number" or now < known then
         return false
     end
-    shared:set(name, ends_at, seconds)
+    _M.hold(name, seconds)
     return true
+end
+
+--- What the caller has taken stays its own for so many seconds from now on.
+function _M.hold(name, seconds)
+    shared:set(name, clock.steady() + seconds, seconds)
+end
+
+--- What the caller has taken can be taken again.
+function _M.release(name)
+    shared:delete(name)
 end
 
 --- Whether the caller is the worker that reads the topology in this interval (s).
@@ -80,7 +90,7 @@ end
 
 --- The next turn is in so many seconds, because this one brought no topology.
 function _M.shorten_turn(seconds)
-    shared:set(TURN, clock.steady() + seconds, seconds)
+    _M.hold(TURN, seconds)
 end
 
 --- Whether the caller may read it at once because of a newer epoch: once in so many seconds.

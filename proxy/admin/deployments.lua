@@ -14,7 +14,10 @@ local _M = {}
 local shared = ngx.shared.queryable_topics
 
 local KEY, ANSWERS = "configured", "configured_answers"
+local DUE, ASKING = "configured_asked", "configured_asking"
 local INTERVAL_S = math.max(3, settings.refresh)
+-- to ask one backend takes less; a worker that has ended meanwhile stops others for so long
+local MAX_ASKING_S = 15
 local MAX_SEEDS = 32
 local MAX_NAME_BYTES = 249
 
@@ -59,6 +62,7 @@ end
 local function ask_all()
     local configured, answers = {}, cjson.decode(shared:get(ANSWERS) or "") or {}
     for i = 1, math.min(#settings.seeds, MAX_SEEDS) do
+        shared_topology.hold(ASKING, MAX_ASKING_S)
         local seed = settings.seeds[i]
         local server = seed.host .. ":" .. seed.port
         local answer, err = ask(seed, answers[server])
@@ -76,12 +80,15 @@ local function ask_all()
     shared:set(ANSWERS, cjson.encode(answers))
 end
 
---- Asks the configured backends, in one worker at a time.
+--- Asks the configured backends, in one worker at a time. That may take longer than the interval.
 function _M.check(premature)
-    if premature or not shared_topology.take("configured_asked", INTERVAL_S * 0.9) then
+    if premature or not shared_topology.take(DUE, INTERVAL_S * 0.9)
+        or not shared_topology.take(ASKING, MAX_ASKING_S)
+    then
         return
     end
     local ok, err = pcall(ask_all)
+    shared_topology.release(ASKING)
     if not ok then
         ngx.log(ngx.ERR, "cannot ask the configured backends: ", err)
     end

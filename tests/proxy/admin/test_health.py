@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import threading
+import time
+from contextlib import ExitStack
+from itertools import pairwise
 
 import pytest
 
-from local.ports import free_ports
+from local.ports import LOOPBACK, free_ports
 from local.waiting import wait_until
 from tests.proxy.backends import EPOCH, Cluster
 from tests.proxy.conftest import StartNginx
@@ -77,3 +82,61 @@ def test_the_deployment_of_each_configured_backend_is_reported(start_nginx: Star
     finally:
         for cluster in (one, other, old):
             cluster.stop()
+
+
+class Silent:
+    """A server that accepts connections and sends nothing."""
+
+    def __init__(self) -> None:
+        self.connections: list[tuple[float, float]] = []  # begin and end (s) of those that are over
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.address = f"{LOOPBACK}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._hold, args=(connection,), daemon=True).start()
+
+    def _hold(self, connection: socket.socket) -> None:
+        began = time.monotonic()
+        with connection:
+            try:
+                while connection.recv(4096):
+                    pass
+            except OSError:
+                pass  # nginx has ended
+        self.connections.append((began, time.monotonic()))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+def test_configured_backends_that_are_silent_are_asked_one_after_the_other(
+    start_nginx: StartNginx,
+) -> None:
+    """Asking all takes longer than the interval at which that is due."""
+    answers = Cluster(["b1"])
+    with ExitStack() as running:
+        running.callback(answers.stop)
+        silent = [Silent() for _ in range(4)]
+        for each in silent:
+            running.callback(each.close)
+        addresses = [answers.addresses(), *(each.address for each in silent)]
+        nginx = start_nginx(",".join(addresses), workers=2)
+        nginx.wait_for_map(EPOCH)
+        wait_until(lambda: nginx.health()["configured"], 20, "the first round of requests")
+        for each in silent:
+            each.connections.clear()  # until now, nginx has looked for a topology, too
+        wait_until(
+            lambda: all(len(each.connections) >= 2 for each in silent), 40, "two rounds of requests"
+        )
+        found = sorted(one for each in silent for one in each.connections)
+        overlaps = [ended - began for (_, ended), (began, _) in pairwise(found)]
+        assert max(overlaps) < 0.3, "s that two were asked at the same time"
+        errors = [each["error"] for each in nginx.health()["configured"][1:]]
+        assert errors == ["read: timeout"] * 4
