@@ -56,9 +56,21 @@ def spawn(
         raise LocalError(f"cannot start {command[0]}: {error}") from error
 
 
+def exit_status(process: subprocess.Popen[bytes]) -> int | None:
+    """The exit status of a child of ``spawn``; None while it runs. It stays a zombie, so that the
+    pid is not reused before ``end`` has ended the rest of its process group."""
+    if process.returncode is not None:
+        return process.returncode
+    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+
+
 def end(process: subprocess.Popen[bytes], grace: float) -> int:
-    """Ends a child of ``spawn`` like ``end_pidfd``; returns its exit status."""
-    if process.poll() is None:
+    """Ends a child of ``spawn`` like ``end_pidfd``, also if it is a zombie; returns its exit
+    status."""
+    if process.returncode is None:
         pidfd = os.pidfd_open(process.pid)
         try:
             end_pidfd(pidfd, process.pid, grace)
@@ -83,6 +95,29 @@ def end_pidfd(pidfd: int, pid: int, grace: float) -> None:
     # The pid is not reused yet: the zombie, or the rest of its process group, still has it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
+
+
+def end_rest(pid: int, folder: Path) -> None:
+    """Sends SIGKILL to the processes of ``has_rest``."""
+    if has_rest(pid, folder):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def has_rest(pid: int, folder: Path) -> bool:
+    """Whether the process group of a child of ``spawn`` has processes after the child has ended.
+
+    Their output is in a file of ``folder``, as that of the child was: the pid may have been used
+    again since then, by the leader of another group.
+    """
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            group = (path / "stat").read_text().rpartition(")")[2].split()[2]
+            if int(group) == pid and (path / "fd" / "1").readlink().is_relative_to(folder):
+                return True
+        except OSError:
+            continue  # it has ended, or is one of another user
+    return False
 
 
 def _has_ended(pidfd: int, timeout: float | None) -> bool:

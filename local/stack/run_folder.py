@@ -58,7 +58,10 @@ def ended_in_background(run_dir: Path) -> list[str]:
         started = background_marker(run_dir).read_text().split()
     except FileNotFoundError:
         return []
-    return sorted(set(started) - supervisor.recorded(run_dir).keys())
+    found = supervisor.recorded(run_dir)
+    return sorted(
+        name for name in started if name not in found or not supervisor.is_running(found[name])
+    )
 
 
 def end_orphans(run_dir: Path, report: Callable[[str], None]) -> None:

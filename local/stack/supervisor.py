@@ -15,7 +15,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from local.errors import LocalError, tail
-from local.processes import end, end_pidfd, how_it_ended, open_if_same, spawn, start_time
+from local.processes import (
+    end,
+    end_pidfd,
+    end_rest,
+    exit_status,
+    has_rest,
+    how_it_ended,
+    open_if_same,
+    spawn,
+    start_time,
+)
 from local.waiting import wait_until
 
 GRACE = 15.0
@@ -108,7 +118,7 @@ class Supervisor:
             child.name: f"{child.name} ended with {how_it_ended(status)}; "
             f"last lines of {child.log}:\n{child.last_lines()}"
             for child in self._children.values()
-            if (status := child.process.poll()) is not None
+            if (status := exit_status(child.process)) is not None
         }
 
     def check(self) -> None:
@@ -148,7 +158,8 @@ class Supervisor:
 
 
 def recorded(run_dir: Path) -> dict[str, PidFile]:
-    """The running processes of pid files, by name; removes pid files of others."""
+    """The running processes of pid files, by name; removes pid files of others. A process that has
+    ended counts while others of its process group run, as the workers of nginx."""
     found = {}
     for path in sorted(run_dir.glob("*.pid")):
         try:
@@ -156,13 +167,20 @@ def recorded(run_dir: Path) -> dict[str, PidFile]:
         except (ValueError, TypeError):
             path.unlink(missing_ok=True)
             continue
-        pidfd = open_if_same(pid_file.pid, pid_file.started)
-        if pidfd is None:
-            path.unlink(missing_ok=True)
-        else:
-            os.close(pidfd)
+        if is_running(pid_file) or has_rest(pid_file.pid, run_dir.resolve()):
             found[path.stem] = pid_file
+        else:
+            path.unlink(missing_ok=True)
     return found
+
+
+def is_running(pid_file: PidFile) -> bool:
+    """Whether the process itself runs."""
+    pidfd = open_if_same(pid_file.pid, pid_file.started)
+    if pidfd is None:
+        return False
+    os.close(pidfd)
+    return True
 
 
 def stop_recorded(run_dir: Path, names: Iterable[str]) -> list[str]:
@@ -170,15 +188,17 @@ def stop_recorded(run_dir: Path, names: Iterable[str]) -> list[str]:
     running = recorded(run_dir)
     ending = [name for name in names if name in running]
     with ThreadPoolExecutor(max(1, len(ending))) as threads:
-        list(threads.map(lambda name: _end_recorded(running[name]), ending))
+        list(threads.map(lambda name: _end_recorded(running[name], run_dir), ending))
     for name in ending:
         (run_dir / f"{name}.pid").unlink(missing_ok=True)
     return ending
 
 
-def _end_recorded(pid_file: PidFile) -> None:
+def _end_recorded(pid_file: PidFile, run_dir: Path) -> None:
     pidfd = open_if_same(pid_file.pid, pid_file.started)
-    if pidfd is not None:
+    if pidfd is None:
+        end_rest(pid_file.pid, run_dir.resolve())
+    else:
         try:
             end_pidfd(pidfd, pid_file.pid, pid_file.grace)
         finally:

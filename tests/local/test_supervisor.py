@@ -10,7 +10,8 @@ import pytest
 
 from local.errors import LocalError
 from local.processes import open_if_same, start_time
-from local.stack.supervisor import Supervisor, recorded, stop_recorded
+from local.stack.run_folder import background_marker, ended_in_background
+from local.stack.supervisor import Supervisor, is_running, recorded, stop_recorded
 from local.waiting import wait_until
 
 SLEEPER = [sys.executable, "-c", "print('up', flush=True); import signal; signal.pause()"]
@@ -19,6 +20,14 @@ STUBBORN = [
     "-c",
     "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)\n"
     "while True: signal.pause()",
+]
+
+PARENT = [
+    sys.executable,
+    "-c",
+    "import subprocess, signal\n"
+    f"p = subprocess.Popen({STUBBORN!r})\n"
+    "print(p.pid, 'up', flush=True); signal.pause()",
 ]
 
 
@@ -88,20 +97,67 @@ def test_a_stopped_child_is_ended_with_sigterm(children: Supervisor, tmp_path: P
     assert child.process.returncode == -signal.SIGTERM
 
 
+def grandchild_of(run_dir: Path) -> int:
+    """The pid, once PARENT has started it."""
+    wait_until(lambda: log(run_dir, "parent").count("up") == 2, 20, "both to be up")
+    return next(int(word) for word in log(run_dir, "parent").split() if word.isdigit())
+
+
 def test_the_other_processes_of_a_childs_session_are_ended(
     children: Supervisor, tmp_path: Path
 ) -> None:
-    script = (
-        "import subprocess, sys, signal\n"
-        f"p = subprocess.Popen({STUBBORN!r})\n"
-        "print(p.pid, 'up', flush=True); signal.pause()"
-    )
-    children.start("parent", [sys.executable, "-c", script])
-    wait_until(lambda: log(tmp_path, "parent").count("up") == 2, 20, "both to be up")
-    words = log(tmp_path, "parent").split()
-    grandchild = next(int(word) for word in words if word.isdigit())
+    children.start("parent", PARENT)
+    grandchild = grandchild_of(tmp_path)
     children.stop(["parent"])
     wait_until(lambda: has_ended(grandchild), 20, "the grandchild to end")
+
+
+def test_they_are_ended_also_after_the_child_has_ended(
+    children: Supervisor, tmp_path: Path
+) -> None:
+    """The workers of nginx keep its port."""
+    child = children.start("parent", PARENT)
+    grandchild = grandchild_of(tmp_path)
+    child.process.kill()
+    wait_until(children.exits, 20, "the child to end")
+    assert "parent ended with signal SIGKILL" in children.exits()["parent"]
+    assert not has_ended(grandchild)
+    children.stop(["parent"])
+    wait_until(lambda: has_ended(grandchild), 20, "the grandchild to end")
+
+
+def test_a_later_command_ends_them_too(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, die_with_parent=False)
+    child = supervisor.start("parent", PARENT)
+    supervisor.release()
+    grandchild = grandchild_of(tmp_path)
+    child.process.kill()
+    child.process.wait(20)
+    [found] = recorded(tmp_path).values()
+    assert not is_running(found), "only the rest of it is"
+    background_marker(tmp_path).write_text("parent")
+    assert ended_in_background(tmp_path) == ["parent"]
+    assert stop_recorded(tmp_path, ["parent"]) == ["parent"]
+    wait_until(lambda: has_ended(grandchild), 20, "the grandchild to end")
+    assert recorded(tmp_path) == {}
+    assert not list(tmp_path.glob("*.pid"))
+
+
+def test_a_group_with_the_pid_of_a_stale_file_is_not_ended(tmp_path: Path) -> None:
+    """Its output is not in the folder: the pid was used again."""
+    with subprocess.Popen(PARENT, stdout=subprocess.PIPE, start_new_session=True) as parent:
+        assert parent.stdout is not None
+        try:
+            ups = [parent.stdout.readline().split() for _ in range(2)]
+            parent.kill()
+            parent.wait(20)
+            stale = {"pid": parent.pid, "started": "earlier", "grace": 1}
+            (tmp_path / "one.pid").write_text(json.dumps(stale))
+            assert stop_recorded(tmp_path, ["one"]) == []
+            [grandchild] = [int(words[0]) for words in ups if len(words) == 2]
+            assert not has_ended(grandchild)
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
 
 
 def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
