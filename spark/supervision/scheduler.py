@@ -204,12 +204,15 @@ class QueryScheduler:
             self._failures.pop(query, None)
         for each in self._queries:
             if view_of(each.name) == name and each.isActive:
-                try:
-                    each.stop()
-                except Py4JJavaError as error:
-                    # it ends later, or not at all
-                    self._log(f"warning: {each.name} is slow to stop: {summary(str(error))}")
+                self._stop_query(each)
         self._queries = [each for each in self._queries if each.isActive]
+
+    def _stop_query(self, query: StreamingQuery) -> None:
+        try:
+            query.stop()
+        except Py4JJavaError as error:
+            # it ends later, or not at all
+            self._log(f"warning: {query.name} is slow to stop: {summary(str(error))}")
 
     def schedule_restart(self, query: str) -> float:
         """Schedules a restart of the failed query; returns the delay in seconds."""
@@ -247,11 +250,11 @@ class QueryScheduler:
             yield name, why
             for query in queries_of(name):
                 if query in running:
-                    running[query].stop()
+                    self._stop_query(running[query])
 
     def stop(self) -> None:
         for query in self._queries:
-            query.stop()
+            self._stop_query(query)
 
     def _try_start(self, query: str) -> bool:
         """Starts a query. If Spark cannot start it, it counts as started and ended. Returns False

@@ -80,13 +80,17 @@ class StaticSources:
         }
 
     def changed(self, views: Iterable[View]) -> dict[str, str]:
-        """The views whose static sources have changed since they were started ► the reason."""
+        """The views whose static sources have changed since they were started ► the reason; once
+        for each start, because a view may be slow to stop."""
         reasons = {
             view.name: self._change(view, self._bounds[view.name])
             for view in views
             if view.name in self._bounds
         }
-        return {name: why for name, why in reasons.items() if why is not None}
+        changed = {name: why for name, why in reasons.items() if why is not None}
+        for name in changed:
+            del self._bounds[name]
+        return changed
 
     def _stored(self, view: View) -> Bounds:
         folder = self._settings.checkpoint(view)
