@@ -39,6 +39,7 @@ class PipelineCommands:
     ) -> None:
         self._groups = groups
         self._names = {prefix + view.name: view.name for view in views}
+        self._partitions = {view.name: TopicPartition(view.topic, 0) for view in views}
         self._events = events
         self._received: dict[str, str | None] = {}  # view ► id of the last command
         self._carried_out: dict[str, str | None] = {}
@@ -88,11 +89,12 @@ class PipelineCommands:
         return {"command": self._carried_out.get(view), **paused}
 
     def _fetch(self) -> dict[str, PipelineCommand | None]:
-        """The last command of each view."""
+        """The last command of each view. A group may have one for an earlier topic of the view,
+        too."""
         of_groups = {group + GROUP_SUFFIX: name for group, name in self._names.items()}
         fetched = self._groups.metadata(of_groups)
         return {
-            name: next(filter(None, map(parse_command, fetched.get(group, {}).values())), None)
+            name: parse_command(fetched.get(group, {}).get(self._partitions[name], ""))
             for group, name in of_groups.items()
         }
 

@@ -41,10 +41,21 @@ FIRST = TopicPartition(VIEW.topic, 0)
 class FakeGroups:
     def __init__(self) -> None:
         self.groups: dict[str, str] = {}
+        self.of_earlier_topics: dict[str, str] = {}
 
     def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
-        found = ((group, self.groups.get(group)) for group in groups)
-        return {group: {} if text is None else {FIRST: text} for group, text in found}
+        earlier = TopicPartition("earlier", 0)
+        return {
+            group: {
+                partition: of_partition[group]
+                for partition, of_partition in (
+                    (earlier, self.of_earlier_topics),
+                    (FIRST, self.groups),
+                )
+                if group in of_partition
+            }
+            for group in groups
+        }
 
 
 def command(action: str) -> PipelineCommand:
@@ -111,6 +122,21 @@ def test_each_command_comes_once(
     assert commands.heartbeat_fields(VIEW.name) == {"command": None}
     commands.carried_out(VIEW.name, pause)
     assert commands.heartbeat_fields(VIEW.name) == {"command": pause.id, "paused": True}
+
+
+def test_a_command_for_an_earlier_topic_of_the_view_does_not_count(
+    of_job: Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]],
+) -> None:
+    """Regression: it hid each command that was sent after the topic of the view was changed."""
+    commands, events = of_job(None, None)
+    groups: FakeGroups = commands._groups  # type: ignore[assignment]
+    group = f"job-{VIEW.name}{GROUP_SUFFIX}"
+    groups.of_earlier_topics[group] = to_metadata(command(PAUSE))
+    assert commands.at_start() == {}
+    resume = command(RESUME)
+    groups.groups[group] = to_metadata(resume)
+    commands.poll()
+    assert events.get_nowait() == CommandReceived(VIEW.name, resume)
 
 
 @pytest.mark.spark
