@@ -90,12 +90,12 @@ class KafkaAdmin:
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
-        """A consumer group's committed offsets; raises OSError, Py4JError."""
+        """A consumer group's committed offsets. Raises OSError (``_os_error``), Py4JError."""
         found = self._committed([group])[group]
         return {partition: committed.offset() for partition, committed in found.items()}
 
     def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
-        """The metadata of the groups' committed offsets; raises OSError, Py4JError."""
+        """The metadata of the groups' committed offsets. Raises as ``committed``."""
         return {
             group: {partition: committed.metadata() for partition, committed in found.items()}
             for group, found in self._committed(groups).items()
@@ -119,9 +119,10 @@ class KafkaAdmin:
             for group in groups
         }
 
-    def commit(self, commits: Mapping[str, Commit]) -> None:
-        """Commits offsets of several consumer groups; raises OSError, Py4JError."""
-        futures = []
+    def commit(self, commits: Mapping[str, Commit]) -> dict[str, OSError]:
+        """Commits offsets of several consumer groups. Returns the groups whose commit the brokers
+        refuse; raises TimeoutError, Py4JError."""
+        futures = {}
         for group, commit in commits.items():
             offsets = self._map_class()
             for (topic, partition), (offset, metadata) in commit.items():
@@ -129,15 +130,22 @@ class KafkaAdmin:
                     self._partition_class(topic, partition),
                     self._offset_class(offset, metadata),
                 )
-            futures.append(self._admin.alterConsumerGroupOffsets(group, offsets).all())
-        for future in futures:
-            self._wait(future)
+            futures[group] = self._admin.alterConsumerGroupOffsets(group, offsets).all()
+        refused: dict[str, OSError] = {}
+        for group, future in futures.items():
+            try:
+                self._wait(future)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                refused[group] = error
+        return refused
 
     def _wait(self, future: Any) -> Any:
         try:
             return future.get(_ANSWER_SECONDS, self._seconds)
         except Py4JJavaError as error:
-            raise OSError(root_cause(error)) from error
+            raise _os_error(root_cause(error)) from error
 
     def wait_for(
         self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]
@@ -235,6 +243,14 @@ class KafkaAdmin:
         except Py4JJavaError as error:
             return root_cause(error)
         return ""
+
+
+def _os_error(cause: str) -> OSError:
+    """TimeoutError: no answer. PermissionError: the brokers deny it. Otherwise OSError."""
+    kind = cause.partition(":")[0]
+    if kind == "TimeoutException":
+        return TimeoutError(cause)
+    return PermissionError(cause) if kind.endswith("AuthorizationException") else OSError(cause)
 
 
 def root_cause(error: Py4JJavaError) -> str:

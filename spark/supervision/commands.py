@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Protocol
 
 from model.pipelines.commands import (
@@ -19,7 +19,8 @@ from spark.view import View
 
 
 class CommittedMetadata(Protocol):
-    """The metadata of committed offsets (``spark.kafka_admin``); raises OSError or Py4JError."""
+    """The metadata of committed offsets (``spark.kafka_admin``); raises OSError or Py4JError,
+    PermissionError if the job may not read a group."""
 
     def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]: ...
 
@@ -46,11 +47,9 @@ class PipelineCommands:
         self._paused: set[str] = set()
 
     def at_start(self) -> dict[str, PipelineCommand]:
-        """The commands to begin with, by view: to be paused, or rebuilt."""
-        heartbeats = {
-            self._names[group]: _last_heartbeat(metadata)
-            for group, metadata in self._groups.metadata(self._names).items()
-        }
+        """The commands to begin with, by view: to be paused, or rebuilt. Without the permission to
+        read a view's heartbeats, a rebuild counts as carried out. Raises as ``metadata``."""
+        heartbeats = {name: self._heartbeat(group) for group, name in self._names.items()}
         found: dict[str, PipelineCommand] = {}
         for name, command in self._fetch().items():
             heartbeat = heartbeats.get(name)
@@ -70,10 +69,13 @@ class PipelineCommands:
         return found
 
     def poll(self) -> None:
-        """Sends an event for each new command."""
+        """Sends an event for each new command. If ``at_start`` could not read the commands, those
+        of the first call may have been carried out, so they are not new."""
         for name, command in self._fetch().items():
-            if command is not None and command.id != self._received.get(name):
-                self._received[name] = command.id
+            id_ = None if command is None else command.id
+            last = self._received.setdefault(name, id_)
+            if command is not None and id_ != last:
+                self._received[name] = id_
                 self._events.put(CommandReceived(name, command))
 
     def carried_out(self, view: str, command: PipelineCommand) -> None:
@@ -88,6 +90,14 @@ class PipelineCommands:
         paused = {"paused": True} if view in self._paused else {}
         return {"command": self._carried_out.get(view), **paused}
 
+    def _heartbeat(self, group: str) -> Heartbeat | None:
+        """The last one of the view; None if the job may not read its group."""
+        try:
+            found = map(parse_heartbeat, self._groups.metadata([group])[group].values())
+        except PermissionError:
+            return None
+        return max(filter(None, found), key=lambda heartbeat: heartbeat.at, default=None)
+
     def _fetch(self) -> dict[str, PipelineCommand | None]:
         """The last command of each view. A group may have one for an earlier topic of the view,
         too."""
@@ -97,8 +107,3 @@ class PipelineCommands:
             name: parse_command(fetched.get(group, {}).get(self._partitions[name], ""))
             for group, name in of_groups.items()
         }
-
-
-def _last_heartbeat(metadata: Mapping[TopicPartition, str]) -> Heartbeat | None:
-    found = filter(None, map(parse_heartbeat, metadata.values()))
-    return max(found, key=lambda heartbeat: heartbeat.at, default=None)

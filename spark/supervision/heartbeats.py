@@ -4,7 +4,7 @@ committed offsets of one consumer group per view, and as a file for ``spark.heal
 The offsets are the ends of the finished micro-batches, so every Kafka tool shows the view's lag.
 The metadata of the source's partition 0 is the heartbeat, which backends read
 (``model.pipelines.status``). A failure here neither ends nor delays the job: it is logged, and the
-next heartbeat follows a second later.
+next heartbeat follows a second later. If the brokers refuse a group, the other views go on.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ _MAX_ERROR_CHARACTERS = 300  # brokers accept 4,096 bytes of metadata
 
 
 class ConsumerGroups(Protocol):
-    """The brokers' consumer groups (``spark.kafka_admin``). Both raise OSError or Py4JError."""
+    """The brokers' consumer groups (``spark.kafka_admin``). Both raise OSError or Py4JError;
+    TimeoutError if the brokers do not answer."""
 
     def committed(self, group: str) -> dict[TopicPartition, int]: ...
 
-    def commit(self, commits: Mapping[str, Commit]) -> None: ...
+    def commit(self, commits: Mapping[str, Commit]) -> dict[str, OSError]: ...
 
 
 class Heartbeats:
@@ -96,17 +97,23 @@ class Heartbeats:
         while True:
             is_last = self._stop.is_set()
             try:
-                self.beat()
+                self._try(self.beat, "commit the views' offsets")
+                if is_last:
+                    return
                 if self._commands is not None:
-                    self._commands.poll()
+                    self._try(self._commands.poll, "get commands")
             except Py4JNetworkError:
                 return  # the JVM and all queries have ended
-            except (OSError, Py4JError) as error:
-                self._warn(f"warning: cannot commit the views' offsets, or get commands: {error}")
-            if is_last:
-                return
             self._wake.wait(_INTERVAL)
             self._wake.clear()
+
+    def _try(self, step: Callable[[], None], what: str) -> None:
+        try:
+            step()
+        except Py4JNetworkError:
+            raise
+        except (OSError, Py4JError) as error:
+            self._warn(f"warning: cannot {what}: {error}")
 
     def beat(self) -> None:
         """Sends one heartbeat for every view."""
@@ -117,12 +124,24 @@ class Heartbeats:
             self._warn(f"warning: cannot write {self._health}: {error}")
         now = time.monotonic()
         commit_all = now - self._all_committed_at >= _COMMIT_ALL_INTERVAL
-        commits = {
-            self._prefix + name: self._commit(name, status, commit_all)
-            for name, status in statuses.items()
-        }
-        self._groups.commit(commits)
-        self._committed = {name: status.offsets for name, status in statuses.items()}
+        commits: dict[str, Commit] = {}
+        refused: dict[str, OSError] = {}  # by group
+        for name, status in statuses.items():
+            group = self._prefix + name
+            try:
+                commits[group] = self._commit(name, status, commit_all)
+            except TimeoutError:
+                raise
+            except OSError as error:
+                refused[group] = error
+        refused |= self._groups.commit(commits)
+        for name, status in statuses.items():
+            why = refused.get(self._prefix + name)
+            if why is None:
+                self._committed[name] = status.offsets
+            else:
+                self._committed.pop(name, None)
+                self._warn(f"warning: cannot commit the offsets of {name}: {why}")
         if commit_all:
             self._all_committed_at = now
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from spark.supervision.events import Event, RowsDropped
 from spark.supervision.heartbeats import Heartbeats
 from spark.supervision.progress import ProgressListener
 from spark.supervision.status import RUNNING, STARTING, ViewStatus
+from spark.view import View
 from spark.views import VIEWS
 from tests.backend.http.admin.browser import AdminPage, chromium
 from tests.spark.test_run import ROOT, Job
@@ -34,7 +36,7 @@ from tests.support.deployment import Deployment, views_toml
 from tests.support.topics import Writer
 
 VIEW = VIEWS["word-count"]
-FIRST = TopicPartition(VIEW.source, 0)
+FIRST, SECOND = (TopicPartition(VIEW.source, number) for number in range(2))
 
 
 class FakeGroups:
@@ -43,29 +45,36 @@ class FakeGroups:
     def __init__(self) -> None:
         self.offsets: dict[str, dict[TopicPartition, tuple[int, str]]] = {}
         self.is_unreachable = False
+        self.denied = ""
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
+        if group == self.denied:
+            raise PermissionError(f"GroupAuthorizationException: {group}")
         return {unit: offset for unit, (offset, _) in self.offsets.get(group, {}).items()}
 
-    def commit(self, commits: dict[str, Commit]) -> None:
+    def commit(self, commits: dict[str, Commit]) -> dict[str, OSError]:
         if self.is_unreachable:
-            raise OSError("TimeoutException: no answer")
+            raise TimeoutError("TimeoutException: no answer")
         for group, commit in commits.items():
-            self.offsets.setdefault(group, {}).update(commit)
+            if group != self.denied:
+                self.offsets.setdefault(group, {}).update(commit)
+        denied = {self.denied} & commits.keys()
+        return {group: PermissionError(f"GroupAuthorizationException: {group}") for group in denied}
 
 
 class ManualHeartbeats:
-    """Heartbeats of one view that the test sends."""
+    """Heartbeats of views that the test sends. All have the same status."""
 
-    def __init__(self, health: Path | None = None) -> None:
+    def __init__(self, health: Path | None = None, *others: View) -> None:
         self.groups = FakeGroups()
         self.status = ViewStatus(STARTING, {}, None, None)
         self.messages: list[str] = []
+        views = [*others, VIEW]
         self.heartbeats = Heartbeats(
             self.groups,  # type: ignore[arg-type]
-            [VIEW],
+            views,
             "job-",
-            lambda: {VIEW.name: self.status},
+            lambda: {view.name: self.status for view in views},
             health,
             self.messages.append,
         )
@@ -85,7 +94,7 @@ def test_what_was_read_is_committed_with_a_heartbeat() -> None:
     manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5, 1_700_000_000.5)
     offsets, first = manual.beat()
     assert first["caught_up_at"] == 1_700_000_000_500
-    assert (offsets, first["state"]) == ({FIRST: 7, TopicPartition(VIEW.source, 1): 5}, "running")
+    assert (offsets, first["state"]) == ({FIRST: 7, SECOND: 5}, "running")
     time.sleep(0.002)
     assert manual.beat()[1]["at"] > first["at"], "a heartbeat without new records"
     manual.status = manual.status._replace(state="failed", error="x" * 9_000)
@@ -115,11 +124,25 @@ def test_offsets_are_committed_after_the_broker_was_unreachable() -> None:
     with manual.heartbeats:
         wait_until(lambda: manual.messages, 10, "the warning")
         manual.groups.is_unreachable = False
-    assert manual.groups.committed("job-word-count") == {
-        FIRST: 7,
-        TopicPartition(VIEW.source, 1): 5,
-    }
+    assert manual.groups.committed("job-word-count") == {FIRST: 7, SECOND: 5}
     assert len(manual.messages) == 1
+
+
+def test_a_group_that_the_job_may_not_read_or_write_does_not_stop_the_others() -> None:
+    """Regression: no view had a heartbeat, before and after the offsets of the first were known."""
+    denied = replace(VIEW, name="denied")
+    manual = ManualHeartbeats(None, denied)
+    manual.groups.denied = "job-denied"
+    assert manual.beat()[1]["state"] == "starting"
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    offsets, heartbeat = manual.beat()
+    assert (offsets, heartbeat["state"]) == ({FIRST: 7, SECOND: 5}, "running")
+    [warning] = manual.messages
+    assert "cannot commit the offsets of denied: GroupAuthorizationException" in warning
+    # all offsets are committed when the job may write them
+    manual.groups.denied = ""
+    manual.beat()
+    assert manual.groups.committed("job-denied") == {FIRST: 7, SECOND: 5}
 
 
 def test_a_health_file_that_cannot_be_written_does_not_stop_the_heartbeats(tmp_path: Path) -> None:

@@ -2,141 +2,48 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
+from confluent_kafka import Consumer
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
-from model.pipelines.commands import (
-    GROUP_SUFFIX,
-    PAUSE,
-    REBUILD,
-    RESTART,
-    RESUME,
-    PipelineCommand,
-    to_metadata,
-)
+from model.pipelines.commands import PAUSE, REBUILD, RESTART, RESUME
 from spark.errors import JobError
-from spark.kafka_admin import TopicPartition
 from spark.raw_topics.texts import TEXTS
 from spark.supervision import tombstones
-from spark.supervision.commands import PipelineCommands
-from spark.supervision.events import CommandReceived, Event
 from spark.view import Source
-from spark.views import VIEWS
 from spark.views.word_count import word_count
 from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import set_config
 
-VIEW = VIEWS["word-count"]
-FIRST = TopicPartition(VIEW.topic, 0)
 
-
-class FakeGroups:
-    def __init__(self) -> None:
-        self.groups: dict[str, str] = {}
-        self.of_earlier_topics: dict[str, str] = {}
-
-    def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
-        earlier = TopicPartition("earlier", 0)
-        return {
-            group: {
-                partition: of_partition[group]
-                for partition, of_partition in (
-                    (earlier, self.of_earlier_topics),
-                    (FIRST, self.groups),
-                )
-                if group in of_partition
-            }
-            for group in groups
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_group_with_members_affects_only_its_view(
+    runner: ControlledRunner, broker: Broker, make_topic: MakeTopic
+) -> None:
+    """Regression: the job followed no commands while a commit of one view was refused."""
+    other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
+    runner.settings = replace(runner.settings, views=[other, runner.view])
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": f"{runner.settings.group_prefix}other",
+            "enable.auto.commit": False,
         }
-
-
-def command(action: str) -> PipelineCommand:
-    return PipelineCommand(uuid.uuid4().hex, action)
-
-
-def heartbeat(**fields: object) -> str:
-    text = ",".join(f'"{name}":{value}' for name, value in fields.items())
-    return f'{{"state":"stopped","at":1,{text}}}'
-
-
-@pytest.fixture
-def of_job() -> Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]]:
-    def make(
-        last: PipelineCommand | None, own: str | None
-    ) -> tuple[PipelineCommands, SimpleQueue[Event]]:
-        groups, events = FakeGroups(), SimpleQueue[Event]()
-        if last is not None:
-            groups.groups[f"job-{VIEW.name}{GROUP_SUFFIX}"] = to_metadata(last)
-        if own is not None:
-            groups.groups[f"job-{VIEW.name}"] = own
-        return PipelineCommands(groups, [VIEW], "job-", events), events
-
-    return make
-
-
-def test_a_job_begins_with_what_was_not_carried_out(
-    of_job: Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]],
-) -> None:
-    pause, rebuild = command(PAUSE), command(REBUILD)
-    done = heartbeat(command=f'"{rebuild.id}"')
-    for last, own, expected in (
-        (None, None, {}),
-        (None, heartbeat(command="null"), {}),
-        # the group of the commands has expired
-        (None, heartbeat(command=f'"{pause.id}"', paused="true"), {VIEW.name: pause}),
-        (pause, None, {VIEW.name: pause}),
-        (pause, heartbeat(command=f'"{pause.id}"'), {VIEW.name: pause}),
-        (rebuild, heartbeat(command="null"), {VIEW.name: rebuild}),
-        (rebuild, done, {}),
-        # of another job, as far as one can know
-        (rebuild, None, {}),
-        (command(RESUME), heartbeat(command=f'"{pause.id}"', paused="true"), {}),
-        (command(RESTART), done, {}),
-    ):
-        commands, events = of_job(last, own)
-        assert commands.at_start() == expected, (last, own)
-        commands.poll()
-        assert events.empty(), "no command comes twice"
-
-
-def test_each_command_comes_once(
-    of_job: Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]],
-) -> None:
-    commands, events = of_job(None, None)
-    commands.at_start()
-    groups: FakeGroups = commands._groups  # type: ignore[assignment]
-    pause = command(PAUSE)
-    groups.groups[f"job-{VIEW.name}{GROUP_SUFFIX}"] = to_metadata(pause)
-    commands.poll()
-    commands.poll()
-    assert events.get_nowait() == CommandReceived(VIEW.name, pause)
-    assert events.empty()
-    assert commands.heartbeat_fields(VIEW.name) == {"command": None}
-    commands.carried_out(VIEW.name, pause)
-    assert commands.heartbeat_fields(VIEW.name) == {"command": pause.id, "paused": True}
-
-
-def test_a_command_for_an_earlier_topic_of_the_view_does_not_count(
-    of_job: Callable[..., tuple[PipelineCommands, SimpleQueue[Event]]],
-) -> None:
-    """Regression: it hid each command that was sent after the topic of the view was changed."""
-    commands, events = of_job(None, None)
-    groups: FakeGroups = commands._groups  # type: ignore[assignment]
-    group = f"job-{VIEW.name}{GROUP_SUFFIX}"
-    groups.of_earlier_topics[group] = to_metadata(command(PAUSE))
-    assert commands.at_start() == {}
-    resume = command(RESUME)
-    groups.groups[group] = to_metadata(resume)
-    commands.poll()
-    assert events.get_nowait() == CommandReceived(VIEW.name, resume)
+    )
+    consumer.subscribe([runner.source])
+    wait_until(lambda: consumer.poll(0.1) is None and consumer.assignment(), 60, "a member")
+    runner.write(b"one")
+    with runner.stream():
+        runner.wait_counts(one=1)
+        runner.send(PAUSE)
+        runner.wait_state("paused")
+    consumer.close()
 
 
 @pytest.mark.spark
