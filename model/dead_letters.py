@@ -32,7 +32,10 @@ OWN_HEADER = "source-header-"
 """The prefix of the record's own headers."""
 
 # A topic may accept records that its dead-letter topic rejects. The bounds leave space for each
-# other in a record of 2 MiB.
+# other in a record of MAX_MESSAGE_BYTES.
+MAX_MESSAGE_BYTES = 2 * 1024 * 1024
+"""``max.message.bytes`` of the topic: twice Kafka's default, as a letter is larger than its record.
+"""
 MAX_VALUE_BYTES = 1024 * 1024
 MAX_KEY_BYTES = 256 * 1024
 MAX_HEADERS_BYTES = 128 * 1024

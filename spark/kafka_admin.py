@@ -10,12 +10,18 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
+from model.dead_letters import MAX_MESSAGE_BYTES
 from model.kafka.config import NOT_FROM_THE_FUTURE
 from spark.errors import JobError, Unavailable
 from spark.sources import Kafka
 
 _ANSWER_SECONDS = 5
 _TIMEOUTS = {"request.timeout.ms": "5000", "default.api.timeout.ms": "10000"}
+_DEAD_LETTER_CONFIG = {
+    "cleanup.policy": "compact",
+    "max.message.bytes": str(MAX_MESSAGE_BYTES),
+}
+_DEAD_LETTER_TEXT = " and ".join(f"{name}={value}" for name, value in _DEAD_LETTER_CONFIG.items())
 
 
 class Topic(NamedTuple):
@@ -170,21 +176,18 @@ class KafkaAdmin:
             if time.monotonic() >= deadline:
                 raise error or JobError(
                     f"no topic {missing} at {self._servers} after {seconds:g} s. Create it (a view "
-                    "topic or a dead-letter topic with cleanup.policy=compact), then start again."
+                    "topic with cleanup.policy=compact; a dead-letter topic with one partition, "
+                    f"{_DEAD_LETTER_TEXT}), then start again."
                 )
             time.sleep(0.5)
 
     def create_dead_letter_topic(self, topic: str) -> None:
-        """Creates the topic if it does not exist: one partition, compacted, default replication.
-
-        Its max.message.bytes is twice Kafka's default: a dead letter is larger than its record.
-        """
-        config = {"cleanup.policy": "compact", "max.message.bytes": str(2 * 1024 * 1024)}
-        why = self.create_topic(topic, 1, config)
+        """Creates the topic if it does not exist: one partition, compacted, default replication."""
+        why = self.create_topic(topic, 1, _DEAD_LETTER_CONFIG)
         if why and not why.startswith("TopicExists"):
             raise JobError(
-                f"cannot create topic {topic}: {why}. Create it with one partition and "
-                "cleanup.policy=compact."
+                f"cannot create topic {topic}: {why}. Create it with one partition, "
+                f"{_DEAD_LETTER_TEXT}."
             )
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from model.dead_letters import MAX_MESSAGE_BYTES
 from spark.checkpoints.files import CheckpointFiles
 from spark.errors import JVM_ENDED, JobError, needs_slots, recreated, repartitioned
 from spark.kafka_admin import KafkaAdmin, Topic
@@ -46,6 +47,8 @@ def prepare_topics(
         found = admin.wait_for(wanted, seconds, on_wait=log)
     for topic, view in targets.items():
         _check_cleanup_policy(admin, topic, view, log)
+    for topic in sorted(letters):
+        _check_message_bytes(admin, topic, log)
     for view in views:
         ids = {topic: found[topic].id for topic in (*view.source_topics, view.topic)}
         check_identity(session, settings.checkpoint(view), ids)
@@ -93,6 +96,16 @@ def _check_cleanup_policy(
         log(
             f"warning: topic {topic} has cleanup.policy={policy}, which deletes entries of the "
             f"view {view.name} when they are old. Set cleanup.policy={wanted}."
+        )
+
+
+def _check_message_bytes(admin: KafkaAdmin, topic: str, log: Callable[[str], None]) -> None:
+    """Warns if Kafka would reject large dead letters."""
+    most = admin.config(topic, "max.message.bytes")
+    if most is not None and int(most) < MAX_MESSAGE_BYTES:
+        log(
+            f"warning: topic {topic} has max.message.bytes={most}, so a large dead letter makes "
+            f"its query fail at each restart. Set max.message.bytes={MAX_MESSAGE_BYTES}."
         )
 
 

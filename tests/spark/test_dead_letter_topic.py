@@ -13,12 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from local.kafka.broker import Broker, quiet_admin
+from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder, TextDecoder
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
 from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
-from tests.support.topics import Writer
+from tests.support.topics import Writer, set_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -37,6 +38,39 @@ def test_dead_letter_topics_reject_records_of_the_far_future(
     after = config["message.timestamp.after.max.ms"]
     assert (after.value, after.is_default) == ("3600000", False)
     assert config["cleanup.policy"].value == "compact"
+
+
+def test_a_dead_letter_topic_that_is_too_small_is_a_warning(
+    session: SparkSession,
+    broker: Broker,
+    make_topic: MakeTopic,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    runner = Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    topic = f"{runner.source}.dead-letter"
+    make_topic(name=topic, cleanup_policy="compact")
+    runner.once()
+    assert f"warning: topic {topic} has max.message.bytes=1048588" in capfd.readouterr().err
+    set_config(broker.bootstrap_servers, topic, "max.message.bytes", "2097152")
+    runner.once()
+    assert "max.message.bytes" not in capfd.readouterr().err
+
+
+def test_errors_say_how_to_create_a_dead_letter_topic(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """Regression: such a topic took no record of 1 MiB, and the query failed at each restart."""
+    expected = "one partition, cleanup.policy=compact and max.message.bytes=2097152"
+    with (
+        KafkaAdmin(session, Kafka(broker.bootstrap_servers)) as admin,
+        pytest.raises(JobError, match=expected),
+    ):
+        admin.create_dead_letter_topic("not a topic")
+    runner = Runner(session, broker.bootstrap_servers, make_topic, tmp_path)
+    runner.settings = replace(runner.settings, create_topics=False, topics_deadline=0.1)
+    with pytest.raises(JobError, match=expected):
+        runner.once()
 
 
 def test_a_view_writes_dead_letters_again_after_records_have_expired(

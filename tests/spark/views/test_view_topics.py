@@ -105,7 +105,8 @@ def test_the_job_may_be_told_to_create_no_topics(
         prepare(view, create_topics=False)
     existing = quiet_admin(broker.bootstrap_servers).list_topics(timeout=10).topics
     assert [name for name in existing if name.startswith(source)] == [source]
-    make_topic(name=f"{source}.dead-letter", cleanup_policy="compact")
+    letters = f"{source}.dead-letter"
+    make_topic(name=letters, cleanup_policy="compact", max_message_bytes=2097152)
     make_topic(name=view.topic, cleanup_policy="compact")
     assert prepare(view, create_topics=False) == []
 
