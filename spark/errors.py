@@ -46,6 +46,14 @@ def needs_slots(topic: str, before: int, now: int) -> JobError:
     )
 
 
+def unobserved(view: str, topic: str, before: int, now: int) -> JobError:
+    """A source of a view with a watermark got more partitions while the job ran."""
+    return JobError(
+        f"topic {topic} had {before} partitions and now has {now}. Start again: {view} frees no "
+        "state until the job knows all of them."
+    )
+
+
 def query_failed(query: str, *, source: str, target: str, checkpoint: str, error: str) -> JobError:
     """A query failed; ``error`` is Spark's message, stack traces included."""
     if any(sign in error for sign in _LOST):

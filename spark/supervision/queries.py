@@ -39,9 +39,8 @@ def view_queries(
     static_ends: Mapping[str, str] | None = None,
 ) -> ViewQueries:
     """``partitions``: number of partitions of the view topic; ``source_partitions``: of the source,
-    the greatest if there are several. If partitions are added to a source, the watermark does not
-    advance until the next start. ``static_ends``: the offsets up to which static sources are read
-    (``StaticSources``)."""
+    the greatest if there are several; the watermark needs it. ``static_ends``: the offsets up to
+    which static sources are read (``StaticSources``)."""
     is_real_time = settings.is_real_time(view)
     if is_real_time:
         view = real_time_view(view)

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from model.dead_letters import MAX_MESSAGE_BYTES
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import JVM_ENDED, JobError, needs_slots, recreated, repartitioned
+from spark.errors import JVM_ENDED, JobError, needs_slots, recreated, repartitioned, unobserved
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
@@ -110,7 +110,8 @@ def _check_message_bytes(admin: KafkaAdmin, topic: str, log: Callable[[str], Non
 
 
 def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: Mapping[str, Topic]) -> None:
-    """``JobError`` if a topic was deleted, recreated or given more partitions since the start."""
+    """``JobError`` if a topic was deleted or recreated since the start, or has more partitions and
+    only the next start takes them into account. With ``once``, a source's do not matter."""
     try:
         now = admin.topics(topics)
     except JobError:
@@ -124,11 +125,15 @@ def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: Mapping[str, 
         before, after = topics[view.topic].partitions, now[view.topic].partitions
         if after != before:
             raise repartitioned(view.topic, before, after)
-        if settings.is_real_time(view):
-            for topic in view.source_topics:
-                before, after = topics[topic].partitions, now[topic].partitions
-                if after != before:
-                    raise needs_slots(topic, before, after)
+        for source in view.inputs:
+            topic = source.topic
+            before, after = topics[topic].partitions, now[topic].partitions
+            if after == before or settings.once:
+                continue
+            if settings.is_real_time(view):
+                raise needs_slots(topic, before, after)
+            if not source.static and source.decoder.event_time is not None:
+                raise unobserved(view.name, topic, before, after)
 
 
 def topics_of(views: Iterable[View]) -> set[str]:

@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 
 from local.kafka.broker import quiet_admin
 from local.waiting import wait_until
+from spark.event_time.bounds import EventTimeBounds
+from spark.formats.decoders import TextDecoder
 from spark.settings import Settings
 from spark.sources import Kafka
 from spark.supervision.events import StopRequested
@@ -25,6 +27,12 @@ from spark.supervision.supervisor import supervise
 from spark.views import VIEWS
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Log, Writer, history
+
+
+class TimedTexts(TextDecoder):
+    """Texts whose view has a watermark."""
+
+    event_time = EventTimeBounds("timestamp", 0, 0)  # type: ignore[assignment]
 
 
 class Runner:

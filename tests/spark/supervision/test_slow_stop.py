@@ -8,22 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from spark.event_time.bounds import EventTimeBounds
 from spark.event_time.watermarks import Watermarks
-from spark.formats.decoders import TextDecoder
 from spark.raw_topics.texts import TEXTS
 from spark.view import Source
 from spark.views.word_count import word_count
+from tests.spark.runner import TimedTexts
 from tests.spark.supervision.controlled import ControlledRunner
 from tests.support.plugins.fixtures import MakeTopic
 
 TIMEOUT = "spark.sql.streaming.stopTimeout"
-
-
-class TimedTexts(TextDecoder):
-    """Texts whose view calls ``Watermarks.advance`` after each micro-batch."""
-
-    event_time = EventTimeBounds("timestamp", 0, 0)  # type: ignore[assignment]
 
 
 @pytest.fixture
