@@ -52,7 +52,8 @@ class QueryScheduler:
     At most ``_MAX_CATCHING_UP`` views catch up with their topics at the same time. The query for
     dead letters starts after the view's first micro-batch: readers wait for the view, and both
     queries read and decode every record. If several views read the same records with the same
-    decoder, the first one writes the dead letters.
+    decoder, the first one writes the dead letters. If it is refused, or stopped for good, another
+    one does.
 
     A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
     in a row, up to ``_MAX_BACKOFF``. It also waits until all tasks of the failed query have ended:
@@ -85,6 +86,8 @@ class QueryScheduler:
         self._last_start = time.monotonic()
         self._dead_letters_due: set[str] = set()  # views
         self._with_dead_letters: set[str] = set()  # views whose queries write them
+        self._without: set[str] = set()  # views that gave them up, until they are started again
+        self._begun: set[str] = set()  # views with a micro-batch since their start
         self._decoded: list[tuple[str, Decoder]] = []
         self._queries: list[StreamingQuery] = []
         self._runs: dict[str, str] = {}  # query ► id of its last run
@@ -125,10 +128,12 @@ class QueryScheduler:
             self._try_start(dead_letters_of(event.query))
         if isinstance(event, QueryBegan):
             self._failures.pop(event.query, None)
+            self._begun.add(event.query)
         else:
             self._catching_up.discard(event.query)
         if isinstance(event, QueryEnded):
             self._running.discard(event.query)
+            self._begun.discard(event.query)
 
     def is_paused(self, view: str) -> bool:
         return view in self._paused
@@ -172,14 +177,41 @@ class QueryScheduler:
 
     def _plan_dead_letters(self, view: View) -> None:
         """The view writes the dead letters of its streams, unless another view does."""
-        decoded = self._decoders(view)
+        self._without.discard(view.name)
         if view.name not in self._with_dead_letters:
-            if all(each in self._decoded for each in decoded):
+            if self._has_others(view):
                 self._forget_dead_letters(view)
                 return
-            self._decoded += decoded
+            self._decoded += self._decoders(view)
             self._with_dead_letters.add(view.name)
         self._dead_letters_due.add(view.name)
+
+    def _has_others(self, view: View) -> bool:
+        """Whether other views write the dead letters of its streams."""
+        return all(each in self._decoded for each in self._decoders(view))
+
+    def _give_up_dead_letters(self, view: View) -> None:
+        """The view writes none until it is started again. Views that run take over."""
+        self._without.add(view.name)
+        self._dead_letters_due.discard(view.name)
+        self._restart_at.pop(dead_letters_of(view.name), None)
+        if view.name not in self._with_dead_letters:
+            return
+        self._with_dead_letters.remove(view.name)
+        for each in self._decoders(view):
+            self._decoded.remove(each)
+        for other in self._settings.views:
+            is_started = other.name in self._running or other.name in self._restart_at
+            if (
+                is_started
+                and not self.is_stopped(other.name)
+                and other.name not in self._without | self._with_dead_letters
+                and not self._has_others(other)
+            ):
+                self._plan_dead_letters(other)
+                if other.name in self._begun:
+                    self._dead_letters_due.remove(other.name)
+                    self._try_start(dead_letters_of(other.name))
 
     def _forget_dead_letters(self, view: View) -> None:
         """Deletes the checkpoint of dead letters that the view wrote at an earlier time. If it
@@ -251,6 +283,7 @@ class QueryScheduler:
             for query in queries_of(name):
                 if query in running:
                     self._stop_query(running[query])
+            self._give_up_dead_letters(self._view(name))
 
     def stop(self) -> None:
         for query in self._queries:
@@ -284,14 +317,11 @@ class QueryScheduler:
             self._running.add(query)
             self._events.put(QueryEnded(query, str(error)))
         except JobError as error:
-            # The next view with these records writes their dead letters.
-            if query in self._dead_letters_due:
-                self._dead_letters_due.remove(query)
-                self._with_dead_letters.remove(query)
-                for each in self._decoders(view):
-                    self._decoded.remove(each)
             self._running.add(query)
             self._events.put(QueryEnded(query, str(error), refused=True))
+            letters = dead_letters_of(view.name)
+            if query == letters or not (letters in self._running or letters in self._restart_at):
+                self._give_up_dead_letters(view)
             return False
         return True
 
