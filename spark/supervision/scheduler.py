@@ -275,10 +275,11 @@ class QueryScheduler:
                 yield query
 
     def stop_changed(self) -> Iterator[tuple[str, str]]:
-        """Stops the views whose static sources have changed; yields their names and why."""
+        """Stops the views whose static sources have changed, or that may have missed tombstones;
+        yields their names and why."""
         running = {query.name: query for query in self._queries if query.isActive}
         views = [view for view in self._settings.views if view.name in running]
-        for name, why in self._static.changed(views).items():
+        for name, why in (self._static.changed(views) | self._tombstones.missed(views)).items():
             yield name, why
             for query in queries_of(name):
                 if query in running:

@@ -1,4 +1,4 @@
-"""Refuses to continue a view of a table that may have missed tombstones.
+"""Stops a view of a table that may have missed tombstones, and refuses to continue it.
 
 Compaction removes a tombstone ``delete.retention.ms`` after it has cleaned the records before it.
 A view that was behind for longer may never see it, and would keep the row forever. So the
@@ -8,14 +8,15 @@ checkpoint has the time when the view had last read all records.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import missed_tombstones, summary
+from spark.errors import JobError, Unavailable, missed_tombstones, summary
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
@@ -29,7 +30,8 @@ _TOLERATED = 60.0
 
 
 class TombstoneGuard:
-    """Checks the views of tables before each start, and stores when they were current."""
+    """Checks the views of tables before each start and while they run, and stores when they were
+    current."""
 
     def __init__(
         self,
@@ -52,6 +54,8 @@ class TombstoneGuard:
         self._not_before: dict[str, float] = {}  # by view whose time could not be stored
         # views that this process has started from the beginning, and that have not been current
         self._loading: set[str] = set()
+        # by view that has missed tombstones while it ran: when it had last been current before
+        self._missed: dict[str, float] = {}
 
     def check(self, view: View) -> None:
         """Call before each start of a view. ``JobError`` if it may have missed tombstones."""
@@ -63,18 +67,41 @@ class TombstoneGuard:
             return
         if view.name in self._loading and not self._current_at(view.name):
             return  # its first load goes on, however long that takes
-        self._stored[view.name] = stored = found["current_at"] / 1000
-        behind = time.time() - max(stored, self._current_at(view.name))
+        self._stored[view.name] = found["current_at"] / 1000
+        if (error := self._error(view)) is not None:
+            raise error
+        self._missed.pop(view.name, None)
+
+    def missed(self, views: Iterable[View]) -> dict[str, str]:
+        """The running views that may have missed tombstones since their start ► the reason; once
+        for each start. A first load may take any time."""
+        reasons = {}
+        for view in views:
+            name = view.name
+            is_loading = name in self._loading and not self._current_at(name)
+            if name not in self._stored or name in self._missed or is_loading or self._is_once:
+                continue
+            with suppress(Unavailable):
+                if (error := self._error(view)) is not None:
+                    self._missed[name] = self._last_current_at(name)
+                    reasons[name] = str(error)
+        return reasons
+
+    def _error(self, view: View) -> JobError | None:
+        """Raises ``Unavailable``."""
+        behind = time.time() - self._last_current_at(view.name)
+        if behind <= _TOLERATED:
+            return None
         for topic in _tables(view):
             retention = self._admin.config(topic, "delete.retention.ms")
             policy = self._admin.config(topic, "cleanup.policy") or ""
-            if (
-                retention
-                and "compact" in policy
-                and behind > max(_TOLERATED, int(retention) / 1000)
-            ):
+            if retention and "compact" in policy and behind > int(retention) / 1000:
                 folder = self._folders[view.name]
-                raise missed_tombstones(view.name, topic, behind, int(retention) / 1000, folder)
+                return missed_tombstones(view.name, topic, behind, int(retention) / 1000, folder)
+        return None
+
+    def _last_current_at(self, name: str) -> float:
+        return self._missed.get(name) or max(self._stored[name], self._current_at(name))
 
     def keep(self, *, is_last: bool = False) -> None:
         """Stores the times at which the views were current, at most once a minute each.
@@ -82,6 +109,8 @@ class TombstoneGuard:
         A time that cannot be stored is stored later: the view does not need it while it runs.
         """
         for name, stored in list(self._stored.items()):
+            if name in self._missed:
+                continue
             current_at = self._current_at(name)
             step = 0.0 if is_last or name in self._loading else _INTERVAL
             is_due = current_at > stored + step
@@ -99,6 +128,7 @@ class TombstoneGuard:
         if name in self._folders:
             self._store(name, time.time())
             self._loading.add(name)
+            self._missed.pop(name, None)
 
     def _current_at(self, name: str) -> float:
         """When the view had last read all records (epoch s); 0 if it has not since this start."""

@@ -1,18 +1,26 @@
-"""When a view of a table may start, although it is behind. The rest is tested with a real job."""
+"""When a view of a table may start or go on, although it is behind."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
 
-from spark.errors import JobError
+from local.kafka.broker import Broker
+from local.waiting import wait_until
+from spark.errors import JobError, Unavailable
 from spark.formats.decoders import JsonDecoder
 from spark.supervision import tombstones
 from spark.supervision.tombstones import TombstoneGuard
+from tests.spark.supervision.controlled import ControlledRunner, of_table
+from tests.support.topics import set_config
 
 DAY = 86_400.0  # s
 
@@ -58,6 +66,10 @@ class Job:
     def is_current(self) -> None:
         self.status.caught_up_at = self.now
         self.guard.keep()
+
+    def missed(self) -> str:
+        """Why the running view is stopped."""
+        return self.guard.missed([self.view]).get("v", "")
 
 
 @pytest.fixture
@@ -125,3 +137,79 @@ def test_a_time_that_cannot_be_stored_is_stored_later(
     job.now += 70
     job.is_current()
     assert files.documents[path] == {"current_at": job.now * 1000}
+
+
+def test_a_view_that_is_behind_for_too_long_is_stopped_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    """Regression: only starts were checked. When the view had caught up, rows stayed whose
+    tombstones it had missed."""
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    job.now += 1.1 * DAY
+    assert not job.missed(), "its first load may take long"
+    job.is_current()
+    last = files.documents["/v/tables.json"]
+    job.now += 0.9 * DAY
+    assert not job.missed()
+    job.now += 0.2 * DAY
+    assert "keeps tombstones for 86400 s" in job.missed()
+    assert not job.missed(), "it is reported once"
+    # it has caught up before it was stopped
+    job.is_current()
+    job.guard.keep(is_last=True)
+    assert files.documents["/v/tables.json"] == last
+    with pytest.raises(JobError, match="keeps tombstones for 86400 s"):
+        job.guard.check(job.view)
+    job.guard.begin("v")
+    job.guard.check(job.view)
+    assert not job.missed()
+
+
+def test_a_view_goes_on_if_it_is_not_known_how_long_tombstones_are_kept(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    def config(topic: str, name: str) -> str:
+        raise Unavailable("the brokers do not answer")
+
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    job.is_current()
+    job.now += 1.1 * DAY
+    monkeypatch.setattr(job.guard, "_admin", SimpleNamespace(config=config))
+    assert not job.missed()
+
+
+@pytest.mark.spark
+@pytest.mark.broker
+def test_a_job_stops_a_view_of_a_table_that_is_behind_for_too_long(
+    runner: ControlledRunner, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tombstones, "_TOLERATED", 5.0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    flag = tmp_path / "flag"
+
+    def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            wait_until(lambda: not flag.exists(), 60, "the end of the test")
+            yield batch
+
+    view = of_table(runner.view)
+    slow = replace(
+        view, derive=lambda rows: view.derive(rows).mapInArrow(wait, "key binary, value string")
+    )
+    runner.settings = replace(runner.settings, views=[slow])
+    set_config(broker.bootstrap_servers, runner.source, "cleanup.policy", "compact")
+    set_config(broker.bootstrap_servers, runner.source, "delete.retention.ms", "0")
+
+    def fall_behind() -> None:
+        runner.write(b'{"n": 1}')
+        with runner.stream() as thread:
+            runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
+            flag.touch()
+            runner.write(b'{"n": 2}')
+            # no other view runs, so the job ends
+            thread.join(60)
+
+    with pytest.raises(JobError, match="keeps tombstones for 0 s"):
+        fall_behind()
