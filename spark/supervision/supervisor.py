@@ -26,6 +26,7 @@ from spark.supervision.events import (
     view_of,
 )
 from spark.supervision.heartbeats import Heartbeats
+from spark.supervision.moved_keys import MovedKeys
 from spark.supervision.progress import ProgressListener
 from spark.supervision.rebuilds import Rebuilds
 from spark.supervision.scheduler import QueryScheduler
@@ -43,6 +44,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
     job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
+        moved = MovedKeys(session, settings, topics, log)
         try:
             progress = ProgressListener(
                 session, settings.progress, [view.name for view in settings.views], stop.events
@@ -77,7 +79,9 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
             _carry_out_earlier(commands, control)
         with heartbeats:
             try:
-                _watch(admin, settings, scheduler, stop, topics, progress, tombstones, control)
+                _watch(
+                    admin, settings, scheduler, stop, topics, moved, progress, tombstones, control
+                )
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
@@ -93,6 +97,7 @@ def _watch(
     scheduler: QueryScheduler,
     stop: StopSignal,
     topics: dict[str, Topic],
+    moved: MovedKeys,
     progress: ProgressListener,
     tombstones: TombstoneGuard,
     control: ViewControl,
@@ -110,7 +115,7 @@ def _watch(
             event = stop.events.get(timeout=min(_MAX_WAIT, scheduler.seconds_to_restart()))
         except queue.Empty:
             if time.monotonic() >= next_check:
-                check_unchanged(admin, settings, topics)
+                check_unchanged(admin, settings, topics, moved)
                 tombstones.keep()
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why, is_final=True)
@@ -144,7 +149,7 @@ def _watch(
                     raise JobError(f"Spark has stopped: {failure} Start again.")
                 else:
                     # A restart does not help if the topic was recreated.
-                    check_unchanged(admin, settings, topics)
+                    check_unchanged(admin, settings, topics, moved)
                     delay = scheduler.schedule_restart(event.query)
                     log(f"error: {failure} It starts again in {delay:g} s.")
         for query in scheduler.restart_due():

@@ -18,6 +18,7 @@ from spark.errors import JVM_ENDED, JobError, needs_slots, recreated, repartitio
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
+from spark.supervision.moved_keys import MovedKeys
 from spark.view import View
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -109,7 +110,9 @@ def _check_message_bytes(admin: KafkaAdmin, topic: str, log: Callable[[str], Non
         )
 
 
-def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: Mapping[str, Topic]) -> None:
+def check_unchanged(
+    admin: KafkaAdmin, settings: Settings, topics: Mapping[str, Topic], moved: MovedKeys
+) -> None:
     """``JobError`` if a topic was deleted or recreated since the start, or has more partitions and
     only the next start takes them into account. With ``once``, a source's do not matter."""
     try:
@@ -134,6 +137,7 @@ def check_unchanged(admin: KafkaAdmin, settings: Settings, topics: Mapping[str, 
                 raise needs_slots(topic, before, after)
             if not source.static and source.decoder.event_time is not None:
                 raise unobserved(view.name, topic, before, after)
+    moved.check(now)
 
 
 def topics_of(views: Iterable[View]) -> set[str]:
