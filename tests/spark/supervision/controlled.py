@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from kafka.errors import CoordinatorNotAvailableError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
@@ -34,6 +35,14 @@ class ControlledRunner(Runner):
         of_kafka_python = {"bootstrap_servers": servers}
         self._sender = CommandSender(of_kafka_python, 10)
         self._groups = ConsumerGroups(of_kafka_python, 10)
+        wait_until(self._has_coordinator, 60, "the coordinator of groups, which a new broker lacks")
+
+    def _has_coordinator(self) -> bool:
+        try:
+            self.heartbeat()
+        except CoordinatorNotAvailableError:
+            return False
+        return True
 
     def heartbeat(self) -> Heartbeat | None:
         committed = self._groups.committed([self._group])[self._group].values()
