@@ -221,10 +221,8 @@ class ChangeLog(Generic[S]):
                 else:
                     self._publish(_Reading(self._states))  # perhaps nothing was changed yet
             except Exception as e:  # the thread must survive any error of the broker
-                is_expected = isinstance(e, KafkaException | Unavailable)
-                self._log.warn(
-                    "read", f"cannot read topic {self.topic}: {e}", None if is_expected else e
-                )
+                unexpected = None if isinstance(e, KafkaException | Unavailable) else e
+                self._log.warn("read", f"cannot read topic {self.topic}: {e}", unexpected)
             self._stop.wait(_RETRY_AFTER)
 
     def _topic_exists(self) -> bool:
@@ -338,7 +336,9 @@ class ChangeLog(Generic[S]):
             return
         reading.id_checked_at = time.monotonic()
         with suppress(KafkaException, TimeoutError):  # the broker does not answer
-            if self._topic_id(self._admin()) != reading.topic_id:
+            topic_id = self._topic_id(self._admin())
+            reading.topic_id = reading.topic_id or topic_id  # None: it had just been created
+            if topic_id != reading.topic_id:
                 raise Unavailable(self._subject.unknown, "it was created again: it is read again")
 
     def _write_first(self, reading: _Reading[S]) -> None:

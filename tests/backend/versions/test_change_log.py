@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from backend.cluster import change_log
@@ -180,6 +181,26 @@ def test_one_first_record_counts(broker: Broker) -> None:
             wait_until(lambda found=found: found[-1] == expected, 10, "the switch", 0.01)
         with pytest.raises(Conflict, match=f"current deployment of service {service}"):
             logs[1].change(service, state.switched_to(other))
+
+
+def test_a_topic_that_the_broker_describes_late_is_not_read_again(
+    follow: Callable[[], Followed],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(change_log, "_CHECK_ID_EVERY", 0.3)
+    topic_id, calls = ChangeLog._topic_id, list[str | None]()
+
+    def late(log: ChangeLog[Any], admin: AdminClient) -> str | None:
+        # the first request is before the topic is created, the second one when reading begins
+        calls.append(None if len(calls) < 2 else topic_id(log, admin))
+        return calls[-1]
+
+    monkeypatch.setattr(ChangeLog, "_topic_id", late)
+    follow()
+    wait_until(lambda: len(calls) > 4, 20, "some checks")
+    assert None not in calls[2:]
+    assert "created again" not in caplog.text
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
