@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from kafka.errors import CoordinatorNotAvailableError
+from kafka.errors import RetriableError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StructField, StructType
@@ -18,8 +18,10 @@ from local.waiting import wait_until
 from model.pipelines.commands import PipelineCommand
 from model.pipelines.status import Heartbeat, parse_heartbeat
 from spark.formats.decoders import JsonDecoder
+from spark.raw_topics.texts import TEXTS
 from spark.tables import mapped
-from spark.view import View
+from spark.view import Source, View
+from spark.views.word_count import word_count
 from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
 
@@ -40,7 +42,7 @@ class ControlledRunner(Runner):
     def _has_coordinator(self) -> bool:
         try:
             self.heartbeat()
-        except CoordinatorNotAvailableError:
+        except RetriableError:
             return False
         return True
 
@@ -86,6 +88,17 @@ class ControlledRunner(Runner):
 
     def wait_counts(self, **counts: int) -> None:
         wait_until(lambda: self.counts() == counts, 60, f"the counts {counts}")
+
+
+def of_known_texts(view: View, known: str) -> View:
+    """A view with the rows of those texts that the topic `known`, a static source, has, too."""
+    return replace(
+        view,
+        source="",
+        decoder=None,
+        sources=(Source(view.source, TEXTS), Source(known, TEXTS, static=True)),
+        derive=lambda texts, known: word_count(texts.join(known.select("text"), "text")),
+    )
 
 
 def of_table(view: View) -> View:

@@ -12,11 +12,8 @@ from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.pipelines.commands import PAUSE, REBUILD, RESTART, RESUME
 from spark.errors import JobError
-from spark.raw_topics.texts import TEXTS
 from spark.supervision import tombstones
-from spark.view import Source
-from spark.views.word_count import word_count
-from tests.spark.supervision.controlled import ControlledRunner, of_table
+from tests.spark.supervision.controlled import ControlledRunner, of_known_texts, of_table
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import set_config
 
@@ -99,13 +96,7 @@ def test_a_rebuilt_view_has_what_its_static_source_has_now(
     """Another view runs, so the job goes on when the view has failed."""
     monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
     known, other = make_topic(), replace(runner.view, name="other", topic=make_topic())
-    runner.view = replace(
-        runner.view,
-        source="",
-        decoder=None,
-        sources=(Source(runner.source, TEXTS), Source(known, TEXTS, static=True)),
-        derive=lambda texts, known: word_count(texts.join(known.select("text"), "text")),
-    )
+    runner.view = of_known_texts(runner.view, known)
     runner.settings = replace(runner.settings, views=[runner.view, other])
     runner.write(b"one", b"two")
     runner.write_to(known, b"one")

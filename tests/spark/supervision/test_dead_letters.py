@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from model.pipelines.commands import REBUILD, RESTART
-from spark.raw_topics.texts import TEXTS
-from spark.view import Source
-from spark.views.word_count import word_count
-from tests.spark.supervision.controlled import ControlledRunner
+from tests.spark.supervision.controlled import ControlledRunner, of_known_texts
 from tests.support.plugins.fixtures import MakeTopic
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
@@ -51,13 +48,7 @@ def test_another_view_writes_them_after_a_static_source_of_the_first_has_changed
         replace(runner.view, name=name, topic=make_topic(cleanup_policy="compact"))
         for name in ("other", "third")
     ]
-    runner.view = replace(
-        runner.view,
-        source="",
-        decoder=None,
-        sources=(Source(runner.source, TEXTS), Source(known, TEXTS, static=True)),
-        derive=lambda texts, known: word_count(texts.join(known.select("text"), "text")),
-    )
+    runner.view = of_known_texts(runner.view, known)
     runner.settings = replace(runner.settings, views=[runner.view, *others])
     runner.write(b"one", b"\xff")
     runner.write_to(known, b"one")
