@@ -29,7 +29,7 @@ def run(settings: Settings) -> None:
     stop.install()
     if settings.health is not None:
         with suppress(OSError):  # the heartbeats warn if it cannot be written
-            settings.health.unlink()  # what an earlier job wrote says nothing about this one
+            settings.health.unlink()  # an earlier job wrote it
     with temporary_folder() as temporary:
         try:
             _run(settings, stop, temporary)

@@ -7,9 +7,9 @@ import struct
 from collections.abc import Callable, Sequence
 
 from model.formats.registry import KEY_CODECS
+from model.formats.schemas import FRAME
 from queryable.cli.inspection.inference import Confidence, Inference
 
-_FRAME = 5  # of Confluent's serializers: a zero byte, then the schema id
 # 8 or 4 bytes with a greater number are more likely something else
 _PLAUSIBLE_INT64 = 1 << 53
 _PLAUSIBLE_INT32 = 1 << 24
@@ -73,13 +73,13 @@ def _text(samples: Sequence[bytes]) -> Inference | None:
 
 def _framed(samples: Sequence[bytes]) -> Inference | None:
     """The frame of Confluent's serializers: a zero byte, then one of a few schema ids."""
-    if not all(len(sample) > _FRAME and sample[0] == 0 for sample in samples):
+    if not all(len(sample) > FRAME and sample[0] == 0 for sample in samples):
         return None
-    ids = {int.from_bytes(sample[1:_FRAME], "big") for sample in samples}
+    ids = {int.from_bytes(sample[1:FRAME], "big") for sample in samples}
     same_size = {len(sample) for sample in samples} == {8}
     if 0 in ids or max(ids) > _MAX_SCHEMA_ID or same_size or len(ids) > 1 + len(samples) // 10:
         return None
-    if all(sample[_FRAME : _FRAME + 1] == b"{" for sample in samples):
+    if all(sample[FRAME : FRAME + 1] == b"{" for sample in samples):
         return Inference(
             "bytes", Confidence.GUESS, "JSON after the frame of Confluent's serializers"
         )

@@ -51,6 +51,16 @@ def chromium(profile: Path, *more: str) -> Iterator[webdriver.Chrome]:
         driver.quit()
 
 
+@contextlib.contextmanager
+def page_with_things(driver: webdriver.Chrome, port: int) -> Iterator[AdminPage]:
+    """The page of a deployment that has the view `things` with two partitions; no script of it may
+    fail."""
+    page = AdminPage(driver, port)
+    page.wait(lambda: len(page.grid("things")) == 2, "the grid")
+    yield page
+    assert page.console() == []
+
+
 class AdminPage:
     """The open page of one backend."""
 

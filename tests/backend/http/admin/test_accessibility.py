@@ -14,7 +14,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from local.kafka.broker import Broker
-from tests.backend.http.admin.browser import AdminPage
+from tests.backend.http.admin.browser import AdminPage, page_with_things
 from tests.support.deployment import Deployment, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import MakeTopic
@@ -44,10 +44,8 @@ def nginx(
 
 @pytest.fixture
 def page(nginx: Nginx, driver: webdriver.Chrome) -> Iterator[AdminPage]:
-    page = AdminPage(driver, nginx.port)
-    page.wait(lambda: len(page.grid("things")) == 2, "the grid")
-    yield page
-    assert page.console() == []
+    with page_with_things(driver, nginx.port) as page:
+        yield page
 
 
 def violations(page: AdminPage) -> list[str]:

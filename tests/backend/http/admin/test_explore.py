@@ -20,7 +20,7 @@ from selenium.webdriver.support.ui import Select
 
 from local.kafka.broker import Broker
 from model.partitioner import partition_of
-from tests.backend.http.admin.browser import AdminPage
+from tests.backend.http.admin.browser import AdminPage, page_with_things
 from tests.backend.http.admin.form import ask, press, table
 from tests.support.backends import Backend
 from tests.support.deployment import Deployment, views_toml
@@ -96,10 +96,8 @@ def other(backend: Backend, deployment: Deployment) -> Backend:
 
 @pytest.fixture
 def page(backend: Backend, driver: webdriver.Chrome) -> Iterator[AdminPage]:
-    page = AdminPage(driver, backend.port)
-    page.wait(lambda: len(page.grid("things")) == 2, "the grid")
-    yield page
-    assert page.console() == []
+    with page_with_things(driver, backend.port) as page:
+        yield page
 
 
 def copied(page: AdminPage, form: str) -> str:
