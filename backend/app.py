@@ -23,7 +23,8 @@ from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.dead_letters import DeadLetters
-from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPolicy
+from backend.ingest.lifecycle.partitions import PartitionLifecycle
+from backend.ingest.lifecycle.recovery import RecoveryPolicy
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata_poller import MetadataPoller

@@ -6,13 +6,17 @@ instance per core. Invalid settings end the process before the fork, with a mess
 
 from __future__ import annotations
 
+import gc
 import sys
+
+gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
 
 from backend.application import Application
 from backend.security.audit import open_audit_log
 from backend.security.certificates import Certificates
 from backend.security.client_claims import parse_networks
 from backend.security.configuration import token_keys
+from backend.server.interpreter import share_objects
 from backend.server.memory import limit_arenas
 from backend.server.open_files import connections_within, raise_limit
 from backend.server.server import Application as ServerApplication
@@ -73,3 +77,5 @@ proc_name = f"queryable-{_instance}"
 if _settings.log_format == "json":
     logger_class = "backend.server.json_logger.JsonLogger"
 configure(_settings.log_format, _instance, _settings.request_log == "on")
+
+share_objects()

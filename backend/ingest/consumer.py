@@ -24,6 +24,7 @@ _errors = RateLimitedLog(log)
 _PAUSE = 1.0  # s before a partition is read again whose next records could not be read
 _LATE_ERRORS = 2  # after damaged records
 _MORE_RECORDS_TIMEOUT = 0.01  # s that a fetch waits for more records after the first one
+_METADATA_TIMEOUT = 0.5  # s
 
 Source = tuple[str, int]
 """A topic and the number of a partition."""
@@ -87,6 +88,8 @@ class RecordConsumer:
         own = {"logger": self._log, **_SETTINGS}
         self._consumer = Consumer({"group.id": "queryable-unused", **client_settings, **own})
         self._assigned: set[Source] = set()
+        self._described: set[str] = set()
+        self._describes = True
         # Damaged records make librdkafka fetch from a random offset, too. The error of that comes
         # later, even after the next `assign` (librdkafka 2.16): so many of them do not count.
         self._damaged: dict[Source, int] = {}
@@ -99,11 +102,25 @@ class RecordConsumer:
         """
         self.unassign(source)
         topic, partition = source
+        self._describe(topic)
         start = TopicPartition(topic, partition, position)
         if leader_epoch >= 0:
             start = TopicPartition(topic, partition, position, leader_epoch=leader_epoch)
         self._consumer.incremental_assign([start])
         self._assigned.add(source)
+
+    def _describe(self, topic: str) -> None:
+        """Fetch the metadata of a new topic. Otherwise librdkafka 2.16 does so within a second, and
+        reads nothing until then. It must do so alone after a failure, because this blocks ingest.
+        """
+        if not self._describes or topic in self._described:
+            return
+        self._described.add(topic)
+        try:
+            self._consumer.list_topics(topic, timeout=_METADATA_TIMEOUT)
+        except KafkaException as e:
+            self._describes = False
+            log.debug("topic %s: %s", topic, e)
 
     def unassign(self, source: Source) -> None:
         if source in self._assigned:

@@ -23,6 +23,8 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 log = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT = 0.1  # s
+# s that a round waits while store partitions are to be opened, and more for each of them
+_OPENING_TIMEOUT, _OPENING_TIMEOUT_EACH = 0.02, 0.0005
 _RETRY_AFTER = 1.0  # s
 
 
@@ -111,6 +113,7 @@ class IngestLoop:
         consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
         try:
             while not self._stop.is_set():
+                self._wake.clear()  # before the round looks at what there is to do
                 self.run_once(partial(self._fetch, consumer))
                 if (stalled := self._stalled_fetch.stalled()) is not None:
                     log.warning("view %s, partition %d has records, but none is fetched; the "
@@ -137,9 +140,17 @@ class IngestLoop:
         self._applier.expire()
 
     def _fetch(self, consumer: RecordConsumer) -> Fetched:
-        self._wake.clear()
         open_partitions = self._registry.all()
         if not open_partitions:
-            self._wake.wait(_FETCH_TIMEOUT)
+            self._wake.wait(self._timeout())
             return Fetched()
-        return consumer.fetch(self._batch_sizer.batch_size(open_partitions), _FETCH_TIMEOUT)
+        return consumer.fetch(self._batch_sizer.batch_size(open_partitions), self._timeout())
+
+    def _timeout(self) -> float:
+        """How long this round waits for records (s). It is short while store partitions wait for
+        metadata or snapshots, because a fetch cannot be ended early."""
+        if not self._lifecycle.unopened:
+            return _FETCH_TIMEOUT
+        return min(
+            _FETCH_TIMEOUT, _OPENING_TIMEOUT + _OPENING_TIMEOUT_EACH * self._lifecycle.unopened
+        )

@@ -49,6 +49,7 @@ class StorePartition:
     metadata: StoreMetadata
     opened_at: float  # s, monotonic
     role: str = ACTIVE  # in the topology
+    opened_alone: bool = False  # when no other instance had the partition
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted
     earliest_future_time: int = -(1 << 63)  # ms: of an entry, after stream time; see `advance`

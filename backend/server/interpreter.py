@@ -8,6 +8,13 @@ import sys
 SWITCH_INTERVAL_S = 0.0005
 
 
+def share_objects() -> None:
+    """Call this in the arbiter when everything is imported: turns the collector on, for new objects
+    only. So it does not write to the pages of the existing ones, which the worker shares."""
+    gc.freeze()
+    gc.enable()
+
+
 def tune_interpreter() -> None:
     """Call this in the worker, before requests are answered.
 

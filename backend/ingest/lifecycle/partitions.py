@@ -6,18 +6,17 @@ import logging
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.orphan_cleanup import OrphanCleanup
-from backend.ingest.lifecycle.recovery import StoreDeleted, open_partition, record_to_verify
+from backend.ingest.lifecycle.recovery import RecoveryPolicy, StoreDeleted, open_partition, verify
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.metadata_poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition, StorePartitionId
-from backend.ingest.stream_time import TOLERANCE
 from backend.ingest.topic_metadata import TopicMetadata, open_store_rebuild_reason
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
@@ -29,15 +28,6 @@ log = logging.getLogger(__name__)
 
 _TOUCH_EVERY = 30.0  # s
 _RETRY_AFTER = 1.0  # s
-
-
-@dataclass(frozen=True)
-class RecoveryPolicy:
-    """When an existing store is used, and when it is deleted."""
-
-    acceptable_recovery_lag: int  # records: maximum lag of a store that may answer at once
-    cleanup_delay: float  # s that a store stays on disk after its partition moved away
-    clock_tolerance: float = TOLERANCE  # s by which stream time may be ahead of the clock
 
 
 class PartitionLifecycle:
@@ -85,6 +75,8 @@ class PartitionLifecycle:
         self._has_dropped = False  # and something of it may be on disk
         self._to_rebuild: deque[StorePartitionId] = deque()
         self.rebuilds = 0
+        self.unopened = 0
+        """Assigned store partitions that the last `reconcile` could not open yet."""
 
     # any thread
 
@@ -152,6 +144,10 @@ class PartitionLifecycle:
             elif partition_id in to_rebuild:
                 self._snapshots.forget(*partition_id)
                 self.rebuild(store_partition, "an operator has asked for it")
+            elif self._snapshots.is_better(
+                store_partition, self._metadata_poller.get(store_partition.view.topic)
+            ):
+                self._start_again(store_partition)
             else:
                 self._update_push(store_partition)
         if self._has_dropped:
@@ -159,13 +155,12 @@ class PartitionLifecycle:
         if self._pushes is not None:
             self._pushes.keep(assigned.keys())
         if assigned.keys() == self._opened.keys():
+            self.unopened = 0
             return
-        self._snapshots.keep(self.opening().keys())
-        all_open = True
-        for partition_id in sorted(assigned):
-            if self._registry.get(*partition_id) is None and not is_stopping():
-                all_open = self._open(*partition_id) and all_open
-        if all_open:
+        opening = self.opening()
+        self._snapshots.keep(opening.keys())
+        self.unopened = sum(is_stopping() or not self._open(*each) for each in opening)
+        if not self.unopened:
             self._opened = assigned
 
     def _update_push(self, store_partition: StorePartition) -> None:
@@ -192,13 +187,14 @@ class PartitionLifecycle:
             return False
         if topic_metadata.fetched_at < self._open_after.get(partition_id, 0.0):
             return False
+        is_alone = not self._snapshots.has_source(view, partition)
         may_wait = self._assigned.get(partition_id, ACTIVE) != ACTIVE
         if not self._snapshots.has_ended(view, partition, topic_metadata, may_wait):
             return False
-        ended_at = self._snapshots.ended_at(view, partition)
-        if topic_metadata.fetched_at < ended_at:
+        installed_at = self._snapshots.installed_at(view, partition)
+        if topic_metadata.fetched_at < installed_at:
             # the snapshot may have records from after the end that was fetched
-            self._open_after[partition_id] = ended_at
+            self._open_after[partition_id] = installed_at
             self._metadata_poller.refresh()
             return False
         if self._pushes is not None and not self._pushes.has_ended(view, partition, topic_metadata):
@@ -231,6 +227,7 @@ class PartitionLifecycle:
         if reason is not None:
             self._count_rebuild(view_name, partition, reason)
         store_partition.role = self._assigned.get(partition_id, store_partition.role)
+        store_partition.opened_alone = is_alone
         if store_partition.progress.answerable and not store_partition.metadata.answerable:
             try:
                 self._writer.note_answerable(store_partition)
@@ -291,16 +288,20 @@ class PartitionLifecycle:
         """Delete the store or set it aside, and open an empty one after the next metadata poll."""
         if self._discard_candidate(store_partition, reason):
             return
-        self.close(store_partition)
         name, partition = store_partition.view.name, store_partition.partition
         if store_partition.progress.answerable:
             # else a copy that cannot be used might be fetched for ever
             self._snapshots.forget(name, partition)
+        self._count_rebuild(name, partition, reason)
+        self._start_again(store_partition, keep_aside)
+
+    def _start_again(self, store_partition: StorePartition, keep_aside: bool = False) -> None:
+        self.close(store_partition)
+        name, partition = store_partition.view.name, store_partition.partition
         if keep_aside:
             self._directory.set_aside(name, partition)
         else:
             self._directory.delete(name, partition)
-        self._count_rebuild(name, partition, reason)
         self._metadata_poller.refresh()
 
     def fail(self, store_partition: StorePartition, error: StoreError) -> None:
@@ -370,12 +371,9 @@ class PartitionLifecycle:
     def verify_again(self) -> None:
         """Compare the last record of all stores with the log; meanwhile they answer as before."""
         for store_partition in (*self._registry.all(), *self._registry.candidates()):
-            topic, partition = store_partition.view.topic, store_partition.partition
-            topic_metadata = self._metadata_poller.get(topic)
-            start = topic_metadata.starts.get(partition, 0) if topic_metadata is not None else 0
-            to_verify = record_to_verify(store_partition.store, start)
-            store_partition.to_verify = to_verify or store_partition.to_verify
-            self._assignments.update(topic, partition)
+            topic = store_partition.view.topic
+            verify(store_partition, self._metadata_poller.get(topic))
+            self._assignments.update(topic, store_partition.partition)
 
     def touch(self) -> None:
         """Update `alive_at` and `complete_at` of the stores, and clean up unassigned ones, every

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.protocols import Store, StoreDirectory
@@ -19,6 +19,15 @@ from model.views import View
 _BULK_LOAD_LAG = 15_000
 # An older version moves the position, but not the last record, which is not read from far behind.
 _MAX_VERIFY_DISTANCE = 10_000  # offsets
+
+
+@dataclass(frozen=True)
+class RecoveryPolicy:
+    """When an existing store is used, and when it is deleted."""
+
+    acceptable_recovery_lag: int  # records: maximum lag of a store that may answer at once
+    cleanup_delay: float  # s that a store stays on disk after its partition moved away
+    clock_tolerance: float = TOLERANCE  # s by which stream time may be ahead of the clock
 
 
 class StoreDeleted(Exception):
@@ -103,6 +112,13 @@ def open_partition(
         completeness=completeness,
     )
     return opened, reason
+
+
+def verify(store_partition: StorePartition, topic_metadata: TopicMetadata | None) -> None:
+    """Note that the log must still have the store's last record; see `record_to_verify`."""
+    starts = {} if topic_metadata is None else topic_metadata.starts
+    to_verify = record_to_verify(store_partition.store, starts.get(store_partition.partition, 0))
+    store_partition.to_verify = to_verify or store_partition.to_verify
 
 
 def record_to_verify(store: Store, log_start: int) -> LastRecord | None:

@@ -25,14 +25,14 @@ from typing import Protocol
 
 import orjson
 
-from backend.ingest.store_partitions import StorePartitionId
+from backend.ingest.store_partitions import StorePartition, StorePartitionId
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.security.certificates import Certificates
 from backend.security.signatures import Signer
 from backend.wire.answer import code_in
 from backend.wire.snapshot import PATH, SnapshotError, receive
 from model.progress import CATCHING_UP
-from model.topology import Member
+from model.topology import ACTIVE, Member
 from model.views import View
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,10 @@ log = logging.getLogger(__name__)
 _READ_TIMEOUT = 10.0  # s
 _RETRY_AFTER = 10.0  # s
 # s until an instance is asked again, and more for each other partition that waits
-_ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.5, 0.02
+_ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.1, 0.02
 _MAX_WAIT = {"overloaded": 600.0, CATCHING_UP: 60.0}  # s, by the code of the problem
 _MAX_PROBLEM_BYTES = 2000
+_MAX_READ = 0.2  # share of a log; after more, a replay is continued
 
 
 class AskAgain(SnapshotError):
@@ -75,6 +76,7 @@ class SnapshotTransfer:
     is_waiting: bool = False
     done: bool = False
     ended_at: float = 0.0  # s, monotonic
+    installed_at: float = 0.0  # s, monotonic; 0.0 without a snapshot
     source: str = ""
     received: int = 0  # bytes
 
@@ -158,7 +160,33 @@ class SnapshotFetcher:
             and self._needs_snapshot(view, partition, topic_metadata)
             and not view.is_custom
             and view.persistence != "memory"
-            and bool(self._sources(view.name, partition))
+            and self.has_source(view, partition)
+        )
+
+    def has_source(self, view: View, partition: int) -> bool:
+        """Whether another instance has the store partition, or is assigned it."""
+        return bool(self._sources(view.name, partition))
+
+    def is_better(self, opened: StorePartition, topic_metadata: TopicMetadata | None) -> bool:
+        """Whether a snapshot is better than what a store partition has read so far.
+
+        So it is if the instance was alone, has just begun to read a long log, and is a standby now:
+        instances that start together may join the group one after the other.
+        """
+        view, partition = opened.view, opened.partition
+        if (
+            not opened.opened_alone
+            or opened.role == ACTIVE
+            or opened.progress.answerable
+            or topic_metadata is None
+            or partition not in topic_metadata.ends
+            or view.push is not None
+        ):
+            return False
+        start, end = topic_metadata.starts[partition], topic_metadata.ends[partition]
+        has_read = opened.progress.position - start
+        return has_read < _MAX_READ * (end - start) and self.may_request(
+            view, partition, topic_metadata
         )
 
     def _needs_snapshot(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
@@ -172,10 +200,10 @@ class SnapshotFetcher:
             or (is_compacted and records > 0 and self._may_be_in_several(view))
         )
 
-    def ended_at(self, view: View, partition: int) -> float:
-        """When the transfer for a store partition ended (s, monotonic); 0.0 if there was none."""
+    def installed_at(self, view: View, partition: int) -> float:
+        """When a snapshot of a store partition was installed (s, monotonic); 0.0 if none was."""
         transfer = self._transfers.get((view.name, partition))
-        return 0.0 if transfer is None else transfer.ended_at
+        return 0.0 if transfer is None else transfer.installed_at
 
     def retry(self, view: View, partition: int) -> None:
         """Forget a transfer that has ended some seconds ago, so that `has_ended` requests another
@@ -238,7 +266,10 @@ class SnapshotFetcher:
         waits_for = 0.0
         for member in self._sources(view.name, partition):
             try:
-                if self._stop.is_set() or self._fetch_from(view, partition, member, transfer):
+                if self._stop.is_set():
+                    return True
+                if self._fetch_from(view, partition, member, transfer):
+                    transfer.installed_at = time.monotonic()
                     return True
             except AskAgain as e:
                 if transfer.may_wait or e.code != CATCHING_UP:

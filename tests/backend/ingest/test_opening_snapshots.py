@@ -22,7 +22,8 @@ class Copies(SnapshotFetcher):
     """Copies the folder of another instance's store, if it exists, without HTTP."""
 
     def __init__(self, folder: DataDirectory, store: Path) -> None:
-        super().__init__(folder, lambda view, partition: [Member("b2", "127.0.0.1", 1)], None, 0)
+        super().__init__(folder, lambda view, partition: self.others, None, 0)
+        self.others = [Member("b2", "127.0.0.1", 1)]
         self._store = store
         self.fetched = 0
         self.start()
@@ -108,6 +109,50 @@ def test_a_store_that_has_answered_is_copied_again_when_it_is_rebuilt(
     process.watcher.set(POSITION)
     process.turn()
     assert process.opened().progress.position == POSITION
+    process.close()
+
+
+@pytest.mark.parametrize(
+    ("end", "role", "is_alone", "is_copied"),
+    [
+        (100, "standby", True, True),
+        (100, "active", True, False),
+        (20, "standby", True, False),
+        (100, "standby", False, False),
+    ],
+)
+def test_one_that_has_just_begun_to_read_as_the_only_instance_is_copied_as_a_standby(
+    tmp_path: Path,
+    store: Path,
+    copies: list[Copies],
+    end: int,
+    role: str,
+    is_alone: bool,
+    is_copied: bool,
+) -> None:
+    """Regression: the first of two new instances read the whole topic if the second one joined the
+    group a moment later. One that has read a fifth of the log continues."""
+
+    def make(folder: DataDirectory) -> Copies:
+        copies.append(Copies(folder, store if is_alone else tmp_path / "nothing"))
+        copies[0].others = [] if is_alone else copies[0].others
+        return copies[0]
+
+    process = Process(tmp_path / "b1", end, snapshots=make)
+    copies[0].wait()
+    process.turn(LOG[:1])
+    copies[0].others = [Member("b2", "127.0.0.1", 1)]
+    process.ingest.lifecycle.assign({("v", 0): role}, set(), set())
+    for _ in range(3):
+        process.turn()
+        copies[0].wait()
+        process.watcher.set(end)
+    process.turn()
+    assert copies[0].fetched == (not is_alone or is_copied)
+    assert process.opened().progress.position == (POSITION if is_copied else LOG[0].at + 1)
+    assert process.ingest.loop.rebuilds == 0
+    process.turn([LAST], end)
+    assert process.answers
     process.close()
 
 

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import SourceAssignments
-from backend.ingest.lifecycle.partitions import PartitionLifecycle, RecoveryPolicy
+from backend.ingest.lifecycle.partitions import PartitionLifecycle
+from backend.ingest.lifecycle.recovery import RecoveryPolicy
 from backend.ingest.loop import IngestLoop
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.pushes.push_fetcher import PushFetcher

@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 from backend.ingest.batch import DeadLetter
 from backend.ingest.consumer import Fetched, Source
 from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.store_partitions import StorePartition
 from backend.ingest.topic_metadata import TopicMetadata
 from model.views import View
 from tests.support.in_process.fakes import Rec
@@ -85,7 +86,13 @@ class NoSnapshots:
     def may_request(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
         return False
 
-    def ended_at(self, view: View, partition: int) -> float:
+    def has_source(self, view: View, partition: int) -> bool:
+        return False
+
+    def is_better(self, opened: StorePartition, topic_metadata: TopicMetadata | None) -> bool:
+        return False
+
+    def installed_at(self, view: View, partition: int) -> float:
         return 0.0
 
     def retry(self, view: View, partition: int) -> None:

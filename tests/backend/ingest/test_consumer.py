@@ -1,0 +1,52 @@
+"""The consumer reads a new topic at once."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+import pytest
+
+from backend.ingest.consumer import Fetched, RecordConsumer
+from local.kafka.broker import Broker
+from local.waiting import wait_until
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
+
+
+def seconds_to_first_record(consumer: RecordConsumer, topic: str) -> float:
+    began = time.monotonic()
+    consumer.assign((topic, 0), 0, -1)
+    fetched: list[Fetched] = []
+
+    def has_record() -> bool:
+        fetched.append(consumer.fetch(10, 0.02))
+        return bool(fetched[-1].records)
+
+    wait_until(has_record, 20, "a record", 0.0)
+    return time.monotonic() - began
+
+
+@pytest.mark.broker
+def test_a_new_topic_is_read_at_once(broker: Broker, make_topic: MakeTopic, writer: Writer) -> None:
+    """Regression: librdkafka looked for topics that it does not know once a second."""
+    topics = [make_topic(1) for _ in range(5)]
+    for topic in topics:
+        writer.table(topic, {"a": 1})
+    consumer = RecordConsumer({"bootstrap.servers": broker.bootstrap_servers})
+    try:
+        seconds_to_first_record(consumer, topics[0])  # it is connected now
+        assert median(seconds_to_first_record(consumer, topic) for topic in topics[1:]) < 0.3
+    finally:
+        consumer.close()
+
+
+def test_a_broker_that_does_not_answer_is_asked_once() -> None:
+    consumer = RecordConsumer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    try:
+        began = time.monotonic()
+        for number in range(40):
+            consumer.assign((f"t{number}", 0), 0, -1)
+        assert time.monotonic() - began < 10  # of 20 s, if each is asked for
+    finally:
+        consumer.close()
