@@ -32,6 +32,7 @@ class Tuning:
     max_wal: int = 64 << 20
     background_jobs: int = 2
     deletes_window: int = 4096  # entries
+    bulk_load_files: int = 12  # of level 0, until they are compacted; RocksDB's default is 4
 
     @classmethod
     def of(cls, settings: Settings) -> Tuning:
@@ -77,7 +78,8 @@ class SharedMemory:
         """New options for opening one store partition (keys and values are bytes).
 
         `bulk_load`: use a vector memtable, which is sorted when it is flushed. Writes take a
-        quarter of the time, but each read copies and sorts the vector. The file format is the same.
+        quarter of the time, but each read copies and sorts the vector. Files are compacted less
+        often. The file format is the same.
         """
         tuning = self.tuning
         options = table_options(self.cache, tuning.block_size, tuning.bloom_bits_per_key)
@@ -97,4 +99,5 @@ class SharedMemory:
         if bulk_load:
             options.set_memtable_factory(MemtableFactory.vector())
             options.set_allow_concurrent_memtable_write(False)  # not supported by vectors
+            options.set_level_zero_file_num_compaction_trigger(tuning.bulk_load_files)
         return options

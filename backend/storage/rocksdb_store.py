@@ -70,9 +70,7 @@ class RocksDBStore:
         self._db = open_db(path, options)
         if memory:
             # there is nothing to recover, and this environment cannot sync a write-ahead log
-            without_wal = WriteOptions()
-            without_wal.disable_wal = True  # type: ignore[method-assign, assignment]
-            self._db.set_write_options(without_wal)
+            self._db.set_write_options(_without_log())
         self._get: Callable[[Any], Any] = self._db.get
         stored = self._get(POSITION_KEY)
         self.position: int | None = None if stored is None else decode_number(stored)
@@ -181,7 +179,8 @@ class RocksDBStore:
     def begin_bulk_load(self, until: int) -> None:
         """Optimise for writes up to this position.
 
-        Until the bulk load ends, a read takes about 30 ms. While it begins or ends, reads raise
+        Until the bulk load ends, a read takes about 30 ms, and a crash loses what is not flushed
+        yet: entries with the position after them. While it begins or ends, reads raise
         StoreClosedError. Raises StoreError.
         """
         if self._bulk_load_options is not None:
@@ -212,6 +211,8 @@ class RocksDBStore:
         try:
             self._db.close()
             self._db = open_db(self.path, options)
+            if options is self._bulk_load_options:
+                self._db.set_write_options(_without_log())
         except Exception as e:
             raise _store_error(f"opening {self.path} again", e) from e
         self._get = self._db.get
@@ -344,6 +345,13 @@ def open_db(path: Path, options: Options) -> Rdict:
     # Without the name of the column family, the options of an existing database come from its
     # files, which have neither the shared block cache nor the filters (rocksdict 0.3.29).
     return Rdict(str(path), options, {"default": options})
+
+
+def _without_log() -> WriteOptions:
+    """Writes without the write-ahead log."""
+    found = WriteOptions()
+    found.disable_wal = True  # type: ignore[method-assign, assignment]
+    return found
 
 
 def _store_error(what: str, error: Exception) -> StoreError:

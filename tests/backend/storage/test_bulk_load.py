@@ -82,6 +82,16 @@ def test_a_bulk_load_ends_at_the_given_position(folder: DataDirectory) -> None:
     store.close()
 
 
+def test_it_writes_no_write_ahead_log(folder: DataDirectory) -> None:
+    store = new_store(folder)
+    store.begin_bulk_load(until=5_000)
+    write(store, 4_500)
+    assert sum(log.stat().st_size for log in store.path.glob("*.log")) == 0
+    write(store, 5_500)
+    assert sum(log.stat().st_size for log in store.path.glob("*.log")) > 0
+    store.close()
+
+
 def test_earlier_entries_are_not_lost(folder: DataDirectory) -> None:
     store = new_store(folder)
     write(store, 1_000)
