@@ -18,6 +18,7 @@ from spark.required import check_kafka, check_spark
 from spark.session import jars_in, submitted
 from spark.settings import DEFAULT_TRIGGER, GROUP_PREFIX, REAL_TIME_BATCH, Settings
 from spark.sources import Kafka
+from spark.triggers import REAL_TIME, spark_time
 from spark.views import VIEWS
 
 EXAMPLES = """\
@@ -180,16 +181,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(
         "--trigger",
+        type=_trigger,
         default=DEFAULT_TRIGGER,
         metavar="TIME",
-        help="minimum time between two micro-batches of views without a trigger of their own, or "
-        "real-time (default: %(default)s)",
+        help="minimum time between two micro-batches of views without a trigger of their own, such "
+        "as 5s, or real-time (default: %(default)s)",
     )
     add(
         "--real-time-batch",
+        type=_time,
         default=REAL_TIME_BATCH,
         metavar="TIME",
-        help="time between two commits of a real-time view (default: %(default)s)",
+        help="time between two commits of a real-time view, such as 30s (default: %(default)s)",
     )
     add(
         "--max-offsets-per-trigger",
@@ -301,6 +304,22 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return number
+
+
+def _trigger(text: str) -> str:
+    if text == REAL_TIME:
+        return text
+    try:
+        return spark_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f'{error}, or "{REAL_TIME}"') from None
+
+
+def _time(text: str) -> str:
+    try:
+        return spark_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _kafka_option(text: str) -> tuple[str, str]:

@@ -68,6 +68,6 @@ class Settings:
 
 
 def _length(trigger: str) -> float:
-    """In ms; infinite if `--trigger` has another form of Spark's."""
+    """In ms; infinite if it has a form of Spark's that the command line refuses."""
     found = milliseconds(trigger)
     return math.inf if found is None else found

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import re
 
+from model.times import parse_duration
+
 REAL_TIME = "real-time"
-_TIME = re.compile(r"([0-9]+) (millisecond|second|minute|hour)s?")
+_TIME = r"([0-9]+) (millisecond|second|minute|hour)s?"
+_TIMES = re.compile(f"{_TIME}( {_TIME})*", re.ASCII)
 _UNITS_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000}
 
 
 def milliseconds(trigger: str) -> int | None:
-    """The least time between two micro-batches; None if the trigger has another form."""
-    found = _TIME.fullmatch(trigger)
-    return None if found is None else int(found[1]) * _UNITS_MS[found[2]]
+    """The length of a time of Spark's, such as ``"5 seconds"`` or ``"1 minute 30 seconds"``; None
+    if it has another form."""
+    if _TIMES.fullmatch(trigger) is None:
+        return None
+    return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_TIME, trigger))
+
+
+def spark_time(text: str) -> str:
+    """A time in Spark's form: as it is, or from that of views.toml (``"5s"``, ``"250ms"``). Raises
+    ValueError."""
+    if milliseconds(text) is not None:
+        return text
+    try:
+        return f"{parse_duration(text)} milliseconds"
+    except ValueError:
+        raise ValueError(f'"{text}" is not a time, such as "5s" or "5 seconds"') from None

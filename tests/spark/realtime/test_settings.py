@@ -49,3 +49,38 @@ def test_options() -> None:
     assert (given.trigger, given.real_time_batch) == ("real-time", "10 seconds")
     given = parse(["--checkpoint-dir", "x", "--real-time-batch", "30 seconds"])
     assert (given.trigger, given.real_time_batch) == ("200 milliseconds", "30 seconds")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("5s", "5000 milliseconds"),
+        ("250ms", "250 milliseconds"),
+        ("5 seconds", "5 seconds"),
+        ("1 minute 30 seconds", "1 minute 30 seconds"),
+    ],
+)
+@pytest.mark.parametrize("option", ["--trigger", "--real-time-batch"])
+def test_a_time_has_the_form_of_views_toml_or_of_spark(
+    option: str, text: str, expected: str
+) -> None:
+    given = parse(["--checkpoint-dir", "x", option, text])
+    assert (given.trigger if option == "--trigger" else given.real_time_batch) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "message"),
+    [
+        ("--trigger", "5x", '"5x" is not a time, such as "5s" or "5 seconds", or "real-time"'),
+        ("--trigger", "5 sec", '"5 sec" is not a time'),
+        ("--trigger", "", '"" is not a time'),
+        ("--real-time-batch", "real-time", '"real-time" is not a time, such as'),
+        ("--real-time-batch", "ten", '"ten" is not a time, such as'),
+    ],
+)
+def test_spark_would_refuse_another_time_at_each_start(
+    option: str, text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        parse(["--checkpoint-dir", "x", option, text])
+    assert f"argument {option}: {message}" in capsys.readouterr().err
