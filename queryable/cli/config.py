@@ -1,6 +1,6 @@
 """The deployment that commands use: `--url`, else QUERYABLE_URL, else the configuration file.
 
-# ~/.config/queryable/config.toml, or the file that QUERYABLE_CONFIG names
+# ~/.config/queryable/config.toml, or the file that QUERYABLE_CONFIG names, which must exist
 url = "https://topics.example.org"
 timeout = 10          # seconds
 direct = false
@@ -38,14 +38,18 @@ def config_path() -> Path:
 
 
 def read_config() -> dict[str, Any]:
-    """The settings in the file; empty if there is no file. Raises BadUse."""
+    """The settings in the file; empty if there is no file and QUERYABLE_CONFIG names none. Raises
+    BadUse."""
     path = config_path()
     try:
         config = tomllib.loads(path.read_text())
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError) as error:
-        raise BadUse(f"Cannot read {path}: {error}.") from None
+        named = os.environ.get("QUERYABLE_CONFIG")
+        if isinstance(error, FileNotFoundError) and not named:
+            return {}
+        reason = getattr(error, "strerror", None) or error
+        names = " (QUERYABLE_CONFIG)" if named else ""
+        raise BadUse(f"Cannot read {path}{names}: {reason}.") from None
     for name, value in config.items():
         if name not in _SETTINGS:
             raise BadUse(f"{path}: unknown setting {name!r}. Supported: {', '.join(_SETTINGS)}.")

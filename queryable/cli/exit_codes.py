@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from queryable.cli.config import config_path
 from queryable.cli.error_texts import error_text
 from queryable.client.protocol.errors import (
     BadRequest,
@@ -58,13 +59,12 @@ def advice(error: QueryableError) -> str:
     is_lost = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
     if is_unreachable or is_other or is_lost:
         return (
-            "Is this the right URL? Set it with --url, QUERYABLE_URL, or url in "
-            "~/.config/queryable/config.toml."
+            f"Is this the right URL? Set it with --url, QUERYABLE_URL, or url in {config_path()}."
         )
     if isinstance(error, Unauthenticated):
         return (
             "Set a valid token with --token-file FILE, QUERYABLE_TOKEN, or token_file in "
-            "~/.config/queryable/config.toml. `queryable token --help` says how to make one."
+            f"{config_path()}. `queryable token --help` says how to make one."
         )
     if isinstance(error, Forbidden) and error.scope:
         return f"The token needs the scope {error.scope}."

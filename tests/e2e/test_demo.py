@@ -207,7 +207,7 @@ def test_the_job_follows_the_commands_of_the_console(demo: Demo) -> None:
 
     def pipeline(*arguments: str) -> Any:
         command = [sys.executable, "-m", "queryable", "pipeline", "word-count", *arguments]
-        environment = {**os.environ, "QUERYABLE_URL": demo.url, "QUERYABLE_CONFIG": "/nowhere"}
+        environment = {**os.environ, "QUERYABLE_URL": demo.url, "QUERYABLE_CONFIG": "/dev/null"}
         done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr.decode()
         return json.loads(done.stdout)

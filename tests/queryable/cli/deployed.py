@@ -42,10 +42,9 @@ class Deployed:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
         # a progress bar would mix with the output
         plain.pop("PYTHONUNBUFFERED", None)
-        nothing = str(self.backends.folder / "no-config")
         mine = {
             "QUERYABLE_URL": self.url,
-            "QUERYABLE_CONFIG": nothing,
+            "QUERYABLE_CONFIG": "/dev/null",
             "PYTHONPATH": str(REPOSITORY),
         }
         return {**plain, **mine}

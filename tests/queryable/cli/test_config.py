@@ -8,6 +8,8 @@ import pytest
 
 from queryable import BadUse, Client
 from queryable.cli.config import Connection, config_path, read_config
+from queryable.cli.exit_codes import advice
+from queryable.client.protocol.errors import NoAnswer, QueryableError, Unauthenticated
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +56,21 @@ def test_file_given_by_the_environment(home: Path, monkeypatch: pytest.MonkeyPat
     other.write_text('url = "http://other:1"\n')
     monkeypatch.setenv("QUERYABLE_CONFIG", str(other))
     assert base_url(Connection().client()) == "http://other:1"
+    # with a typo, a command would be sent to another deployment
+    monkeypatch.setenv("QUERYABLE_CONFIG", f"{other}x")
+    with pytest.raises(BadUse, match=r"Cannot read .*other\.tomlx \(QUERYABLE_CONFIG\): No such"):
+        Connection().client()
+    monkeypatch.setenv("QUERYABLE_CONFIG", "/dev/null")
+    assert read_config() == {}
+
+
+@pytest.mark.parametrize("error", [NoAnswer("no"), Unauthenticated("no-token", "no")])
+def test_advice_names_the_file_that_is_read(
+    error: QueryableError, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert f"{home}/queryable/config.toml. " in f"{advice(error)} "
+    monkeypatch.setenv("QUERYABLE_CONFIG", "other.toml")
+    assert " in other.toml. " in f"{advice(error)} "
 
 
 @pytest.mark.parametrize(

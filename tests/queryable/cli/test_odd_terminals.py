@@ -42,7 +42,11 @@ def server() -> Iterator[Server]:
 def run(server: Server, script: str, **more: str) -> subprocess.CompletedProcess[bytes]:
     """`script`: for a shell, in which `queryable` is the command."""
     plain = {name: value for name, value in os.environ.items() if name[:10] != "QUERYABLE_"}
-    mine = {"QUERYABLE_URL": server.url, "QUERYABLE_CONFIG": "/none", "PYTHONPATH": str(REPOSITORY)}
+    mine = {
+        "QUERYABLE_URL": server.url,
+        "QUERYABLE_CONFIG": "/dev/null",
+        "PYTHONPATH": str(REPOSITORY),
+    }
     command = f'queryable() {{ {sys.executable} -m queryable "$@"; }}; {script}'
     return subprocess.run(
         ["bash", "-c", command], env={**plain, **mine, **more}, capture_output=True, timeout=60

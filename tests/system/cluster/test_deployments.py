@@ -70,7 +70,7 @@ class Service:
     def run(self, *arguments: str) -> Result:
         environment = {
             "QUERYABLE_URL": f"http://127.0.0.1:{self.nginx.port}",
-            "QUERYABLE_CONFIG": "/nowhere",
+            "QUERYABLE_CONFIG": "/dev/null",
         }
         return CliRunner().invoke(app, arguments, env=environment)
 

@@ -23,7 +23,7 @@ TABLE = {f"k{n}": n for n in range(100)}
 
 
 def console(backend: Backend, *arguments: str, code: int = SUCCESS) -> dict[str, Any]:
-    environment = {"QUERYABLE_URL": f"http://{backend.address}", "QUERYABLE_CONFIG": "/nowhere"}
+    environment = {"QUERYABLE_URL": f"http://{backend.address}", "QUERYABLE_CONFIG": "/dev/null"}
     done = CliRunner().invoke(app, arguments, env=environment)
     assert done.exit_code == code, done.output
     return json.loads(done.stdout) if done.stdout else {}

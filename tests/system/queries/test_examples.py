@@ -104,7 +104,7 @@ class Console:
             "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "QUERYABLE_URL": f"http://127.0.0.1:{self.ports[PROXY_PORT]}",
-            "QUERYABLE_CONFIG": str(self.home / "no-config"),
+            "QUERYABLE_CONFIG": "/dev/null",
         }
 
     def _as_shown(self, written: str) -> str:

@@ -73,7 +73,7 @@ class Fake:
             request.respond(200, self.service)
 
     def run(self, *arguments: str) -> Result:
-        environment = {"QUERYABLE_URL": self.url, "QUERYABLE_CONFIG": "/nowhere"}
+        environment = {"QUERYABLE_URL": self.url, "QUERYABLE_CONFIG": "/dev/null"}
         return CliRunner().invoke(app, arguments, env=environment)
 
 

@@ -34,7 +34,7 @@ def topology(active: list[int], standby: list[int]) -> dict[str, Any]:
 
 
 def run(url: str, *arguments: str, input: str | None = None) -> Result:
-    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/nowhere"}
+    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
     return CliRunner().invoke(app, arguments, env=environment, input=input)
 
 

@@ -28,7 +28,7 @@ def described(command: str | None = None, **changes: Any) -> dict[str, Any]:
 
 
 def run(url: str, *arguments: str, input: str | None = None) -> Result:
-    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/nowhere"}
+    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
     return CliRunner().invoke(app, ["pipeline", *arguments], env=environment, input=input)
 
 

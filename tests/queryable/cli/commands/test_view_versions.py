@@ -35,7 +35,7 @@ def status(*current: int | None, revision: int = 3) -> dict[str, Any]:
 
 
 def run(url: str, *arguments: str, input: str | None = None) -> Result:
-    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/nowhere"}
+    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
     return CliRunner().invoke(app, arguments, env=environment, input=input)
 
 

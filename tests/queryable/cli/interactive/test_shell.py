@@ -45,7 +45,7 @@ def server() -> Iterator[Server]:
 
 def environment(server: Server, state: Path) -> dict[str, str]:
     plain = {name: value for name, value in os.environ.items() if name[:10] != "QUERYABLE_"}
-    mine = {"QUERYABLE_CONFIG": f"{state}/none", "XDG_STATE_HOME": str(state)}
+    mine = {"QUERYABLE_CONFIG": "/dev/null", "XDG_STATE_HOME": str(state)}
     return {**plain, **mine, "PYTHONPATH": str(REPOSITORY), "INPUTRC": "/dev/null"}
 
 
