@@ -17,7 +17,7 @@ from model.derive.entry import contradictions, with_defaults
 from model.derive.reading import TableError
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
-from model.kafka.config_providers import check_references
+from model.kafka.table import parse_kafka
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
@@ -126,7 +126,7 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
     )
     for conflict in conflicts(parsed, tuple(views)):
         raise reader.error(("views", conflict.entry), conflict.field, conflict.what)
-    kafka = _parse_kafka(document.get("kafka", {}), reader)
+    kafka = parse_kafka(document.get("kafka", {}), reader)
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
 
@@ -375,20 +375,3 @@ def _parse_path(path: str, table: tuple[str, ...], reader: _Reader) -> str | Non
     if first in RESERVED_SEGMENTS:
         raise reader.error(table, "path", f'"{path}" is not allowed: /{first} is reserved')
     return path
-
-
-def _parse_kafka(table: Any, reader: _Reader) -> dict[str, str]:
-    if not isinstance(table, dict):
-        raise reader.error(("kafka",), None, "must be a table: write [kafka]")
-    settings: dict[str, str] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            raise reader.error(
-                ("kafka",), key.split(".")[0], f'quote the name of the setting: "{key}.…" = "…"'
-            )
-        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
-        try:
-            check_references(key, settings[key])
-        except ConfigurationError as e:
-            raise reader.error(("kafka",), key, str(e).removeprefix(f"{key}: ")) from None
-    return settings

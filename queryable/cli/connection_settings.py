@@ -6,18 +6,24 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from model.kafka.table import parse_kafka
+from model.problems import ConfigurationError
+from model.toml_lines import TomlErrors
 from queryable.client.protocol.errors import BadUse
 
 
 def connection_settings(path: Path | None) -> Mapping[str, str]:
-    """The table [kafka] of the file. Raises BadUse."""
+    """The table [kafka] of the file; empty if no file is given. Raises BadUse."""
     if path is None:
         return {}
     try:
-        table = tomllib.loads(path.read_text()).get("kafka", {})
+        text = path.read_text()
+        document = tomllib.loads(text)
     except (OSError, ValueError) as error:
         raise BadUse(f"Cannot read {path}: {error}.") from None
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in table.items()
-    }
+    if "kafka" not in document:
+        raise BadUse(f"{path} has no table [kafka].")
+    try:
+        return parse_kafka(document["kafka"], TomlErrors(text, str(path)))
+    except ConfigurationError as error:
+        raise BadUse(f"{error}.") from None

@@ -150,6 +150,26 @@ INVALID = {
         "line 7, [kafka], sasl",
         "quote the name",
     ),
+    "kafka's brokers": (
+        VALID + '[kafka]\n"bootstrap.servers" = "broker:9092"',
+        "line 7, [kafka], bootstrap.servers",
+        "set QUERYABLE_BOOTSTRAP_SERVERS or --bootstrap-servers instead",
+    ),
+    "kafka's brokers by their old name": (
+        VALID + '[kafka]\n"metadata.broker.list" = "broker:9092"',
+        "line 7, [kafka], metadata.broker.list",
+        "set QUERYABLE_BOOTSTRAP_SERVERS or --bootstrap-servers instead",
+    ),
+    "kafka's group": (
+        VALID + '[kafka]\n"group.id" = "mine"',
+        "line 7, [kafka], group.id",
+        "set QUERYABLE_APPLICATION_ID instead",
+    ),
+    "kafka's commits": (
+        VALID + '[kafka]\n"enable.auto.commit" = true',
+        "line 7, [kafka], enable.auto.commit",
+        "remove it",
+    ),
 }
 
 
