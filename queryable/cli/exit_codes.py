@@ -47,6 +47,10 @@ def exit_if_empty(rows: int, message: str) -> None:
         raise SystemExit(NOT_FOUND)
 
 
+class NoBroker(NoAnswer):
+    """Kafka's broker does not answer, or refuses: no matter of the deployment's URL."""
+
+
 def exit_code_of(error: QueryableError) -> int:
     rejected = (BadRequest, Forbidden, NotFound, OutsideHistory, Unauthenticated, ValueError)
     return USAGE_ERROR if isinstance(error, rejected) else UNAVAILABLE
@@ -54,7 +58,7 @@ def exit_code_of(error: QueryableError) -> int:
 
 def advice(error: QueryableError) -> str:
     """What to do about an error that the command line can help with; otherwise empty."""
-    is_unreachable = isinstance(error, NoAnswer) and "--bootstrap-servers" not in error.detail
+    is_unreachable = isinstance(error, NoAnswer) and not isinstance(error, NoBroker)
     is_other = error.code == "not-understood" and "of this API" in error.detail
     is_lost = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
     if is_unreachable or is_other or is_lost:

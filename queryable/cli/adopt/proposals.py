@@ -22,7 +22,7 @@ _NO_CHANGELOG = """\
 def proposals(
     broker: Broker, application_id: str, ask: Ask, sample_size: int, seconds: float
 ) -> Iterator[str]:
-    """TOML, one entry per changelog. Raises NoAnswer."""
+    """TOML, one entry per changelog. Raises NoBroker."""
     topics = broker.topics()
     prefix = f"{application_id}-"
     changelogs = sorted(

@@ -16,9 +16,10 @@ from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, ok, wrong
 from queryable.cli.check.topics import check_records, check_retention, check_shared_topics
+from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.inspection.samples import TopicSample
-from queryable.client.protocol.errors import NoAnswer
+from queryable.client.protocol.errors import BadUse
 
 
 def check_deployment(
@@ -39,10 +40,17 @@ def check_deployment(
     try:
         table = deployment.kafka if kafka and deployment else {}
         broker = Broker(
-            servers, for_librdkafka(kafka), timeout, lambda text: hide(text, table, kafka)
+            servers,
+            for_librdkafka(kafka),
+            timeout,
+            lambda text: hide(text, table, kafka),
+            f"{views}, [kafka]",
         )
         topics = broker.topics()
-    except NoAnswer as error:
+    except BadUse as error:
+        yield wrong("broker", error.detail, "correct the setting (docs/security/kafka.md)")
+        return
+    except NoBroker as error:
         yield wrong(
             "broker",
             error.detail,
@@ -65,7 +73,7 @@ def _check_views(
     wanted = {view.topic for view in deployment.views}
     try:
         configs = broker.configs(sorted(wanted & topics.keys()))
-    except NoAnswer as error:
+    except NoBroker as error:
         yield wrong("broker", error.detail, "let this user describe the topics' configuration")
         return
     samples: dict[str, TopicSample] = {}
@@ -78,7 +86,7 @@ def _check_views(
         try:
             if view.topic not in samples:
                 samples[view.topic] = broker.sample(view.topic, partitions, sample_size, timeout)
-        except NoAnswer as error:
+        except NoBroker as error:
             yield wrong(f"view {view.name}", error.detail, "let this user read the topic")
             continue
         sample = samples[view.topic]

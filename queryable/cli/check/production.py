@@ -15,8 +15,9 @@ from model.kafka.config import for_librdkafka
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
+from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
-from queryable.client.protocol.errors import NoAnswer
+from queryable.client.protocol.errors import BadUse
 
 MIN_FILES = 16_384
 """Open files of a backend: a connection each, and some hundred of RocksDB."""
@@ -130,7 +131,7 @@ def _check_topics(settings: Settings, timeout: float) -> Iterator[Finding]:
         replicas = broker.replicas()
         topics = sorted({view.topic for view in deployment.views} & replicas.keys())
         configs = broker.configs(topics)
-    except (ConfigurationError, NoAnswer):
+    except (ConfigurationError, BadUse, NoBroker):
         return
     for topic in topics:
         yield replication(topic, replicas[topic], configs[topic].get("min.insync.replicas", "1"))

@@ -13,7 +13,7 @@ from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from queryable.cli.config import broker_timeout
 from queryable.cli.connection_settings import connection_settings
-from queryable.cli.exit_codes import NOT_FOUND, reports_errors
+from queryable.cli.exit_codes import NOT_FOUND, NoBroker, reports_errors
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import (
     DEFAULT_SERVERS,
@@ -59,6 +59,7 @@ def adopt(
         from queryable.cli.adopt.prompts import ask_on_terminal, no_answer
         from queryable.cli.adopt.proposals import proposals
         from queryable.cli.inspection.broker import Broker
+        from queryable.cli.start.preflight import KAFKA_FILE, broker_advice
     servers = bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or DEFAULT_SERVERS
     seconds = broker_timeout(timeout)
     table = connection_settings(kafka)
@@ -66,12 +67,17 @@ def adopt(
         resolved = resolve(table, open, os.environ)
     except ConfigurationError as error:
         raise BadUse(f"{kafka}: {error}.") from None
-    broker = Broker(servers, resolved, seconds, lambda text: hide(text, table, resolved))
+    broker = Broker(
+        servers, resolved, seconds, lambda text: hide(text, table, resolved), f"{kafka}, [kafka]"
+    )
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     ask = ask_on_terminal if is_interactive else no_answer
     has_changelogs = False
-    for proposal in proposals(broker, application_id, ask, records, seconds):
-        has_changelogs = True
-        print(proposal, flush=True)
+    try:
+        for proposal in proposals(broker, application_id, ask, records, seconds):
+            has_changelogs = True
+            print(proposal, flush=True)
+    except NoBroker as error:
+        raise NoBroker(f"{error.detail} {broker_advice(servers, KAFKA_FILE)}") from None
     if not has_changelogs:
         raise SystemExit(NOT_FOUND)

@@ -17,8 +17,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model.kafka.headers import headers_of
+from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
-from queryable.client.protocol.errors import NoAnswer
+from queryable.client.protocol.errors import BadUse
 
 # librdkafka requires a group id, even if no group is joined
 _GROUP_ID = "queryable-cli-joins-no-group"
@@ -28,8 +29,9 @@ _OFFSETS_PER_RECORD = 4
 
 
 class Broker:
-    """`kafka`: connection settings, with librdkafka's names. `hide` removes secrets from messages.
-    All methods raise NoAnswer if the broker does not answer within `timeout` seconds."""
+    """`kafka`: connection settings, with librdkafka's names, from `source`. `hide` removes secrets
+    from messages. Raises BadUse for a setting that librdkafka refuses. All methods raise
+    NoBroker if the broker does not answer within `timeout` seconds."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Broker:
         kafka: Mapping[str, str],
         timeout: float = 10.0,
         hide: Callable[[str], str] = str,
+        source: str = "[kafka]",
     ) -> None:
         self.servers = servers
         self._hide = hide
@@ -49,8 +52,10 @@ class Broker:
             # connection errors are reported in the background
             "error_cb": lambda error: self._errors.append(error.str()),
         }
-        with self._translating_errors():
+        try:
             self._admin = AdminClient(dict(self._settings))
+        except KafkaException as error:
+            raise BadUse(f"{source}: {hide(error.args[0].str())}.") from None
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
@@ -61,7 +66,7 @@ class Broker:
             if reason is None:
                 is_kafka = isinstance(error, KafkaException)
                 reason = error.args[0].str() if is_kafka else "time-out"
-            raise NoAnswer(
+            raise NoBroker(
                 f"Cannot read from the broker at {self.servers}: {self._hide(reason)}."
             ) from None
 

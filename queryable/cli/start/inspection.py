@@ -23,7 +23,7 @@ def describe_topic(
     seconds: float,
     ask: Ask,
 ) -> str:
-    """The entry. What was seen goes to stderr. Raises BadUse and NoAnswer."""
+    """The entry. What was seen goes to stderr. Raises BadUse and NoBroker."""
     if topic not in topics:
         hint = did_you_mean(topic, sorted(topics))
         raise BadUse(f"{broker.servers} has no topic {topic}{hint}")

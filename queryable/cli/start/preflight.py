@@ -12,14 +12,18 @@ from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment
 from queryable.cli.config import broker_timeout
+from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.start.questions import did_you_mean
-from queryable.client.protocol.errors import BadUse, NoAnswer
+from queryable.client.protocol.errors import BadUse
+
+KAFKA_FILE = "a file with a table [kafka], and give it with --kafka"
+"""Where the settings of the connection are, for commands without a views file."""
 
 
 def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str, int]:
     """The topics, with their numbers of partitions. Raises BadUse if the file is wrong or a topic
-    does not exist, and NoAnswer if the broker does not answer. `timeout`: seconds for one request
+    does not exist, and NoBroker if the broker does not answer. `timeout`: seconds for one request
     to the broker."""
     if not views.exists():
         raise BadUse(
@@ -37,11 +41,12 @@ def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str
         for_librdkafka(kafka),
         broker_timeout(timeout),
         lambda text: hide(text, deployment.kafka, kafka),
+        f"{views}, [kafka]",
     )
     try:
         topics = broker.topics()
-    except NoAnswer as error:
-        raise NoAnswer(f"{error.detail} {broker_advice(servers, f'[kafka] of {views}')}") from None
+    except NoBroker as error:
+        raise NoBroker(f"{error.detail} {broker_advice(servers, f'[kafka] of {views}')}") from None
     if missing := list(missing_topics(deployment, topics)):
         raise BadUse(f"{' '.join(missing)} Create the topic, or correct {views}.")
     return topics

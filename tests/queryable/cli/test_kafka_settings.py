@@ -40,7 +40,7 @@ def views(tmp_path: Path) -> Path:
         (TABLE, PASSWORD, "No topic is named nobodys", 1),
         (TABLE, WRONG, "uthentication failed", 3),
         (TABLE, "", "[kafka] sasl.password: the environment variable KAFKA_PASSWORD", 2),
-        (REJECTED, WRONG, "${env:KAFKA_PASSWORD}", 3),
+        (REJECTED, WRONG, 'views.toml, [kafka]: Invalid value "${env:KAFKA_PASSWORD}"', 2),
     ],
 )
 def test_adopt(
@@ -58,6 +58,8 @@ def test_adopt(
     done = run("adopt", "nobodys", *servers, "--kafka", str(views), "--timeout=2")
     assert said in done.output
     assert done.exit_code == status, done.output
+    assert "--url" not in done.output
+    assert ("Is 127.0.0.1:" in done.stderr) == (status == 3)
     assert WRONG not in done.output
 
 
@@ -67,7 +69,7 @@ def test_adopt(
         (TABLE, PASSWORD, "topic no-such-topic does not exist"),
         (TABLE, WRONG, "uthentication failed"),
         (TABLE, "", "[kafka] sasl.password: the environment variable KAFKA_PASSWORD"),
-        (REJECTED, WRONG, "${env:KAFKA_PASSWORD}"),
+        (REJECTED, WRONG, r"views.toml, [kafka]: Invalid value \"${env:KAFKA_PASSWORD}\""),
     ],
 )
 def test_check(
@@ -83,6 +85,7 @@ def test_check(
     servers = ("--bootstrap-servers", broker.sasl_bootstrap_servers)
     done = run("check", *servers, "--views", str(views), "--timeout=2")
     assert " ".join(said.split()) in " ".join(done.output.split())
+    assert (table is REJECTED) == ("correct the setting" in done.output)
     assert WRONG not in done.output
 
 

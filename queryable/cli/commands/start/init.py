@@ -15,10 +15,10 @@ from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from queryable.cli.config import broker_timeout
 from queryable.cli.connection_settings import connection_settings
-from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.exit_codes import NoBroker, print_stderr, reports_errors
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import DEFAULT_SERVERS, KafkaFile, Servers, Timeout
-from queryable.client.protocol.errors import BadUse, NoAnswer
+from queryable.client.protocol.errors import BadUse
 
 if TYPE_CHECKING:
     from queryable.cli.inspection.broker import Broker
@@ -94,10 +94,10 @@ def _connect(
     file: Path | None,
 ) -> tuple[Broker, dict[str, int]]:
     """The broker and its topics, without Kafka's own. Asks again if a broker that the user typed
-    does not answer. Raises BadUse and NoAnswer."""
+    does not answer. Raises BadUse and NoBroker."""
     with server_extra("init"):
         from queryable.cli.inspection.broker import Broker
-        from queryable.cli.start.preflight import broker_advice
+        from queryable.cli.start.preflight import KAFKA_FILE, broker_advice
         from queryable.cli.start.questions import ask_text
     try:
         resolved = resolve(table, open, os.environ)
@@ -109,13 +109,15 @@ def _connect(
         chosen = given or (
             ask_text("Kafka brokers", DEFAULT_SERVERS) if is_interactive else DEFAULT_SERVERS
         )
-        broker = Broker(chosen, settings, timeout, lambda text: hide(text, table, resolved))
+        broker = Broker(
+            chosen, settings, timeout, lambda text: hide(text, table, resolved), f"{file}, [kafka]"
+        )
         try:
             topics = broker.topics()
-        except NoAnswer as error:
-            advice = broker_advice(chosen, "a file with a table [kafka], and give it with --kafka")
+        except NoBroker as error:
+            advice = broker_advice(chosen, KAFKA_FILE)
             if given or not is_interactive:
-                raise NoAnswer(f"{error.detail} {advice}") from None
+                raise NoBroker(f"{error.detail} {advice}") from None
             print_stderr(f"{error.detail} {advice}")
             continue
         return broker, {name: n for name, n in topics.items() if not name.startswith("__")}

@@ -69,6 +69,19 @@ def test_a_broker_that_does_not_answer_is_named(folder: Path, command: str) -> N
     assert "[kafka]" in done.stderr
 
 
+@pytest.mark.parametrize("command", ["serve", "init orders --kafka views.toml"])
+def test_a_setting_that_kafka_refuses_is_named_with_its_file(folder: Path, command: str) -> None:
+    table = '[kafka]\n"security.protocol" = "pigeon"\n'
+    (folder / "views.toml").write_text(VIEW.format(topic="orders") + table)
+    force = ["--force"] if command.startswith("init") else []
+    done = run(*command.split(), *force)
+    assert done.exit_code == 2
+    assert done.stderr == (
+        'queryable: views.toml, [kafka]: Invalid value "pigeon" for configuration property '
+        '"security.protocol".\n'
+    )
+
+
 def test_init_without_a_terminal_needs_a_topic() -> None:
     done = run("init")
     assert done.exit_code == 2
