@@ -1,12 +1,14 @@
 """gunicorn's settings for a backend: `gunicorn -c python:backend.gunicorn_conf`.
 
 There is one worker, because only one process can open a RocksDB directory. To scale, run one
-instance per core. Invalid settings end the process before the fork, with a message and exit code 2.
+instance per core. Invalid settings end the process with a message and exit code 2, most of them
+before the fork. If it cannot start for another reason, such as a full disk, the code is 3.
 """
 
 from __future__ import annotations
 
 import gc
+import mmap
 import sys
 
 gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
@@ -22,7 +24,7 @@ from backend.server.open_files import connections_within, raise_limit
 from backend.server.server import Application as ServerApplication
 from backend.settings import Settings, check_port, load_settings, read_views
 from backend.telemetry.logs import configure
-from model.problems import ConfigurationError
+from model.problems import ConfigurationError, TemporaryError
 
 
 def _prepare() -> Settings:
@@ -44,13 +46,23 @@ except ConfigurationError as _error:
     sys.exit(2)
 
 
+_found_in_worker = mmap.mmap(-1, 1)  # shared with the worker: 1 if it has found a wrong setting
+
+
 def _application() -> ServerApplication:
     """Called in the worker after the fork, because threads and RocksDB do not survive a fork."""
     try:
         return Application(_settings, read_views(_settings.views))
     except ConfigurationError as error:
         print(f"queryable backend: {error}", file=sys.stderr)
-        sys.exit(3)
+        _found_in_worker[0] = not isinstance(error, TemporaryError)
+        sys.exit(3)  # with another status, gunicorn would start the next worker
+
+
+def on_exit(_arbiter: object) -> None:
+    """gunicorn's hook: it would end with the worker's status."""
+    if _found_in_worker[0]:
+        sys.exit(2)
 
 
 _instance = _settings.instance_id

@@ -207,3 +207,7 @@ class StoreClosedError(Exception):
 
 class ConfigurationError(Exception):
     """An error that must be fixed before a process can start. The message says how."""
+
+
+class TemporaryError(ConfigurationError):
+    """No setting needs to be wrong: a later start of the process may succeed."""

@@ -31,7 +31,7 @@ from backend.storage.ownership import (
 )
 from backend.storage.recognition import is_store
 from backend.storage.rocksdb_store import CHECKPOINT, RocksDBStore
-from model.problems import ConfigurationError
+from model.problems import ConfigurationError, TemporaryError
 from model.records import StoreMetadata
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class DataDirectory:
         except OSError as e:
             if lock is not None:
                 os.close(lock)
-            raise ConfigurationError(
+            raise TemporaryError(
                 f"cannot write to the data folder {root}: {e.strerror}. "
                 f"Set QUERYABLE_DATA_DIR to a folder that this user may write to."
             ) from e
@@ -344,7 +344,7 @@ def _sync_all(folder: Path) -> None:
 
 
 def _acquire_lock(root: Path) -> int:
-    """Lock the folder until the returned file is closed. Raises ConfigurationError if another
+    """Lock the folder until the returned file is closed. Raises TemporaryError if another
     process has locked it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     lock = os.open(root / LOCK, flags, 0o600)
@@ -352,7 +352,7 @@ def _acquire_lock(root: Path) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
-        raise ConfigurationError(
+        raise TemporaryError(
             f"the data folder {root} is in use by another instance. Every instance needs its "
             f"own: set QUERYABLE_DATA_DIR."
         ) from None

@@ -18,13 +18,14 @@ pytestmark = pytest.mark.system
 GOOD = views_toml(v={"topic": "t", "path": "/messages"})
 
 
-def refusal(backend: Backend, **settings: str) -> str:
-    """The log of a backend that fails to start."""
+def refusal(backend: Backend, expected: int = 2, **settings: str) -> str:
+    """The log of a backend that fails to start, with the status `expected`: a supervisor does not
+    start it again after 2."""
     began = time.monotonic()
     backend.uses_command = True
     status = backend.launch(**settings).wait_end(40)
     log = backend.log()
-    assert status > 0, log
+    assert status == expected, log
     assert "Traceback" not in log
     assert time.monotonic() - began < 20
     return log
@@ -113,7 +114,7 @@ def test_a_port_in_use_is_reported(no_broker: Deployment) -> None:
 def test_an_unwritable_data_folder_is_reported(no_broker: Deployment) -> None:
     (no_broker.folder / "file").write_text("in the way")
     with no_broker:
-        log = refusal(no_broker.new(), data_dir=str(no_broker.folder / "file" / "data"))
+        log = refusal(no_broker.new(), 3, data_dir=str(no_broker.folder / "file" / "data"))
     assert f"cannot write to the data folder {no_broker.folder}/file/data: " in log
     assert "QUERYABLE_DATA_DIR" in log
 
@@ -122,7 +123,7 @@ def test_a_data_folder_in_use_is_reported(no_broker: Deployment) -> None:
     with no_broker:
         first = no_broker.new().launch()
         first.wait_listening()
-        log = refusal(no_broker.new(), data_dir=str(first.data_dir))
+        log = refusal(no_broker.new(), 3, data_dir=str(first.data_dir))
         assert f"{first.data_dir} is in use by another instance" in log
         assert "QUERYABLE_DATA_DIR" in log
         assert first.is_running
