@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 from backend.broker_check import wait_for_broker
@@ -42,18 +43,34 @@ from backend.pipelines.monitor import PipelineMonitor
 from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.cluster import cluster_access
 from backend.settings import Settings
-from backend.storage.custom import load_store
+from backend.storage.custom import CustomStore, load_store
 from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import FindingsFile
 from backend.version_follower import VersionFollower
 from model.group.member_metadata import MemberMetadata
+from model.problems import ConfigurationError
 from model.records import hash_of_topic
 from model.topology import ROLES, Epoch, Topology
-from model.views import Deployment
+from model.views import Deployment, View
 
 log = logging.getLogger(__name__)
 
 _STOP_TIMEOUT = 10.0  # s
+
+
+def _import_classes(views: Iterable[View], source: Path) -> dict[str, type[CustomStore]]:
+    """The custom store of each view that has one; imports custom formats, too. `source`: the file
+    that declares the views. Raises ConfigurationError, which names the field."""
+    stores = {}
+    try:
+        for view in views:
+            view.codecs()
+            if view.is_custom:
+                with view.naming("store"):
+                    stores[view.name] = load_store(view.store)
+    except ConfigurationError as e:
+        raise ConfigurationError(f"{source}, {e}") from None
+    return stores
 
 
 class Instance:
@@ -68,11 +85,7 @@ class Instance:
         cluster = cluster_access(settings)
         self._stopping = threading.Event()
         librdkafka, kafka_python = kafka.librdkafka, kafka.kafka_python
-        custom_stores = {
-            view.name: load_store(view.store) for view in self._views if view.is_custom
-        }
-        for view in self._views:
-            view.codecs()  # imports custom classes
+        custom_stores = _import_classes(self._views, settings.views)
         self._directory = DataDirectory.of(settings)
         for name, store in custom_stores.items():
             self._directory.use_custom_store(name, store)

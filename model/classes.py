@@ -28,10 +28,11 @@ def file_reference(text: str) -> tuple[str, str] | None:
     return None if match is None else (match["file"], match["name"] or "VIEW")
 
 
-def import_class(path: str, setting: str) -> Any:
-    """The class; ConfigurationError. `setting`: what names it in views.toml, for the error."""
+def import_class(path: str) -> Any:
+    """The class. Raises ConfigurationError, which does not say what names the class."""
     module_name, _, class_name = path.partition(":")
     try:
         return getattr(importlib.import_module(module_name), class_name)
     except Exception as e:  # of the module, too
-        raise ConfigurationError(f'{setting} = "{path}" cannot be imported: {e}') from e
+        advice = ". Put its folder on PYTHONPATH" if isinstance(e, ModuleNotFoundError) else ""
+        raise ConfigurationError(f"{path} cannot be imported: {e}{advice}") from e

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -17,6 +19,7 @@ from model.formats.schemas import SchemaSource
 from model.kinds.kind import Kind
 from model.kinds.layout import Layout
 from model.kinds.registry import kind_of
+from model.problems import ConfigurationError
 from model.quotas import Quota
 
 ANY_PARTITION = "none"
@@ -104,8 +107,21 @@ class View:
         return format_of(self.value).codec_with(self.value_schema, self.schemas)
 
     def codecs(self) -> tuple[Codec, Codec]:
-        """Of keys and values; ConfigurationError if one is a class that is not usable."""
-        return self.key_codec, self.value_codec
+        """Of keys and values; ConfigurationError, which names the view and the field, if one is a
+        class that is not usable."""
+        with self.naming("key"):
+            key = self.key_codec
+        with self.naming("value"):
+            value = self.value_codec
+        return key, value
+
+    @contextmanager
+    def naming(self, field: str) -> Iterator[None]:
+        """A ConfigurationError within it names the view and the field."""
+        try:
+            yield
+        except ConfigurationError as e:
+            raise ConfigurationError(f"[views.{self.name}], {field}: {e}") from None
 
     @property
     def is_custom(self) -> bool:

@@ -37,12 +37,11 @@ class CustomStore(Protocol):
 
 def load_store(path: str) -> type[CustomStore]:
     """Import the class `package.module:Class`. Raises ConfigurationError if it cannot be used."""
-    loaded = import_class(path, "store")
+    loaded = import_class(path)
     missing = [name for name in ("apply", "query", "size", "close") if not hasattr(loaded, name)]
     if missing:
         raise ConfigurationError(
-            f'store = "{path}" lacks the methods {", ".join(missing)}; see '
-            f"backend.storage.custom.CustomStore"
+            f"{path} lacks the methods {', '.join(missing)}; see backend.storage.custom.CustomStore"
         )
     store: type[CustomStore] = loaded
     return store

@@ -111,22 +111,20 @@ class CustomFormat(Format):
 @lru_cache(maxsize=256)
 def load_codec(path: str) -> CustomCodec:
     """The codec named by `package.module:Class`; ConfigurationError if it is not usable."""
-    found = import_class(path, "format")
+    found = import_class(path)
     if not isinstance(found, type) or not issubclass(found, Codec):
-        raise ConfigurationError(f'format = "{path}" is not a subclass of {_BASE}')
+        raise ConfigurationError(f"{path} is not a subclass of {_BASE}")
     if missing := sorted(found.__abstractmethods__):
-        raise ConfigurationError(
-            f'format = "{path}" lacks the methods {", ".join(missing)}; see {_BASE}'
-        )
+        raise ConfigurationError(f"{path} lacks the methods {', '.join(missing)}; see {_BASE}")
     changes_bytes = found.to_store is not Codec.to_store or found.from_store is not Codec.from_store
     if found.keeps_bytes and changes_bytes:
-        raise ConfigurationError(f'format = "{path}" has to_store: it needs keeps_bytes = False')
+        raise ConfigurationError(f"{path} has to_store: it needs keeps_bytes = False")
     if found.has_prefixes and not found.keeps_bytes:
-        raise ConfigurationError(f'format = "{path}" has prefixes: it needs keeps_bytes = True')
+        raise ConfigurationError(f"{path} has prefixes: it needs keeps_bytes = True")
     try:
         codec = found()
     except Exception as e:
         raise ConfigurationError(
-            f'format = "{path}" cannot be created without arguments: {type(e).__name__}: {e}'
+            f"{path} cannot be created without arguments: {type(e).__name__}: {e}"
         ) from e
     return CustomCodec(path, codec)

@@ -134,9 +134,10 @@ def test_exceptions_in_requests_are_invalid_input() -> None:
     ],
 )
 def test_a_class_that_is_not_one_is_refused(path: str, why: str) -> None:
-    for made in (view(key=path), view(value=path)):
-        with pytest.raises(ConfigurationError, match=why):
-            made.codecs()
+    for field in ("key", "value"):
+        with pytest.raises(ConfigurationError, match=why) as raised:
+            view(**{field: path}).codecs()
+        assert str(raised.value).startswith(f"[views.v], {field}: {path} ")
 
 
 @pytest.mark.parametrize("format_", ["xml", "a:b:c", "a.b:", ":B", "none"])

@@ -15,7 +15,12 @@ from model.problems import ConfigurationError
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, ok, wrong
-from queryable.cli.check.topics import check_records, check_retention, check_shared_topics
+from queryable.cli.check.topics import (
+    check_classes,
+    check_records,
+    check_retention,
+    check_shared_topics,
+)
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.inspection.samples import TopicSample
@@ -36,6 +41,8 @@ def check_deployment(
         yield wrong("views", str(error), "correct the file (docs/reference/views.md)")
     else:
         yield ok("views", f"{views} declares {len(deployment.views)} views")
+        for view in deployment.views:
+            yield from check_classes(view)
         yield from check_shared_topics(deployment.views)
     try:
         table = deployment.kafka if kafka and deployment else {}

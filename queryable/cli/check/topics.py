@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from model.classes import import_class
 from model.formats.codec import Codec
 from model.formats.schemas import CONFLUENT
 from model.problems import ConfigurationError
@@ -44,6 +45,19 @@ def check_retention(view: View, config: Mapping[str, str]) -> Finding:
     return ok(subject, f"{text}, the view after {duration_text(view.retention)}")
 
 
+def check_classes(view: View) -> Iterator[Finding]:
+    """Whether the classes that views.toml names can be used here: nothing if they can."""
+    try:
+        view.codecs()
+        if view.is_custom:
+            with view.naming("store"):
+                import_class(view.store)
+    except ConfigurationError as error:
+        yield wrong(
+            f"view {view.name}", str(error), "backends import the class, and so does this command"
+        )
+
+
 def check_records(
     view: View, partitions: int, sample: Sequence[SampledRecord]
 ) -> Iterator[Finding]:
@@ -51,9 +65,8 @@ def check_records(
     subject = f"view {view.name}"
     try:
         view.codecs()
-    except ConfigurationError as error:
-        yield wrong(subject, str(error), "put the module on the PYTHONPATH of this command, too")
-        return
+    except ConfigurationError:
+        return  # check_classes says so
     if not sample:
         yield ok(subject, f"topic {view.topic} has no records yet: formats cannot be checked")
         return

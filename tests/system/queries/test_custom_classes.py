@@ -77,5 +77,7 @@ def test_a_class_that_is_missing_is_an_error_at_the_start(
     toml = f'[views.v]\ntopic = "{make_topic(1)}"\nkey = "not_there:Key"\nvalue = "json"\n'
     backend = deploy(toml).new().launch()
     assert backend.wait_end() != 0
-    assert 'format = "not_there:Key" cannot be imported: No module named' in backend.log()
+    assert (
+        "views.toml, [views.v], key: not_there:Key cannot be imported: No module" in backend.log()
+    )
     assert "Traceback" not in backend.log()

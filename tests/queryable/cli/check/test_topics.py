@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from model.views_file import parse_views
-from queryable.cli.check.topics import check_partitioner, check_records, check_retention
+from queryable.cli.check.topics import (
+    check_classes,
+    check_partitioner,
+    check_records,
+    check_retention,
+)
 from tests.queryable.cli.inspection.records import (
     BOTH,
 )
@@ -31,7 +36,10 @@ def test_no_advice_on_the_producers_of_changelogs() -> None:
 
 def test_a_format_whose_class_is_not_installed_here() -> None:
     [view] = parse_views('[views.t]\ntopic = "t"\nkey = "not_there:Key"\nvalue = "json"\n').views
-    [finding] = check_records(view, 1, [])
+    [finding] = check_classes(view)
     assert finding.status == "wrong"
-    assert 'format = "not_there:Key" cannot be imported' in finding.message
-    assert "PYTHONPATH" in finding.action
+    assert finding.message == (
+        "[views.t], key: not_there:Key cannot be imported: No module named 'not_there'. Put its "
+        "folder on PYTHONPATH"
+    )
+    assert list(check_records(view, 1, [])) == []
