@@ -160,7 +160,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         if field == "partitions" and type(value) is int:
             value = str(value)
         if not isinstance(value, str):
-            raise reader.error(table, field, f"{value!r} is not a string: {spec.meaning}")
+            raise reader.error(table, field, _no_string(field, value, spec))
         if spec.allowed is not None and value not in spec.allowed:
             known = ", ".join(filter(None, spec.allowed))
             raise reader.error(table, field, f'unknown value "{value}"; allowed: {known}')
@@ -186,9 +186,9 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         value=values["value"],
         partitioner=values["partitioner"],
         store=values["store"],
-        window_size=_parse_duration("window_size", values, table, reader),
+        window_size=_parse_length("window_size", "for points in time", values, table, reader),
         window_key=values["window_key"],
-        retention=_parse_duration("retention", values, table, reader),
+        retention=_parse_length("retention", "to keep all entries", values, table, reader),
         persistence=values["persistence"],
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
@@ -207,6 +207,13 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         for field, what in contradictions(view, derivation):
             raise reader.error(table, field, what)
     return view
+
+
+def _no_string(field: str, value: Any, spec: _Field) -> str:
+    written = str(value).lower() if isinstance(value, bool) else repr(value)
+    if spec.allowed is None:
+        return f"{written} is not a string: {spec.meaning}"
+    return f"{written} is not a string; write {field} = {_join_quoted(filter(None, spec.allowed))}"
 
 
 def _parse_schema(
@@ -298,9 +305,21 @@ def _parse_duration(
     if not text:
         return None
     try:
-        return parse_duration(text) or None
+        return parse_duration(text)
     except ValueError as e:
         raise reader.error(table, field, str(e)) from None
+
+
+def _parse_length(
+    field: str, without: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
+) -> int | None:
+    """The duration in ms, which is not 0; None if it is not set. `without`: what that is for."""
+    length = _parse_duration(field, values, table, reader)
+    if length == 0:
+        raise reader.error(
+            table, field, f'"{values[field]}" is not longer than 0; omit {field} {without}'
+        )
+    return length
 
 
 def _parse_quota(text: str, table: tuple[str, ...], reader: _Reader) -> Quota | None:

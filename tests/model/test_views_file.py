@@ -89,6 +89,26 @@ INVALID = {
     "view's name": (VALID + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
     "view named ..": (VALID + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
     "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
+    "no text": (
+        VALID + "append = true",
+        "line 6, [views.orders], append",
+        'true is not a string; write append = "off" or "on"',
+    ),
+    "a number": (
+        VALID + "quota = 5",
+        "line 6, [views.orders], quota",
+        "5 is not a string: the req",
+    ),
+    "retention of 0": (
+        VALID + 'retention = "0s"',
+        "line 6, [views.orders], retention",
+        '"0s" is not longer than 0; omit retention to keep all entries',
+    ),
+    "window size of 0": (
+        VALID + 'store = "window"\nwindow_size = "0h"',
+        "line 7, [views.orders], window_size",
+        '"0h" is not longer than 0; omit window_size for points in time',
+    ),
     "retention": (VALID + 'retention = "7 days"', "line 6, [views.orders], retention", '"7d"'),
     "window size of others": (
         VALID + 'window_size = "1h"',
