@@ -30,6 +30,10 @@ _SETTINGS: dict[str, tuple[type, ...]] = {
 }
 
 
+class BadSetting(BadUse):
+    """An error of the configuration file: its names are those of the file, not of options."""
+
+
 def config_path() -> Path:
     if path := os.environ.get("QUERYABLE_CONFIG"):
         return Path(path)
@@ -39,7 +43,7 @@ def config_path() -> Path:
 
 def read_config() -> dict[str, Any]:
     """The settings in the file; empty if there is no file and QUERYABLE_CONFIG names none. Raises
-    BadUse."""
+    BadSetting."""
     path = config_path()
     try:
         config = tomllib.loads(path.read_text())
@@ -49,14 +53,19 @@ def read_config() -> dict[str, Any]:
             return {}
         reason = getattr(error, "strerror", None) or error
         names = " (QUERYABLE_CONFIG)" if named else ""
-        raise BadUse(f"Cannot read {path}{names}: {reason}.") from None
+        raise BadSetting(f"Cannot read {path}{names}: {reason}.") from None
     for name, value in config.items():
         if name not in _SETTINGS:
-            raise BadUse(f"{path}: unknown setting {name!r}. Supported: {', '.join(_SETTINGS)}.")
+            raise BadSetting(
+                f"{path}: unknown setting {name!r}. Supported: {', '.join(_SETTINGS)}."
+            )
         types = _SETTINGS[name]
         if type(value) not in types:  # not isinstance: true is an int
             expected = " or ".join(each.__name__ for each in types)
-            raise BadUse(f"{path}: {name} = {value!r} is invalid: expected {expected}.")
+            raise BadSetting(f"{path}: {name} = {value!r} is invalid: expected {expected}.")
+    if not config.get("timeout", 1) > 0:  # or NaN
+        timeout = config["timeout"]
+        raise BadSetting(f"{path}: timeout = {timeout} is invalid: it must be greater than 0.")
     return config
 
 

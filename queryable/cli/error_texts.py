@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from queryable.cli.config import BadSetting
 from queryable.client.protocol.errors import QueryableError
 
 _VIEW = r"(?P<view>[^\s/]+)"
@@ -34,7 +35,9 @@ _WITH_VALUE = re.compile(rf"^({_NAMES})=(\S*?)(?=:| )")
 _SUBJECT = re.compile(rf"^({_NAMES})(?= (?:is|names|and)\b|:)")
 _OBJECT = re.compile(rf"(?<=omit )({_NAMES})\b|(?<=^--from and )(to)\b")
 # an argument of the client, which cannot be a word of the sentence
-_ARGUMENT = re.compile(rf"(?<![-\w'\"])({'|'.join(n for n in _OPTIONS if '_' in n)})\b")
+_ARGUMENT = re.compile(
+    rf"(?<![-\w'\"/.])({'|'.join(n for n in _OPTIONS if '_' in n)})\b(?!/|\.\w)"  # no path's part
+)
 _UNKNOWN = re.compile(r"Unknown parameter '(\w+)'\. Known parameters: ")
 _PARAMETER_CODES = ("bad-parameter", "unknown-parameter", "repeated-parameter")
 
@@ -43,6 +46,8 @@ def error_text(error: QueryableError) -> str:
     """The message, and the code of the API unless nothing was sent."""
     code = f" [{error.code}]"
     text = str(error).removesuffix(code)
+    if isinstance(error, BadSetting):
+        return text
     if found := _UNKNOWN.match(text):
         return f"{_OPTIONS.get(found[1], found[1])} is not for this view or query.{code}"
     if error.code in (*_PARAMETER_CODES, "bad-use"):

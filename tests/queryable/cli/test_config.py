@@ -8,6 +8,7 @@ import pytest
 
 from queryable import BadUse, Client
 from queryable.cli.config import Connection, config_path, read_config
+from queryable.cli.error_texts import error_text
 from queryable.cli.exit_codes import advice
 from queryable.client.protocol.errors import NoAnswer, QueryableError, Unauthenticated
 
@@ -82,13 +83,28 @@ def test_advice_names_the_file_that_is_read(
         ("timeout = true", "timeout = True is invalid"),
         ("url", "Cannot read"),
         ('url = "proxy"', "not a valid URL"),
-        ("timeout = 0", "must be greater than 0"),
+        ("timeout = 0", r"config\.toml: timeout = 0 is invalid: it must be greater than 0"),
     ],
 )
 def test_invalid_settings_are_rejected(text: str, message: str) -> None:
     write(text)
     with pytest.raises(BadUse, match=message):
         Connection().client()
+
+
+def test_errors_of_the_file_have_its_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of other errors are options: `--token-file`."""
+    file = home / "token_file.toml"
+    monkeypatch.setenv("QUERYABLE_CONFIG", str(file))
+    for text, error in (
+        ("token_file = 3", "token_file = 3 is invalid: expected str."),
+        ("uri = 3", "unknown setting 'uri'. Supported: url, timeout, direct, token_file, ca_file."),
+        ("timeout = nan", "timeout = nan is invalid: it must be greater than 0."),
+    ):
+        file.write_text(text)
+        with pytest.raises(BadUse) as raised:
+            Connection().client()
+        assert error_text(raised.value) == f"{file}: {error}"
 
 
 def test_missing_file_is_an_empty_configuration() -> None:

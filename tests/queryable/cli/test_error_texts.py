@@ -84,6 +84,12 @@ def test_texts_of_the_client() -> None:
     assert error_text(BadUse("timeout=-1 is invalid: it must be greater than 0.")) == (
         "--timeout -1 is invalid: it must be greater than 0."
     )
+    assert error_text(BadUse("Cannot read the token file /run/token_file: No such file.")) == (
+        "Cannot read the token file /run/token_file: No such file."
+    )
+    assert error_text(BadUse("Cannot read token_file.toml, so give a token_file.")) == (
+        "Cannot read token_file.toml, so give a --token-file."
+    )
     assert error_text(BadUse("KEY 'as_of' is not a valid int64.")) == (
         "KEY 'as_of' is not a valid int64."
     )
