@@ -29,7 +29,9 @@ STATS: Final[Mapping[str, Stat]] = {
     "state_rows": Stat("Rows of state.", "state_rows"),
     "state_bytes": Stat("Memory that the state takes.", "state_bytes"),
     "watermark": Stat(
-        "Records of before are late (epoch s).", "watermark_timestamp_seconds", divisor=1000
+        "Records with an earlier time are late (epoch s).",
+        "watermark_timestamp_seconds",
+        divisor=1000,
     ),
     "input_rows": Stat("Source records read.", "input_rows", is_count=True),
     "late_rows": Stat("Dead letters that were late.", "late_rows", is_count=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -13,6 +13,7 @@ from queryable import Client, View
 from queryable.cli.config import Connection
 from queryable.cli.values import parse_value
 from queryable.client.protocol.errors import QueryableError
+from queryable.client.protocol.parameters import Stale
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 # s; a shell waits for the completion
@@ -54,6 +55,17 @@ def _names_of(view: View) -> list[str]:
     return [view.name, *(f"{view.name}@{version}" for version in versions)]
 
 
+def one_of(*names: str) -> Callable[[str | None], str | None]:
+    """A callback of arguments and options that must have one of these values."""
+
+    def check(text: str | None) -> str | None:
+        if text is not None and text not in names:
+            raise typer.BadParameter(f"{text!r} is not one of {', '.join(names)}.")
+        return text
+
+    return check
+
+
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)]
 Order = Annotated[str, typer.Option("--order", metavar="ORDER", help="asc or desc.")]
 Limit = Annotated[
@@ -64,6 +76,7 @@ StaleOption = Annotated[
     typer.Option(
         "--stale",
         metavar="MODE",
+        callback=one_of(*get_args(Stale)),
         help="allow: also from partitions that are still being restored; never: from the active "
         "only.",
     ),

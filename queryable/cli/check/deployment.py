@@ -14,7 +14,7 @@ from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
-from queryable.cli.check.findings import Finding, ok, wrong
+from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -40,7 +40,7 @@ def check_deployment(
     except ConfigurationError as error:
         yield wrong("views", str(error), "correct the file (docs/reference/views.md)")
     else:
-        yield ok("views", f"{views} declares {len(deployment.views)} views")
+        yield ok("views", f"{views} declares {counted(len(deployment.views), 'view')}")
         for view in deployment.views:
             yield from check_classes(view)
         yield from check_shared_topics(deployment.views)
@@ -65,7 +65,7 @@ def check_deployment(
             f"{views}",
         )
         return
-    yield ok("broker", f"{servers} answers and has {len(topics)} topics")
+    yield ok("broker", f"{servers} answers and has {counted(len(topics), 'topic')}")
     if deployment is not None:
         yield from _check_views(deployment, broker, topics, sample_size, timeout)
 

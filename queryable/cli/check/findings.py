@@ -32,6 +32,11 @@ class Finding:
         return f"{self.status:<8} {self.subject}: {self.message}{action}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 view`, `2 views`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def ok(subject: str, message: str) -> Finding:
     return Finding(OK, subject, message)
 

@@ -21,7 +21,7 @@ from backend.settings import check_port as ensure_port_is_free
 from backend.storage.ownership import FolderRefused, inspect
 from backend.storage.recognition import is_store
 from model.problems import ConfigurationError
-from queryable.cli.check.findings import Finding, ok, warning, wrong
+from queryable.cli.check.findings import Finding, counted, ok, warning, wrong
 
 _PREFIX = "QUERYABLE_"
 _GB = 1e9
@@ -44,7 +44,7 @@ def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Findin
         return Settings(**{name: Settings.model_fields[name].default for name in names}), findings
     if not findings:
         count = sum(name.startswith(_PREFIX) for name in environment)
-        findings.append(ok("settings", f"{count} environment variables {_PREFIX}…"))
+        findings.append(ok("settings", f"{counted(count, 'environment variable')} {_PREFIX}…"))
     return settings, findings
 
 

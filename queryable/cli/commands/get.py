@@ -76,7 +76,7 @@ def get(
       queryable get prices tea --as-of 2013-03-01T00:00:00Z
     """
     output = output_of(as_json, as_csv, vertical)
-    mode: Stale | None = stale  # type: ignore[assignment]  # the API validates it
+    mode: Stale | None = stale  # type: ignore[assignment]  # `one_of` checks it
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         parsed = [parse_key(key, view_info, raw) for key in keys]

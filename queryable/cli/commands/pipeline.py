@@ -12,7 +12,7 @@ from queryable import Client
 from queryable.cli.config import Connection
 from queryable.cli.confirmation import is_confirmed
 from queryable.cli.exit_codes import NOT_FOUND, UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view, one_of
 from queryable.cli.output import is_for_terminal, print_table, write_line
 from queryable.client.protocol.errors import BadUse
 
@@ -44,11 +44,13 @@ _DONE = {
 def pipeline(
     view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
     action: Annotated[
-        Action | None,
+        str | None,
         typer.Argument(
-            metavar="[ACTION]",
+            metavar="ACTION",
             help="pause, resume, restart or rebuild. [default: show the state]",
             show_default=False,
+            callback=one_of(*Action),
+            autocompletion=lambda incomplete: [a for a in Action if a.startswith(incomplete)],
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a rebuild.")] = False,
@@ -73,20 +75,21 @@ def pipeline(
       queryable pipeline word-count pause
       queryable pipeline orders@2 rebuild --yes
     """
-    if action is Action.REBUILD and not yes and not _confirmed(view):
+    chosen = Action(action) if action else None
+    if chosen is Action.REBUILD and not yes and not _confirmed(view):
         print_stderr("nothing was done")
         raise SystemExit(NOT_FOUND)
     with Connection(url, timeout, token_file).client() as client:
-        if action is None:
+        if chosen is None:
             _show(_state(client, view), as_json)
             return
-        id_ = client.pipeline_command(view, action.value)["id"]
+        id_ = client.pipeline_command(view, chosen.value)["id"]
         state = _wait(client, view, id_)
     is_done = state["command"] == id_
     if not is_for_terminal(as_json):
-        write_line({"view": view, "action": action.value, "done": is_done, "pipeline": state})
+        write_line({"view": view, "action": chosen.value, "done": is_done, "pipeline": state})
     elif is_done:
-        print(f"The pipeline of {view} {_DONE[action]}.")
+        print(f"The pipeline of {view} {_DONE[chosen]}.")
     if not is_done:
         print_stderr(f"The job of {view} has not carried out the command yet: look at its log.")
         raise SystemExit(UNAVAILABLE)

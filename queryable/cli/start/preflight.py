@@ -35,7 +35,10 @@ def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str
         kafka = resolve(deployment.kafka, open, os.environ)
         for_kafka_python(kafka)  # backends use both clients
     except ConfigurationError as error:
-        raise BadUse(f"{error}. docs/reference/views.md describes the file.") from None
+        if isinstance(error.__cause__, OSError):  # such as a folder
+            raise BadUse(f"Cannot read {views}: {error.__cause__.strerror}.") from None
+        text = str(error).rstrip(".")
+        raise BadUse(f"{text}. docs/reference/views.md describes the file.") from None
     broker = Broker(
         servers,
         for_librdkafka(kafka),

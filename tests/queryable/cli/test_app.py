@@ -92,6 +92,13 @@ def test_connection_options_may_be_before_or_after_the_command(tmp_path: Path) -
         ("get a b --max-lag many", "'--max-lag': Input should be a valid integer"),
         ("get a b --max-staleness 3", "'--max-staleness': \"3\" is not a valid duration"),
         ("scan a --limit 0", "'--limit': Input should be greater than or equal to 1"),
+        ("get a b --stale perhaps", "'--stale': 'perhaps' is not one of allow, never."),
+        ("count a --stale perhaps", "'--stale': 'perhaps' is not one of allow, never."),
+        (
+            "pipeline a pase",
+            "for 'ACTION': 'pase' is not one of pause, resume, restart, rebuild.",
+        ),
+        ("pipeline a pase", "pipeline [OPTIONS] VIEW [ACTION]"),
         ("scan a --limti 3", "No such option: --limti"),
         ("serve --port 99999", "'--port': Input should be less than or equal to 65535"),
         ("scan a --json --csv", "Give only one of --json, --csv and --vertical."),

@@ -36,3 +36,11 @@ def test_a_class_that_cannot_be_imported_is_found_without_a_broker(
             "its folder on PYTHONPATH",
         )
     ]
+
+
+def test_one_view_is_not_a_plural(tmp_path: Path) -> None:
+    file = tmp_path / "views.toml"
+    for views, expected in (({"a": {}}, "1 view"), ({"a": {}, "b": {}}, "2 views")):
+        file.write_text(views_toml(**{name: {"topic": name} for name in views}))
+        finding = next(check_deployment(file, "127.0.0.1:1", 1, 0.1))
+        assert finding.message == f"{file} declares {expected}"

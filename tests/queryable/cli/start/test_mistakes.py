@@ -38,6 +38,12 @@ def test_serve_without_a_file_names_init() -> None:
     assert "views.toml does not exist. `queryable init` writes it" in done.stderr
 
 
+def test_serve_of_a_folder_names_the_argument(folder: Path) -> None:
+    done = run("serve", ".")
+    assert done.exit_code == 2
+    assert done.stderr == "queryable: Cannot read .: Is a directory.\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -54,6 +60,7 @@ def test_a_file_with_a_mistake_is_named_with_its_line(
     assert done.exit_code == 2
     assert message in done.stderr
     assert "docs/reference/views.md" in done.stderr
+    assert ".." not in done.stderr
 
 
 @pytest.mark.parametrize("command", ["serve", "init orders"])
