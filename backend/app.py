@@ -148,6 +148,7 @@ class Instance:
             self._reads_served,
             settings.ends_trusted_for,
         )
+        self._metadata_poller.on_poll = self._ingest_loop.look
         topologies = EncodedTopologies()
         self._member = GroupMember(
             topics=frozenset(view.topic for view in self._views),

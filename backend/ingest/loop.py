@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 _FETCH_TIMEOUT = 0.1  # s
 # s that a round waits while store partitions are to be opened, and more for each of them
 _OPENING_TIMEOUT, _OPENING_TIMEOUT_EACH = 0.02, 0.0005
+# s between two complete rounds; the second if no store partition needs one soon. They look at every
+# store partition, which takes 10 µs for each
+_COMPLETE_EVERY, _COMPLETE_EVERY_IF_QUIET = 0.1, 1.0
 _RETRY_AFTER = 1.0  # s
 
 
@@ -53,6 +56,7 @@ class IngestLoop:
         self._batch_sizer = BatchSizer(reads_served)
         self._stalled_fetch = StalledFetch(registry, ends_trusted_for)
         self._wake = threading.Event()
+        self._complete_at = 0.0  # s, monotonic: time of the next complete round
         self._stop = threading.Event()
         self.failure: str | None = None
         self.progress_at = time.monotonic()
@@ -91,6 +95,10 @@ class IngestLoop:
         self._lifecycle.ask_for_rebuild(view, partition)
         self._wake.set()
 
+    def look(self) -> None:
+        """Start a complete round soon, because there is new metadata. Any thread may call it."""
+        self._wake.set()
+
     def opening(self) -> dict[StorePartitionId, str]:
         """The assigned store partitions that are not open yet, and their roles."""
         return self._lifecycle.opening()
@@ -111,10 +119,10 @@ class IngestLoop:
     def run_until_stopped(self) -> None:
         """Run until stopped or failed, then close all store partitions."""
         consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
+        self._complete_at = 0.0
         try:
             while not self._stop.is_set():
-                self._wake.clear()  # before the round looks at what there is to do
-                self.run_once(partial(self._fetch, consumer))
+                self._run_round(partial(self._fetch, consumer))
                 if (stalled := self._stalled_fetch.stalled()) is not None:
                     log.warning("view %s, partition %d has records, but none is fetched; the "
                                 "consumer is replaced", *stalled)  # fmt: skip
@@ -128,8 +136,22 @@ class IngestLoop:
             self._lifecycle.close_all()
             consumer.close()
 
+    def _run_round(self, fetch: Callable[[], Fetched]) -> None:
+        """A complete round if it is time for one or there is news, else only fetch and apply."""
+        if self._wake.is_set() or time.monotonic() >= self._complete_at:
+            self._wake.clear()  # before the round looks at what there is to do
+            self.run_once(fetch)
+            pause = _COMPLETE_EVERY if self._is_busy() else _COMPLETE_EVERY_IF_QUIET
+            self._complete_at = time.monotonic() + pause
+            return
+        self._assignments.end_pauses()
+        fetched = fetch()
+        if fetched != Fetched():
+            self._applier.apply(fetched)
+            self._complete_at = min(self._complete_at, time.monotonic() + _COMPLETE_EVERY)
+
     def run_once(self, fetch: Callable[[], Fetched]) -> None:
-        """One iteration: open and close, compare with the broker, fetch and apply, expire."""
+        """A complete round: open and close, compare with the broker, fetch and apply, expire."""
         self._lifecycle.reconcile(self._stop.is_set)
         self._lifecycle.check_metadata()
         self._lifecycle.touch()
@@ -138,6 +160,21 @@ class IngestLoop:
         self._assignments.end_pauses()
         self._applier.apply(fetch())
         self._applier.expire()
+
+    def _is_busy(self) -> bool:
+        """Whether a complete round is needed soon: a store partition is opened, catches up, waits
+        for a schema, or may get a push, or entries expire."""
+        return (
+            self._lifecycle.unopened > 0
+            or bool(self._registry.candidates())
+            or any(
+                not each.progress.answerable
+                or each.waiting_for is not None
+                or each.view.retention is not None
+                or each.view.push is not None
+                for each in self._registry.all()
+            )
+        )
 
     def _fetch(self, consumer: RecordConsumer) -> Fetched:
         open_partitions = self._registry.all()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from confluent_kafka import (
@@ -47,6 +47,8 @@ class MetadataPoller:
         self._timeout = timeout
         self._watched: Mapping[str, Set[int]] = {}
         self.latest: dict[str, TopicMetadata] = {}  # by topic; readers may keep the dict
+        self.on_poll: Callable[[], None] = lambda: None
+        """Called after each poll that the broker has answered."""
         # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
         self._delete_retention: dict[str, tuple[str, int | None, float]] = {}
         self._wake = threading.Event()
@@ -106,6 +108,7 @@ class MetadataPoller:
             try:
                 if self.poll(watched):
                     self._answered_at = time.monotonic()
+                    self.on_poll()
                 with self._polled:
                     self._polled_since = started_at
                     self._polled.notify_all()

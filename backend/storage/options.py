@@ -26,6 +26,7 @@ class Tuning:
     cache: int = 96 << 20  # blocks, and memtables in up to half of it
     write_buffers: int = 48 << 20
     write_buffer: int = 8 << 20
+    arena_block: int = 64 << 10  # the least memory of a memtable
     block_size: int = BLOCK_SIZE
     bloom_bits_per_key: int = BLOOM_BITS_PER_KEY
     max_open_files: int = 128
@@ -86,6 +87,8 @@ class SharedMemory:
         options.create_if_missing(True)
         options.set_write_buffer_manager(self.write_buffers)
         options.set_write_buffer_size(tuning.write_buffer)
+        # by default 1 MiB: a few dozen partitions would use up `write_buffers` with few entries
+        options.set_arena_block_size(min(tuning.arena_block, tuning.write_buffer // 8))
         options.set_max_total_wal_size(tuning.max_wal)
         options.set_max_open_files(tuning.max_open_files)
         options.set_max_background_jobs(tuning.background_jobs)

@@ -76,7 +76,7 @@ class PartitionLifecycle:
         self._to_rebuild: deque[StorePartitionId] = deque()
         self.rebuilds = 0
         self.unopened = 0
-        """Assigned store partitions that the last `reconcile` could not open yet."""
+        """Assigned store partitions that the last `reconcile` could not open, or closed ones."""
 
     # any thread
 
@@ -266,6 +266,7 @@ class PartitionLifecycle:
             return
         self._registry.remove(store_partition)
         self._opened = {}
+        self.unopened += 1
         # the end that is known may be from before the last records were applied
         name, partition = store_partition.view.name, store_partition.partition
         self._open_after[name, partition] = time.monotonic()

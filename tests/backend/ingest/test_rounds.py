@@ -1,8 +1,9 @@
-"""How long a round of ingest waits for records."""
+"""How long a round of ingest waits for records, and when it looks at every store partition."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +13,10 @@ from backend.ingest.consumer import Fetched
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.storage.data_directory import DataDirectory
 from local.waiting import wait_until
-from tests.backend.ingest.test_verification import POSITION, VIEW, Process, Watcher
-from tests.support.in_process.fakes import FakeFetcher
+from model.problems import StoreError
+from model.views import View
+from tests.backend.ingest.test_verification import LOG, POSITION, SOURCE, VIEW, Process, Watcher
+from tests.support.in_process.fakes import FakeFetcher, Rec
 from tests.support.in_process.ingest import ingest_of
 from tests.support.in_process.logs import CollectedDeadLetters
 
@@ -72,3 +75,81 @@ def test_an_assignment_in_the_middle_of_a_round_is_not_overlooked(
         loop._wake.set()
         thread.join(20)
         folder.close()
+
+
+class Rounds:
+    """Runs rounds of an instance with one store partition, and counts the complete ones."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch, of: View = VIEW) -> None:
+        self.process = Process(root, POSITION, views=[of])
+        self.complete = 0
+        self.now = 1000.0
+        self._reconcile = self.process.ingest.lifecycle.reconcile
+        monkeypatch.setattr(self.process.ingest.lifecycle, "reconcile", self._count)
+        monkeypatch.setattr("backend.ingest.loop.time.monotonic", lambda: self.now)
+
+    def _count(self, is_stopping: Any) -> None:
+        self.complete += 1
+        self._reconcile(is_stopping)
+
+    def run(self, seconds: float, *batches: list[Rec]) -> int:
+        """Rounds of 1/16 s, of which the first fetch these batches; returns the complete ones."""
+        before, left = self.complete, list(batches)
+        for _ in range(round(seconds * 16)):
+            records = left.pop(0) if left else []
+            fetched = Fetched({SOURCE: records}, {SOURCE: POSITION}) if records else Fetched()
+            self.process.ingest.loop._run_round(lambda found=fetched: found)  # type: ignore[misc]
+            self.now += 1 / 16
+        return self.complete - before
+
+
+def test_a_quiet_instance_looks_at_its_partitions_once_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = Rounds(tmp_path, monkeypatch)
+    assert rounds.run(1.0) == 8, "it catches up"
+    assert rounds.run(1.0, LOG[:2], LOG[2:]) > 1
+    assert rounds.process.answers
+    assert 9 <= rounds.run(10.0) <= 11
+    rounds.process.close()
+
+
+def test_records_are_applied_in_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: each of up to 100 rounds a second looked at all store partitions."""
+    rounds = Rounds(tmp_path, monkeypatch)
+    rounds.run(2.0, LOG)
+    later = [[Rec(POSITION + number, b"a", b"1")] for number in range(32)]
+    assert 9 <= rounds.run(2.0, *later) <= 17
+    assert rounds.process.opened().progress.position == POSITION + 32
+    rounds.process.close()
+
+
+@pytest.mark.parametrize("news", ["metadata", "assignment", "rebuild", "closed"])
+def test_news_starts_a_complete_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, news: str
+) -> None:
+    rounds = Rounds(tmp_path, monkeypatch)
+    rounds.run(3.5, LOG)
+    loop, lifecycle = rounds.process.ingest.loop, rounds.process.ingest.lifecycle
+    assert rounds.run(0.125) == 0
+    if news == "metadata":
+        loop.look()
+    elif news == "assignment":
+        loop.assign({}, set(), set())
+    elif news == "rebuild":
+        loop.rebuild("v", 0)
+    else:
+        rounds.run(0.0625, [Rec(POSITION, b"a", b"1")])
+        lifecycle.fail(rounds.process.opened(), StoreError("a full disk", damaged=False))
+    assert rounds.run(0.1875) >= 1
+    rounds.process.close()
+
+
+@pytest.mark.parametrize("of", [VIEW, replace(VIEW, retention=10**12)], ids=["no", "retention"])
+def test_entries_expire_at_the_usual_pace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: View
+) -> None:
+    rounds = Rounds(tmp_path, monkeypatch, of)
+    rounds.run(2.0, LOG)
+    assert (rounds.run(2.0) >= 15) is (of.retention is not None)
+    rounds.process.close()

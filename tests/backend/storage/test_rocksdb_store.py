@@ -11,6 +11,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from backend.storage.data_directory import DataDirectory
+from backend.storage.options import Tuning
 from model.problems import ConfigurationError, StoreClosedError, StoreError
 from tests.backend.storage.store_writer import KEYS, TUNING, batch_end, entries_at
 from tests.backend.storage.stores import filled_store, open_store, value_of
@@ -169,6 +170,22 @@ def test_a_writer_that_is_killed(tmp_path: Path, load: list[str]) -> None:
         store.close()
         folder.close()
     assert position > 500
+
+
+def test_memtables_of_many_store_partitions_are_not_flushed_all_the_time(tmp_path: Path) -> None:
+    """Regression: each memtable had at least 1 MiB, so with 300 partitions nearly each write
+    flushed one with a few entries."""
+    folder = DataDirectory(tmp_path / "data", Tuning(cache=16 << 20, write_buffers=8 << 20))
+    stores = [folder.open("orders", number)[0] for number in range(40)]
+    for round_ in range(20):
+        for store in stores:
+            batch = store.new_batch()
+            batch.put(b"\x01key-%d" % round_, b"value" * 50)
+            store.write(batch, round_ + 1)
+    assert list((folder.root / "orders").glob("*/*.sst")) == []
+    for store in stores:
+        store.close()
+    folder.close()
 
 
 # The data folder
