@@ -176,7 +176,7 @@ class Instance:
         self._deployments = DeploymentFollower(librdkafka, settings, self._rejoin)
         self.context = InstanceContext(
             settings=settings,
-            views={view.name: view for view in self._views},
+            views={view.name: self._of_requests(view) for view in self._views},
             store_partitions=self._registry,
             metadata_poller=self._metadata_poller,
             ingest_loop=self._ingest_loop,
@@ -262,6 +262,10 @@ class Instance:
         if self.context.spans is not None:
             self.context.spans.shutdown()
         self._directory.close(stores_are_closed=not self._ingest_loop.alive)
+
+    def _of_requests(self, view: View) -> View:
+        """The view for requests: a client may name the ids of schemas."""
+        return view if self._schemas is None else replace(view, schemas=self._schemas.of_requests)
 
     def _reads_served(self) -> int:
         return sum(counts.served for counts in self.context.counts.values())

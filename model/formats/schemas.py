@@ -90,6 +90,10 @@ class SchemaSource(Protocol):
     def schema(self, schema_id: int) -> Schema:
         """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
 
+    def of_stored(self, schema_id: int) -> Schema:
+        """`schema` for a record that was ingested. In a request, a client may have chosen any other
+        id."""
+
 
 class NoSchemas:
     """A source without schemas, for a process that only reads views.toml."""
@@ -97,6 +101,9 @@ class NoSchemas:
     state = "no source of schemas is configured"
 
     def schema(self, schema_id: int) -> Schema:
+        raise SchemaNotYet(schema_id, self)
+
+    def of_stored(self, schema_id: int) -> Schema:
         raise SchemaNotYet(schema_id, self)
 
 
@@ -109,7 +116,8 @@ class ConfluentCodec(Codec):
         """`name`: of the format."""
         self.name = name
         self.representation = name
-        self._schema = (source or NoSchemas()).schema
+        source = source or NoSchemas()
+        self._schema, self._of_stored = source.schema, source.of_stored
 
     def check(self, raw: bytes) -> None:
         schema_id = schema_id_of(raw)
@@ -138,7 +146,7 @@ class ConfluentCodec(Codec):
         """The schema of stored bytes, which was available at ingest."""
         schema_id = int.from_bytes(raw[1:FRAME], "big")
         try:
-            schema = self._schema(schema_id)
+            schema = self._of_stored(schema_id)
             self._refuse_other_formats(schema)
             return schema, schema_id
         except ValueError as e:

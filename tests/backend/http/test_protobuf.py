@@ -33,6 +33,8 @@ class Schemas:
     def schema(self, schema_id: int) -> object:
         return FILE
 
+    of_stored = schema
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[DataDirectory]:

@@ -61,6 +61,9 @@ class FakeSchemas:
             raise ValueError("the registry knows no schema of this id")
         return AvroSchema(json.dumps(found))
 
+    def of_stored(self, schema_id: int) -> AvroSchema:
+        return self.schema(schema_id)
+
 
 class FakeRegistry:
     """Answers each path with what a test puts into `answers`: (status, document or bytes). If
