@@ -1,4 +1,6 @@
-"""Runs the Flask application in threads."""
+"""Runs the Flask application in threads. There are three kinds of pages, each with its own threads
+and its own bound on requests: documents, KIQR's dialect, whose requests wait for other instances,
+and those for the state of the instance."""
 
 from __future__ import annotations
 
@@ -10,20 +12,43 @@ from flask import Flask
 
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.kiqr.routes import PREFIX
+from backend.http.limits.gates import Gate
 from backend.http.route_table import is_state
+
+PAGE_KIND = "queryable.page_kind"
+"""The key of a scope that says the kind of the page."""
+
+_STATE, _KIQR, _DOCUMENTS = "state", "kiqr", "documents"
+_THREADS = {_STATE: 2, _KIQR: 8, _DOCUMENTS: 4}
+_MAX_PAGES = 256  # in progress, most of which wait for a thread
+_PATIENCE_OF_KIQR = 10.0  # s; few run at once, and each may take seconds
+
+
+def page_kind(pattern: str) -> str:
+    """Of a route of the route table."""
+    if is_state(pattern):
+        return _STATE
+    return _KIQR if pattern.startswith(f"{PREFIX}/") else _DOCUMENTS
+
+
+def page_gates() -> dict[str, Gate]:
+    """For each kind of page. Clients take turns for KIQR's threads: its requests may take long."""
+    return {
+        _STATE: Gate("requests", _MAX_PAGES),
+        _KIQR: Gate("KIQR requests", _THREADS[_KIQR], _PATIENCE_OF_KIQR),
+        _DOCUMENTS: Gate("documents", _MAX_PAGES),
+    }
 
 
 def flask_bridge(flask_app: Flask) -> App:
-    """An ASGI application that runs Flask in threads. KIQR requests wait for other instances, so
-    they have their own threads, and so have those for the state of the instance."""
-    state = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=2))
-    other = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=4))
-    kiqr = cast(App, WSGIMiddleware(cast(Any, flask_app), workers=8))
+    """An ASGI application that runs Flask in the threads of the page's kind."""
+    threads = {
+        kind: cast(App, WSGIMiddleware(cast(Any, flask_app), workers=workers))
+        for kind, workers in _THREADS.items()
+    }
 
     async def bridge(scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        middleware = state if is_state(path) else kiqr if path.startswith(f"{PREFIX}/") else other
-        page = asyncio.ensure_future(middleware(scope, receive, send))
+        page = asyncio.ensure_future(threads[scope[PAGE_KIND]](scope, receive, send))
         try:
             await asyncio.shield(page)
         finally:

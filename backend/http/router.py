@@ -24,6 +24,7 @@ from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.auditing import DISCONNECTED, audit
 from backend.http.fast_path import READERS, FastPath
 from backend.http.flask_app import PAGES
+from backend.http.flask_bridge import PAGE_KIND, page_gates, page_kind
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
@@ -35,7 +36,7 @@ from backend.http.metrics.measuring import Measured
 from backend.http.paths import Paths, of_absolute_form
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
-from backend.http.route_table import OTHER, Match, Route, RouteTable, is_state, page_path
+from backend.http.route_table import OTHER, Match, Route, RouteTable, page_path
 from backend.http.routes.admin import AdminRoutes
 from backend.http.routes.append import AppendRoute
 from backend.http.routes.internal import InternalRoutes
@@ -128,8 +129,7 @@ class Router:
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
         most = context.settings.max_in_flight
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
-        # Flask's threads are few, so other requests wait
-        self._documents, self._state = Gate("documents", 256), Gate("requests", 256)
+        self._page_gates = page_gates()
         self._turns = Turns(Pace(context.reads_served))
         self.routes = self._all_routes()
         self._table = RouteTable(self.routes, self._paths, context.versions)
@@ -203,8 +203,9 @@ class Router:
         self._keys.end_streams(partial(is_outdated, self._table))
 
     def _page(self, methods: tuple[str, ...], pattern: str, access: Access) -> Route:
-        gate = self._state if is_state(pattern) else self._documents
-        return Route(methods, pattern, access, self._flask, gate, is_page=True)
+        kind = page_kind(pattern)
+        handler, gate = partial(self._flask, kind), self._page_gates[kind]
+        return Route(methods, pattern, access, handler, gate, is_page=True)
 
     @property
     def keys(self) -> KeyRoutes:
@@ -376,13 +377,13 @@ class Router:
             return BodyBudget()
         return self._internal_bodies if route.is_internal else self._bodies
 
-    async def _flask(self, request: Request) -> None:
+    async def _flask(self, kind: str, request: Request) -> None:
         """A page."""
         length = request.header(b"content-length") or b"0"
         if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
             raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
         # the path that was matched, and no other
-        scope = {**request.scope, "path": page_path(request.raw_path)}
+        scope = {**request.scope, "path": page_path(request.raw_path), PAGE_KIND: kind}
         await self._pages(scope, request.receive, request.send)
 
     def _refusing(self, problem: Problem) -> Route:
