@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 
 from backend.ingest.change_listeners import Change
+from backend.queries.turns import INSTANCES, this_client
 
 MAX_CHANGES = 1000
 MAX_BYTES = 4 << 20  # of one stream
@@ -14,10 +16,26 @@ _OVERHEAD = 200  # bytes of a change beside its value
 
 
 class BacklogBudget:
-    """The bytes that the changes of all streams of an instance may take."""
+    """The bytes that the changes of all streams of an instance may take. Used in the event loop.
+
+    The streams of one client may use three quarters of them, so they cannot end those of others.
+    """
 
     def __init__(self, size: int = MAX_BYTES_OF_ALL) -> None:
         self.left = size
+        self._share = size - size // 4
+        self._of_clients: Counter[str] = Counter()
+
+    def has_room(self, client: str, size: int) -> bool:
+        is_share_used = client != INSTANCES and self._of_clients[client] + size > self._share
+        return size <= self.left and not is_share_used
+
+    def charge(self, client: str, size: int) -> None:
+        """Count these bytes; a negative number gives them back."""
+        self.left -= size
+        self._of_clients[client] += size
+        if not self._of_clients[client]:
+            del self._of_clients[client]
 
 
 class Backlog:
@@ -27,7 +45,9 @@ class Backlog:
     """
 
     def __init__(self, budget: BacklogBudget) -> None:
+        """In the task of the client's request."""
         self._budget = budget
+        self._client = this_client()
         self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
         self._bytes = 0  # with those of the change that is being sent
         self._sending = 0
@@ -44,7 +64,8 @@ class Backlog:
         for change in changes:
             size = _OVERHEAD + len(change.value or b"")
             # a single change may be larger than MAX_BYTES, but not than what is left for all
-            if size > self._budget.left or (self._bytes and self._bytes + size > MAX_BYTES):
+            is_full = not self._budget.has_room(self._client, size)
+            if is_full or (self._bytes and self._bytes + size > MAX_BYTES):
                 self._drop()
                 return False
             self._charge(size)
@@ -53,7 +74,7 @@ class Backlog:
 
     def admit(self, size: int) -> bool:
         """Count an event of this size (bytes) that is sent now; False if it is too large."""
-        if size > self._budget.left:
+        if not self._budget.has_room(self._client, size):
             return False
         self._charge(size)
         self._sending = size
@@ -89,4 +110,4 @@ class Backlog:
 
     def _charge(self, size: int) -> None:
         self._bytes += size
-        self._budget.left -= size
+        self._budget.charge(self._client, size)

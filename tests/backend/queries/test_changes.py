@@ -19,6 +19,7 @@ from backend.queries import changes
 from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.changes import Changes
 from backend.queries.point import ViewReads
+from backend.queries.turns import INSTANCES, Turns, set_sender
 from backend.storage.data_directory import DataDirectory
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
@@ -92,6 +93,35 @@ def test_all_streams_share_their_room() -> None:
     for each in streams:
         each.close()
     assert room.left == 3 * MB
+
+
+def test_streams_of_one_client_leave_room_for_those_of_others() -> None:
+    """As when a client has many streams, and reads none of them."""
+    room, turns = BacklogBudget(4 * MB), Turns()
+
+    def stream_of(client: str) -> Backlog:
+        set_sender(turns, client)
+        return Backlog(room)
+
+    async def run() -> None:
+        one = [stream_of("one") for _ in range(5)]
+        another = stream_of("another")
+        # changes come from the ingest thread, in no client's task
+        set_sender(turns, INSTANCES)
+        size = MB - 300
+        assert [each.put([change(1, size)]) for each in one] == [True, True, True, False, False]
+        assert another.put([change(1, size)])
+        assert not another.put([change(2, size)]), "all room is used"
+        one[0].close()
+        set_sender(turns, "one")
+        last = stream_of("one")
+        assert not last.admit(size + 600), "the share of the client is used"
+        assert last.admit(size)
+        for each in (*one, another, last):
+            each.close()
+        assert room.left == 4 * MB
+
+    asyncio.run(run())
 
 
 def test_a_change_that_is_being_sent_still_takes_room() -> None:
