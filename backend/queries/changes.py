@@ -175,12 +175,16 @@ class Changes:
 
     def _event(self, offset: int, value: bytes | None) -> bytes:
         view = self._reads.view
-        key = view.key_codec.to_json(self._key)
+        key = _on_one_line(view.key_codec.to_json(self._key))
         event_id = b"%d:%d" % (self._store_partition.partition, offset)
         if view.version > 1:
             event_id = b"%d/%b" % (view.version, event_id)
         if value is None:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
-        # a line would end the field: between the tokens of a JSON document a space is the same
-        document = re.sub(rb"[\r\n]+", b" ", view.value_codec.to_json(value))
+        document = _on_one_line(view.value_codec.to_json(value))
         return b"id: %b\nevent: value\ndata: %b\n\n" % (event_id, DOCUMENT % (key, document))
+
+
+def _on_one_line(document: bytes) -> bytes:
+    """A line would end the field: between the tokens of a JSON document a space is the same."""
+    return re.sub(rb"[\r\n]+", b" ", document)

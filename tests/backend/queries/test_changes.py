@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
@@ -21,6 +22,7 @@ from backend.queries.changes import Changes
 from backend.queries.point import ViewReads
 from backend.queries.turns import INSTANCES, Turns, set_sender
 from backend.storage.data_directory import DataDirectory
+from queryable.client.protocol.stream_decoders import EventDecoder
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
@@ -234,6 +236,32 @@ def test_a_stream_without_room_for_what_is_there_ends(instance: Instance) -> Non
         assert [event async for event in stream.events()] == []
 
     run(instance, BacklogBudget(10), at_once)
+
+
+def test_line_breaks_between_the_tokens_of_a_key_and_a_value(tmp_path: Path) -> None:
+    """As producers may write JSON; in an event, a line would end the field."""
+    view = replace(ORDERS, key="json", value="json")
+    cluster = Cluster(tmp_path, view, instances=1, partitions=1)
+    cluster.place([0])
+    key = b'{\r\n "id": 1\n}'
+    cluster.write(Record(0, key, (), b"[\n1\r]", 0), 0)
+    cluster.settle()
+
+    async def follow() -> list[bytes]:
+        reads = ViewReads(cluster.view, cluster.nodes["b1"].context)
+        events = Changes(reads, key, None, BacklogBudget()).events()
+        found = [await anext(events)]
+        cluster.write(Record(1, key, (), None, 0), 0)
+        cluster.settle()
+        found.append(await anext(events))
+        await events.aclose()
+        return found
+
+    decoder = EventDecoder()
+    value, deleted = (event for part in asyncio.run(follow()) for event in decoder.feed(part))
+    assert json.loads("\n".join(value.data)) == {"key": {"id": 1}, "value": [1]}
+    assert (deleted.kind, json.loads("\n".join(deleted.data))) == ("deleted", {"key": {"id": 1}})
+    cluster.close()
 
 
 def test_a_record_that_has_expired_when_it_arrives_is_no_value(tmp_path: Path) -> None:
