@@ -238,10 +238,10 @@ class Router:
         assert self._heartbeats is not None
         self._fast_path.start()
         self._heartbeats.start()
-        self._admin.history.start()
+        self._admin.start_history()
 
     async def stop(self) -> None:
-        await self._admin.history.stop()
+        await self._admin.stop()
         await self._keys.stop()
         if self._heartbeats is not None:
             await self._heartbeats.stop()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers
 from backend.http.parameters import parse_parameters
 from backend.http.request import Request
@@ -21,8 +22,9 @@ _LOCAL = "/admin/history?of=instance"
 class HistoryRoute:
     """Records the history of this instance, and answers `GET /admin/history`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
         self._context = context
+        self._threads = threads
         self._peers = Peers(context.cluster.signer, context.certificates, path=_LOCAL)
         self._task: asyncio.Task[None] | None = None
 
@@ -49,7 +51,7 @@ class HistoryRoute:
         if of == "instance":
             return json_answer(own)
         others = [each for each in self._context.topology.members if each.id != me]
-        found = await asyncio.to_thread(self._peers.ask, others)
+        found = await self._threads.run(self._peers.ask, others)
         # those that do not answer have no samples
         documents = {each["id"]: each for each in (own, *found) if "samples" in each}
         return json_answer(merged(documents))

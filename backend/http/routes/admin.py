@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.history import PATH as HISTORY
 from backend.http.admin.history import HistoryRoute
 from backend.http.admin.replicas import ReplicaRoute
@@ -33,21 +34,31 @@ class AdminRoutes:
         self._context = context
         self._instances = InstanceCommands(context)
         self._replicas = ReplicaRoute(context, responses)
-        self.history = HistoryRoute(context)
+        self._threads = DocumentThreads()
+        self._history = HistoryRoute(context, self._threads)
 
     def start(self, peer_client: PeerClient) -> None:
         """In the event loop."""
         self._instances.start(peer_client)
         self._replicas.start(peer_client)
 
+    def start_history(self) -> None:
+        """In the event loop."""
+        self._history.start()
+
+    async def stop(self) -> None:
+        await self._history.stop()
+        self._threads.stop()
+
     def all(self) -> tuple[Route, ...]:
-        versions = VersionRoutes(self._context)
+        versions = VersionRoutes(self._context, self._threads)
         pipelines = PipelineRoutes(self._context)
-        groups = GroupRoutes(self._context)
-        deployments = DeploymentRoutes(self._context)
-        letters = DeadLetterRoute(self._context).dead_letters
-        replicas, history = self._replicas.replicas, self.history.history
+        groups = GroupRoutes(self._context, self._threads)
+        deployments = DeploymentRoutes(self._context, self._threads)
+        letters = DeadLetterRoute(self._context, self._threads).dead_letters
+        replicas, history = self._replicas.replicas, self._history.history
         of_view = "/admin/views/{view}"
+        documents = Gate("documents", 16)
         gate, commands = Gate("commands", 16), {
             "/views/{view}/switch": versions.switch,
             "/views/{view}/rollback": versions.rollback,
@@ -61,14 +72,14 @@ class AdminRoutes:
             "/admin/deployments/{deployment}/rollback": deployments.rollback,
         }  # fmt: skip
         return (
-            Route(_GET, "/views/{view}/versions", Access.ANY_SCOPE, versions.versions, gate),
-            Route(_GET, "/admin/identity", Access.ANY_SCOPE, self.identity, gate),
-            Route(_GET, "/admin/deployment", Access.ANY_SCOPE, deployments.deployment, gate),
-            Route(_GET, HISTORY, Access.ANY_SCOPE, history, gate),
+            Route(_GET, "/views/{view}/versions", Access.ANY_SCOPE, versions.versions, documents),
+            Route(_GET, "/admin/identity", Access.ANY_SCOPE, self.identity, documents),
+            Route(_GET, "/admin/deployment", Access.ANY_SCOPE, deployments.deployment, documents),
+            Route(_GET, HISTORY, Access.ANY_SCOPE, history, documents),
             Route(_GET, of_view + "/replicas", Access.READ, replicas, Gate("commands", 64)),
             # each has a consumer of its own
             Route(_GET, of_view + "/dead-letters", Access.READ, letters, Gate("commands", 4)),
-            Route(_GET, "/admin/groups", Access.ADMIN, groups.groups, gate),
+            Route(_GET, "/admin/groups", Access.ADMIN, groups.groups, documents),
             *(
                 Route(_POST, pattern, Access.ADMIN, handler, gate, _MAX_BODY)
                 for pattern, handler in commands.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.request import Request
 from backend.http.routes.members import members
 from backend.instance_context import InstanceContext
@@ -13,11 +14,12 @@ from backend.wire.answer import Answer, json_answer
 class GroupRoutes:
     """The handlers of `GET /admin/groups` and `POST /admin/groups/{group}/delete`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
+        self._threads = threads
         self._groups = context.unused_groups
 
     async def groups(self, _: Request) -> Answer:
-        found = await asyncio.to_thread(self._groups.all)
+        found = await self._threads.run(self._groups.all)
         return json_answer({"groups": [{"group": group} for group in found]})
 
     async def delete(self, request: Request) -> Answer:

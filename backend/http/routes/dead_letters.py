@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from typing import Any
 
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.parameters import parse_parameters
 from backend.http.request import Request
 from backend.ingest.dead_letter_reader import MAX_LETTERS
@@ -19,13 +19,14 @@ _DEFAULT = 100
 class DeadLetterRoute:
     """The handler of `GET /admin/views/{view}/dead-letters`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
         self._context = context
+        self._threads = threads
 
     async def dead_letters(self, request: Request) -> Answer:
         wanted = parse_parameters(request.query, ("limit",)).parsed("limit", _limit) or _DEFAULT
         read = self._context.dead_letter_reader.newest
-        found = await asyncio.to_thread(read, request.of.topic, wanted)
+        found = await self._threads.run(read, request.of.topic, wanted)
         document = {**found, "reasons": _reasons(found["items"])}
         return json_answer(document)
 

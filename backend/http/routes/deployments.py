@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers, statuses_of
 from backend.http.admin.version_status import Statuses, why_no_rollback, why_not_ready
 from backend.http.request import Request
@@ -28,8 +29,9 @@ _ALLOWED: dict[str, Allowed] = {"max_lag": range(1 << 62), "force": None}
 class DeploymentRoutes:
     """The handlers of `/admin/deployment`, and of `/admin/deployments/{deployment}/…`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
         self._context = context
+        self._threads = threads
         signer, certificates = context.cluster.signer, context.certificates
         self._peers = Peers(signer, certificates)
         self._hasty_peers = Peers(signer, certificates, _ROLLBACK_PATIENCE, _ROLLBACK_PATIENCE)
@@ -37,7 +39,7 @@ class DeploymentRoutes:
     async def deployment(self, request: Request) -> Answer:
         """This deployment: its service, its views, and why it could not become current now."""
         context = self._context
-        statuses = await asyncio.to_thread(statuses_of, context, self._peers)
+        statuses = await self._threads.run(statuses_of, context, self._peers)
         max_lag = context.settings.acceptable_recovery_lag
         why = self._why_not(lambda view: why_not_ready(context, view, statuses, max_lag))
         service = context.settings.service

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers, statuses_of
 from backend.http.admin.version_status import versions_status, why_no_rollback, why_not_ready
 from backend.http.parameters import PARAMETERS, parse_parameters
@@ -23,8 +24,9 @@ _ROLLBACK_PATIENCE = 0.3  # s to wait for other instances: a rollback takes less
 class VersionRoutes:
     """The handlers of `/views/{view}/versions`, `…/switch`, `…/rollback` and `…/drop`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
         self._context = context
+        self._threads = threads
         signer, certificates = context.cluster.signer, context.certificates
         self._peers = Peers(signer, certificates)
         self._hasty_peers = Peers(signer, certificates, _ROLLBACK_PATIENCE, _ROLLBACK_PATIENCE)
@@ -32,7 +34,7 @@ class VersionRoutes:
     async def versions(self, request: Request) -> Answer:
         parse_parameters(request.query, PARAMETERS["versions"])
         base = request.of.base
-        statuses = await asyncio.to_thread(statuses_of, self._context, self._peers)
+        statuses = await self._threads.run(statuses_of, self._context, self._peers)
         return json_answer(versions_status(self._context, base, statuses))
 
     async def switch(self, request: Request) -> Answer:

@@ -1,0 +1,32 @@
+"""Threads in which documents of the admin page wait for other instances, and for the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+_THREADS = 8
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class DocumentThreads:
+    """As `asyncio.to_thread`, whose own threads are few: if an instance hangs, documents would keep
+    commands, copies and the stop of this instance waiting. Gates bound how many requests wait."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="admin-documents")
+
+    async def run(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """In the event loop: what the function returns or raises."""
+        call = partial(copy_context().run, function, *args, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def stop(self) -> None:
+        """End the threads, after the current calls. Calls that wait for a thread are cancelled."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
