@@ -17,6 +17,7 @@ DeliveryCallback = Callable[[int | None, str], None]
 """Called in the appender's thread with the record's offset, or with None and the error."""
 
 _MAX_QUEUED = 10_000  # records
+_MAX_QUEUED_KB = 64 << 10
 # How often the producer looks for new partitions of the topics that it has written to. The metadata
 # poller knows them within a second, too.
 _METADATA_MS = 1_000
@@ -47,6 +48,7 @@ class Appender:
             "linger.ms": 2,
             "delivery.timeout.ms": int(timeout * 1000),
             "queue.buffering.max.messages": _MAX_QUEUED,
+            "queue.buffering.max.kbytes": _MAX_QUEUED_KB,
             "topic.metadata.refresh.interval.ms": _METADATA_MS,
         }
         self._producer: Producer | None = None
