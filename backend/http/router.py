@@ -268,18 +268,18 @@ class Router:
         except Problem as problem:
             match = Match(self._refusing(problem))
         try:
-            added = self._browsers.admit(scope["method"], raw_path, scope["headers"])
+            of_admin = match.route.access is Access.ADMIN
+            added = self._browsers.admit(scope["method"], raw_path, scope["headers"], of_admin)
         except (BadRequest, Forbidden) as problem:
             audit(self._audit, match, scope, problem.status, problem=problem)
             await send_answer(problem_answer(problem), scope["method"], epoch, send)
             return
+        answer: Answer | None = None
         if added:
             send = with_headers(send, added)
             answer = preflight(scope["method"], scope["headers"], added)
-            if answer is not None:
-                await send_answer(answer, scope["method"], epoch, send)
-                return
-        answer = await self._handle(match, scope, receive, send)
+        if answer is None:
+            answer = await self._handle(match, scope, receive, send)
         if answer is not None:
             await send_answer(answer, scope["method"], epoch, send)
 

@@ -6,7 +6,8 @@ Browsers let any page send requests to this server. Three things stop pages of o
   is refused unless it is an IP address, a name that nobody can register (`localhost`,
   names without a dot), or a configured name.
 - Origin and Sec-Fetch-Site: a request that a page of another site causes is refused. Pages of the
-  configured origins may read and append (CORS). A link to the admin page works from everywhere.
+  configured origins may read and append (CORS), but send no commands. A link to the admin page
+  works from everywhere.
 - writes need a content type for which browsers ask first (a preflight).
 
 Programs that are not browsers send none of these headers, except Host. Sources: RFC 9110, 7.2; the
@@ -77,8 +78,11 @@ class BrowserRules:
             self._known[host] = known
         return known
 
-    def admit(self, method: str, raw_path: bytes, headers: list[Header]) -> list[Header]:
-        """The headers to add to the answer; Forbidden, BadRequest."""
+    def admit(
+        self, method: str, raw_path: bytes, headers: list[Header], of_admin: bool = False
+    ) -> list[Header]:
+        """The headers to add to the answer; Forbidden, BadRequest. `of_admin`: whether the request
+        needs the scope `admin`, which pages of other origins never have."""
         host, origin, site, mode, target = _browser_headers(headers)
         if not self.allows_host(host):
             raise Forbidden(
@@ -91,6 +95,12 @@ class BrowserRules:
             if _is_own(origin, host):
                 return more
             if origin.decode("latin-1").lower() in self._origins:
+                if of_admin:
+                    raise Forbidden(
+                        "cross-site",
+                        "Pages of the origins in QUERYABLE_CORS_ORIGINS read and append. For what "
+                        "needs the scope admin, use the server's own page.",
+                    )
                 return [
                     *more,
                     (b"access-control-allow-origin", origin),

@@ -97,6 +97,22 @@ def test_a_preflight_needs_no_route_and_no_token(made: World) -> None:
     assert ask(made, "OPTIONS", "/orders/a", host="localhost", **wanted).status == 405
 
 
+@pytest.mark.parametrize("path", ["/admin/instances/b1/drain", "/views/orders/switch"])
+def test_a_page_of_a_listed_origin_cannot_send_commands(made: World, path: str) -> None:
+    """Also without authentication, where every request has all scopes."""
+    for host, origin in (("q.example.com", APP), ("127.0.0.1:8081", APP.upper())):
+        headers = {"host": host, "origin": origin, "sec_fetch_site": "cross-site"}
+        answer = ask(made, "POST", path, b"{}", **headers, content_type="application/json")
+        assert (answer.status, answer.json["code"]) == (403, "cross-site")
+        wanted = {"access_control_request_method": "POST"}
+        answer = ask(made, "OPTIONS", path, **headers, **wanted)
+        assert answer.status == 403
+        assert b"access-control-allow-origin" not in answer.named
+    for more in ({}, {"origin": "https://q.example.com"}):
+        answer = ask(made, "POST", path, b"{}", host="q.example.com", **JSON, **more)
+        assert answer.json.get("code") != "cross-site", "the server's own page, and programs"
+
+
 def test_the_fast_path_leaves_requests_of_pages_to_the_router(made: World) -> None:
     request = b"GET /orders/a HTTP/1.1\r\nHost: localhost:1\r\n%b\r\n"
     for more in (
