@@ -3,12 +3,14 @@ what shows that it does not."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from backend.wire.answer import FINAL_STATUS
 
 _OF_PROXIES = frozenset((FINAL_STATUS, b"x-forwarded-for", b"forwarded", b"via", b"x-real-ip"))
+_HAS_ONE = re.compile(rb"\n(?:" + b"|".join(sorted(_OF_PROXIES)) + rb"):", re.IGNORECASE)
 
 
 def is_passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -38,6 +40,11 @@ def tls_of_proxy(tls: Mapping[str, Any]) -> dict[str, Any]:
     """The extension for requests that a proxy passes on: the certificate is not the client's."""
     name = tls["client_cert_name"] or tls.get("proxy_cert_name")
     return {**tls, "client_cert_name": None, "proxy_cert_name": name}
+
+
+def tls_after(tls: dict[str, Any], get: bytes) -> dict[str, Any]:
+    """The extension of the connection after a plain GET, whose headers were not parsed."""
+    return tls_of_proxy(tls) if is_of_cluster(tls) and _HAS_ONE.search(get) else tls
 
 
 def is_of_cluster(tls: Mapping[str, Any] | None) -> bool:

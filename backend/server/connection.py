@@ -11,7 +11,7 @@ from gunicorn.asgi.parser import CallbackRequest
 from gunicorn_h1c import H1CProtocol
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
-from backend.security.mutual_tls import is_passed_on, tls_of_proxy
+from backend.security.mutual_tls import is_passed_on, tls_after, tls_of_proxy
 from backend.server.bounds import address_of
 from backend.server.cluster_requests import answer_to_cluster
 from backend.server.deadline import Deadline
@@ -179,6 +179,8 @@ class Connection(asyncio.Protocol):
         if data.startswith(b"POST"):
             return answer_to_cluster(self._application, data, self.address, self._tls)
         if (get := plain_get(data)) is not None:
+            if self._tls is not None:
+                self._tls = tls_after(self._tls, data)
             if not self._application.allows_host(host_of_get(data)):
                 return None
             answer = self._application.answer_now(*get)

@@ -285,8 +285,8 @@ class Transport:
     def set_write_buffer_limits(self, high: int) -> None:
         pass
 
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return "127.0.0.1", 1
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("127.0.0.1", 1) if name.endswith("name") else None
 
     def close(self) -> None:
         pass

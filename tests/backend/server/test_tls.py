@@ -250,10 +250,10 @@ def test_a_request_that_a_proxy_passes_on_is_not_one_of_the_cluster(tmp_path: Pa
     """nor is any later request of that connection, should a client have smuggled it in."""
     authority = Authority(tmp_path)
     used = Certificates(settings_of(authority, authority.ca))
-    proxy = authority.context(authority.issue("proxy"))
+    proxy, app = authority.context(authority.issue("proxy")), App(respond_tls)
 
     async def main() -> None:
-        async with running_server(App(respond_tls), tls=used.listening) as (_, port):
+        async with running_server(app, tls=used.listening) as (_, port):
             for header in PASSED_ON:
                 request = b"GET /slow HTTP/1.1\r\nHost: h\r\nX-Other: 1\r\n%b\r\n\r\n" % header
                 connection = await connect(port, proxy)
@@ -261,6 +261,15 @@ def test_a_request_that_a_proxy_passes_on_is_not_one_of_the_cluster(tmp_path: Pa
                 assert not (await connection.seen(request))["cluster"]
                 assert not (await connection.seen())["cluster"]
                 assert (await connection.seen())["proxy"]
+                connection.close()
+                # without a parser
+                plain, calls = b"GET /fast/k HTTP/1.1\r\nHost: h\r\n%b\r\n\r\n", app.calls
+                connection = await connect(port, proxy)
+                assert await connection.body(plain % b"Accept: */*") == b"/fast/k"
+                assert (await connection.seen())["cluster"]
+                assert await connection.body(plain % header) == b"/fast/k"
+                assert app.calls == calls + 1
+                assert not (await connection.seen())["cluster"]
                 connection.close()
             again = await connect(port, proxy)
             seen = await again.seen()
