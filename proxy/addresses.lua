@@ -9,6 +9,9 @@ local _M = {}
 
 local CONNECT_MS = 250
 local MAX_TRIED = 4
+-- s; after a look-up that has blocked the worker for longer, requests are next. nginx would run a
+-- timer of 0 s before them
+local BLOCKED_S, NEXT_TURN_S = 0.005, 0.001
 -- pause before a host is tried again at which no address has accepted a connection
 local RETRY_S = 2
 
@@ -72,15 +75,43 @@ function _M.of(host, port, in_use)
     return known.address, known.is_open
 end
 
+--- The address of a host that has backends at these ports: see `of`.
+local function of_any(host, ports, in_use)
+    local address = in_use
+    for _, port in ipairs(ports) do
+        local is_known
+        address, is_known = _M.of(host, port, address)
+        if is_known then
+            break
+        end
+    end
+    return address
+end
+
 --- The addresses of all processors of a topology document, by host. in_use: those before, or nil.
+-- Hosts wait for connections at the same time, and the worker does other work between look-ups.
 function _M.of_all(processors, in_use)
-    local by_host, is_known = {}, {}
+    local hosts, ports_of = {}, {}
     for _, processor in ipairs(processors) do
         local host, port = processor.host, processor.port
-        if type(host) == "string" and type(port) == "number" and not is_known[host] then
-            local before = by_host[host] or in_use and in_use[host]
-            by_host[host], is_known[host] = _M.of(host, port, before)
+        if type(host) == "string" and type(port) == "number" then
+            if not ports_of[host] then
+                hosts[#hosts + 1], ports_of[host] = host, {}
+            end
+            table.insert(ports_of[host], port)
         end
+    end
+    local by_host, threads = {}, {}
+    for i, host in ipairs(hosts) do
+        local began = clock.steady()
+        threads[i] = ngx.thread.spawn(of_any, host, ports_of[host], in_use and in_use[host])
+        if clock.steady() - began > BLOCKED_S then
+            ngx.sleep(NEXT_TURN_S)
+        end
+    end
+    for i, host in ipairs(hosts) do
+        local ok, address = ngx.thread.wait(threads[i])
+        by_host[host] = ok and address or nil
     end
     return by_host
 end

@@ -4,8 +4,9 @@
 -- unchanged. Linux only: the structure below is that of glibc and musl.
 --
 -- If name servers answer slowly or not at all, a look-up takes seconds, in which the worker does
--- nothing else. Then names are looked up one at a time, and so seldom that the worker spends a
--- small part of its time on it. Meanwhile the last known addresses are used.
+-- nothing else; fast look-ups of many names take as long together. So known names are looked up so
+-- seldom that the worker spends a small part of its time on it. Meanwhile their last addresses are
+-- used.
 
 local clock = require "proxy.telemetry.clock"
 local ffi = require "ffi"
@@ -28,7 +29,7 @@ int getnameinfo(const void *address, unsigned int length, char *host, unsigned i
 local SOCK_STREAM = 1
 local NI_NUMERICHOST = 1
 local FAILURE_TTL_S = 2
--- after a look-up that takes longer than SLOW_S, the next one is PAUSE times as long later
+-- after look-ups that take longer than SLOW_S together, the next one is PAUSE times as long later
 local SLOW_S, PAUSE = 0.05, 20
 -- each refresh of the topology resolves the names in use; refreshes are at most an hour apart
 local EVICT_AFTER_S = 2 * 3600
@@ -37,7 +38,8 @@ local _M = {}
 
 _M.TTL_S = 10
 
-local cache, paused_until = {}, 0
+-- spent: s, by look-ups since the last pause
+local cache, spent, paused_until = {}, 0, 0
 
 local function is_address(host)
     return host:find("^%d+%.%d+%.%d+%.%d+$") or host:find("^%[.*%]$")
@@ -69,11 +71,11 @@ local function look_up(host)
     return #addresses > 0 and addresses or nil
 end
 
---- How long the result of a look-up that has taken `took` s is used. Slow ones take turns: a name
--- is looked up again after all others.
+--- How long the result of a look-up that has taken `took` s is used. Names take turns: one is
+-- looked up again after all others.
 local function seconds_of(addresses, is_resolved, took)
     local seconds = is_resolved and _M.TTL_S or FAILURE_TTL_S
-    if took > SLOW_S and #addresses > 0 then
+    if #addresses > 0 then
         for _ in pairs(cache) do
             seconds = seconds + (PAUSE + 1) * took
         end
@@ -95,8 +97,9 @@ function _M.addresses(host, now, in_use)
     local resolved = look_up(host)
     local took = clock.steady() - began
     now = now + took
-    if took > SLOW_S then
-        paused_until = now + PAUSE * took
+    spent = spent + took
+    if spent > SLOW_S then
+        paused_until, spent = now + PAUSE * spent, 0
     end
     local addresses = resolved or known and known.addresses or {}
     local seconds = seconds_of(addresses, resolved ~= nil, took)

@@ -4,7 +4,10 @@ one of them only."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from tests.support.nginx import Nginx
 
 pytestmark = pytest.mark.system
 
+HANGING = 12
 # the workers have not the right to open the file
 RESOLVED = """\
 local file = io.open("%s")
@@ -23,6 +27,7 @@ local file = io.open("%s")
         require("proxy.resolver").addresses = function(host)
             file:seek("set")
             return host == "both" and { "127.0.0.2", "127.0.0.1" }
+                or host:find("^hangs") and { "127.0.0.2", "127.0.0.3" }
                 or host == "moving" and { file:read("*a") } or { host }
         end
 """
@@ -109,6 +114,46 @@ def test_another_address_is_followed_in_the_same_epoch(
         assert by(nginx) is None
         moving.write_text("127.0.0.1")
         wait_until(lambda: by(nginx) == cluster.owner("words", PARTITION).name, 20, "the owner")
+
+
+@pytest.fixture
+def port_that_hangs() -> Iterator[int]:
+    """Of 127.0.0.2 and 127.0.0.3: connections to it are neither accepted nor refused."""
+    with ExitStack() as stack:
+        port = 0
+        for address in ("127.0.0.2", "127.0.0.3"):
+            listener = stack.enter_context(socket.socket())
+            listener.bind((address, port))
+            listener.listen(0)
+            port = listener.getsockname()[1]
+            for _ in range(4):  # more than its queue takes
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                with suppress(BlockingIOError):
+                    waiting.connect((address, port))
+        yield port
+
+
+def test_hosts_that_hang_do_not_delay_a_new_topology(
+    cluster: Cluster, start: Callable[[str], Nginx], port_that_hangs: int
+) -> None:
+    document = cluster.topology
+
+    def with_others() -> dict[str, object]:
+        found = document()
+        found["processors"] += [
+            {"id": f"x{number}", "host": f"hangs{number}", "port": port_that_hangs, "state": "dead"}
+            for number in range(HANGING)
+        ]
+        return found
+
+    with start("127.0.0.1") as nginx:
+        nginx.wait_for_map(EPOCH)
+        for cluster.epoch in ("1000-2", "1000-3"):
+            cluster.topology = with_others  # type: ignore[method-assign]
+            began = time.monotonic()
+            nginx.wait_for_map(cluster.epoch)
+            assert time.monotonic() - began < 3
 
 
 def answers(nginx: Nginx) -> list[dict[str, str]]:
