@@ -179,8 +179,9 @@ class Unavailable(Problem):
 
 
 class RetryLater(Unavailable):
-    """A later retry may help, but no other instance can answer at once. A proxy passes it on: its
-    budget for retries is for failures of instances, and clients could use it up."""
+    """A later retry may help, but no other instance can answer at once: this one has asked those
+    that could. A proxy passes it on: its budget for retries is for failures of instances, and
+    clients could use it up."""
 
 
 class NonRetryable(Unavailable):

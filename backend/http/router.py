@@ -44,7 +44,6 @@ from backend.http.routes.keys import KeyRoutes
 from backend.http.routes.views import ViewRoutes
 from backend.http.sending import (
     add_missing,
-    answer_to,
     internal_error,
     send_answer,
     with_final_status,
@@ -260,7 +259,8 @@ class Router:
         if raw_path[:1] != b"/" and (path := of_absolute_form(raw_path)) is not None:
             decoded = unquote_to_bytes(path).decode(errors="replace")
             scope, raw_path = {**scope, "raw_path": path, "path": decoded}, path
-        if any(name == FINAL_STATUS for name, _ in scope["headers"]):
+        is_of_proxy = any(name == FINAL_STATUS for name, _ in scope["headers"])
+        if is_of_proxy:
             send = with_final_status(send)
         epoch = self._context.epoch_header
         try:
@@ -281,7 +281,7 @@ class Router:
         if answer is None:
             answer = await self._handle(match, scope, receive, send)
         if answer is not None:
-            await send_answer(answer, scope["method"], epoch, send)
+            await send_answer(answer, scope["method"], epoch, send, is_of_proxy)
 
     async def _handle(
         self, match: Match, scope: Scope, receive: Receive, send: Send
@@ -355,7 +355,7 @@ class Router:
                 return sign_in(request, e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
-            return answer_to(e, request.headers)
+            return problem_answer(e)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
         """Reads the body, if the route has one, and calls the handler."""

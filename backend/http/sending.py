@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from backend.http.asgi import Message, Send
-from backend.wire.answer import FINAL_STATUS, Answer, Header, problem_answer
-from model.problems import RETRY_ELSEWHERE_NO, Problem, RetryLater
+from backend.wire.answer import Answer, Header
+from model.problems import RETRY_ELSEWHERE_NO, Problem
 from model.topology import ROLES
 
 SEVERAL = "several"
@@ -47,14 +47,6 @@ def with_final_status(send: Send) -> Send:
     return sending
 
 
-def answer_to(problem: Problem, headers: list[Header]) -> Answer:
-    """The answer to a request with these headers: a proxy does not retry RetryLater."""
-    answer = problem_answer(problem)
-    if isinstance(problem, RetryLater) and any(name == FINAL_STATUS for name, _ in headers):
-        answer.status = _NON_RETRYABLE
-    return answer
-
-
 def varying(headers: Sequence[Header], more: Sequence[Header]) -> list[Header]:
     """The headers, and more of them. What both have in `Vary` is in one line, because the proxy
     and some caches use only one."""
@@ -91,9 +83,12 @@ def role_of(headers: Iterable[Header]) -> str:
     return ""
 
 
-async def send_answer(answer: Answer, method: str, epoch: bytes, send: Send) -> None:
-    """Sends a complete answer."""
+async def send_answer(
+    answer: Answer, method: str, epoch: bytes, send: Send, is_of_proxy: bool = False
+) -> None:
+    """Sends a complete answer; a final one to a proxy under a status of its own, too."""
     complete(answer, method, epoch)
-    await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+    status = _NON_RETRYABLE if is_of_proxy and answer.is_final else answer.status
+    await send({"type": "http.response.start", "status": status, "headers": answer.headers})
     body = b"" if method == "HEAD" else answer.body
     await send({"type": "http.response.body", "body": body})

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import homes_of, known_counts
 from backend.wire.scan import ScanResponse
-from model.problems import Unavailable
+from model.problems import RetryLater
 from model.views import View
 
 
-class OffsetsInDoubt(Unavailable):
+class OffsetsInDoubt(RetryLater):
     """It is not known yet whether these offsets (by partition) are of the key."""
 
     def __init__(self, view: View, offsets: Mapping[int, int]) -> None:

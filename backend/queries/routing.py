@@ -21,7 +21,7 @@ from backend.queries.other_offsets import OtherOffsets
 from backend.wire.scan import ALLOW, NEVER
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
-from model.problems import NonRetryable, Unavailable
+from model.problems import NonRetryable, RetryLater, Unavailable
 from model.topology import ACTIVE, Member, Topology
 from model.views import ANY_PARTITION, View
 
@@ -47,6 +47,9 @@ class NotOwner(Exception):
         """The first to ask."""
         return self.members[0]
 
+
+OF_BOUNDS = frozenset(("not-up-to-offset", "too-far-behind", "too-stale"))
+"""The problem codes of a read whose bounds no instance can keep."""
 
 _LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
 
@@ -205,12 +208,12 @@ class KeyRouting:
 
     def _beyond_bounds(
         self, store_partition: StorePartition, options: ReadOptions
-    ) -> Unavailable | None:
+    ) -> RetryLater | None:
         """The refusal if the partition is farther behind than the options allow, else None."""
         partition, position = store_partition.partition, store_partition.progress.position
         wanted = (options.min_offsets or {}).get(partition, -1)
         if position <= wanted:
-            return Unavailable(
+            return RetryLater(
                 "not-up-to-offset",
                 f"Partition {partition} is at offset {position}; min_offset is {wanted}.",
                 partition=partition,
@@ -220,7 +223,7 @@ class KeyRouting:
         if options.max_lag is not None:
             lag = store_partition.progress.lag(now, self._trusted_for)
             if lag is None or lag > options.max_lag:
-                return Unavailable(
+                return RetryLater(
                     "too-far-behind",
                     f"Partition {partition} is {'unknown' if lag is None else lag} records behind; "
                     f"max_lag is {options.max_lag}.",
@@ -229,7 +232,7 @@ class KeyRouting:
             staleness = store_partition.progress.staleness(now)
             if staleness is None or staleness > options.max_staleness:
                 known = "of unknown age" if staleness is None else f"{staleness:.3f} s old"
-                return Unavailable(
+                return RetryLater(
                     "too-stale",
                     f"Partition {partition} is {known}; max_staleness is "
                     f"{options.max_staleness} s.",
@@ -268,7 +271,7 @@ class KeyRouting:
         metadata = self.latest_metadata
         if partition < count or (metadata is not None and partition < metadata.partitions):
             return
-        raise Unavailable(
+        raise RetryLater(
             "not-up-to-offset",
             f"Topic {self.view.topic} has no partition {partition}, as far as is known here.",
             partition=partition,
@@ -367,7 +370,7 @@ class KeyRouting:
             code = "not-up-to-offset"
         else:
             return
-        raise Unavailable(
+        raise RetryLater(
             code, f"Partition {home} of view {self.view.name} was added a moment ago.",
             partition=home,
         )  # fmt: skip

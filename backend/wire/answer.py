@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 import orjson
 
-from model.problems import Problem
+from model.problems import Problem, RetryLater
 
 Header = tuple[bytes, bytes]
 
@@ -26,12 +26,13 @@ JSON: Header = (b"content-type", b"application/json")
 class Answer:
     """A response: status, headers (with lower-case names) and body. The Content-Length is added
     when it is sent. `role`: of the store partition that a point read was answered from; ""
-    elsewhere."""
+    elsewhere. `is_final`: no other instance can answer otherwise now."""
 
     status: int
     headers: list[Header]
     body: bytes
     role: str = field(default="", compare=False)  # only counted, not sent
+    is_final: bool = field(default=False, compare=False)
 
 
 def json_answer(document: object) -> Answer:
@@ -61,7 +62,9 @@ def lines_of(headers: Iterable[Header]) -> bytes:
 
 def problem_answer(problem: Problem, headers: list[Header] | None = None) -> Answer:
     """The response for a Problem. `headers` are added to its own."""
-    return Answer(problem.status, problem.headers() + (headers or []), problem.body())
+    answer = Answer(problem.status, problem.headers() + (headers or []), problem.body())
+    answer.is_final = isinstance(problem, RetryLater)
+    return answer
 
 
 def code_of(answer: Answer) -> str:

@@ -17,7 +17,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
-from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import OF_BOUNDS, PLAIN, NotOwner, PartitionUnknown, ReadOptions
 from backend.queries.scans.offset_checks import OffsetChecks
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.security.authorization import AUTHORIZATION
@@ -183,7 +183,9 @@ class KeyForwarding:
         except Unavailable as unavailable:
             return problem_answer(unavailable)
         if answer.status == 503:
-            rounds.refused(code_of(answer))
+            code = code_of(answer)
+            rounds.refused(code)
+            answer.is_final = code in OF_BOUNDS
         return answer
 
     def _plain_read(

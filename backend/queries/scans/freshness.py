@@ -8,7 +8,7 @@ from backend.queries.routing import ReadOptions
 from backend.queries.scans.partition_scan import worst
 from backend.queries.served_by import ServedBy
 from backend.wire.scan import ScanResponse
-from model.problems import Unavailable
+from model.problems import RetryLater
 
 
 @dataclass
@@ -44,11 +44,11 @@ class Freshness:
         self.lags, self.ages = [None], [None]
 
     def check(self, options: ReadOptions) -> None:
-        """Unavailable if the answer is not within the bounds of the options."""
+        """RetryLater if the answer is not within the bounds of the options."""
         for partition, wanted in (options.min_offsets or {}).items():
             position = self.positions.get(partition)
             if partition in self.unread or (position is not None and position <= wanted):
-                raise Unavailable(
+                raise RetryLater(
                     "not-up-to-offset",
                     f"Partition {partition} is at offset {position or 0}; min_offset is {wanted}.",
                     partition=partition,
@@ -56,14 +56,14 @@ class Freshness:
                 )
         if options.max_lag is not None and (self.lag is None or self.lag > options.max_lag):
             known = "an unknown number of" if self.lag is None else self.lag
-            raise Unavailable(
+            raise RetryLater(
                 "too-far-behind",
                 f"A partition of the key is {known} records behind; max_lag is {options.max_lag}.",
             )
         limit, age = options.max_staleness, self.staleness
         if limit is not None and (age is None or age > limit):
             known = "of unknown age" if age is None else f"{age:.3f} s old"
-            raise Unavailable(
+            raise RetryLater(
                 "too-stale", f"A partition of the key is {known}; max_staleness is {limit} s."
             )
 

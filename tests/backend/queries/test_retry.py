@@ -16,6 +16,7 @@ from backend.queries import retry as asking
 from backend.queries.retry import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
 from backend.queries.scans import scan_budget
 from backend.settings import Settings
+from backend.wire.answer import FINAL_STATUS
 from backend.wire.answer import Answer as Sent
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable
 from model.topology import Member
@@ -224,6 +225,35 @@ def test_a_question_that_waits_is_not_taken_for_a_hung_instance(
         monkeypatch.setattr(context, "settings", patient)
     answer = ask(cluster, "point", query="min_offset=1:100000")
     assert (answer.status, answer.json()["code"]) == (503, "not-up-to-offset")
+
+
+@pytest.mark.parametrize("id_", ["b1", "b2", "b3"])
+@pytest.mark.parametrize("anywhere", [False, True])
+def test_a_proxy_does_not_ask_others_for_an_offset_that_nobody_has(
+    cluster: Cluster, id_: str, anywhere: bool
+) -> None:
+    """The instance has asked all holders, and clients could use up the proxy's retry budget."""
+    cluster.hung, cluster.mispartitioned = set(), anywhere
+    cluster.place(cluster.active, cluster.standbys)
+    key = next(key for key in KEYS if cluster.home(key.encode()) == 1)
+    of_proxy = {FINAL_STATUS.decode(): "530"}
+    for headers, status in (({}, 503), (of_proxy, 530)):
+        for offset in ("1:100000", "77:0"):  # and one of an unknown partition
+            target = f"/views/orders/keys/{key}?min_offset={offset}"
+            answer = cluster.ask(id_, "GET", target, headers=headers)
+            assert (answer.status, answer.json()["code"]) == (status, "not-up-to-offset")
+            assert answer.headers["retry-after"] == "1"
+            assert "retry-elsewhere" not in answer.headers
+
+
+def test_a_proxy_asks_others_if_the_holders_do_not_answer(cluster: Cluster) -> None:
+    cluster.hung = {"b2", "b3"}
+    cluster.mispartitioned = False
+    cluster.place(cluster.active, cluster.standbys)
+    key = next(key for key in KEYS if cluster.home(key.encode()) == 1)
+    target, of_proxy = f"/views/orders/keys/{key}?min_offset=1:0", {FINAL_STATUS.decode(): "530"}
+    answer = cluster.ask("b1", "GET", target, headers=of_proxy)
+    assert (answer.status, answer.json()["code"]) == (503, "owner-unreachable")
 
 
 class Streaming:

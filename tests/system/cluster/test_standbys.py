@@ -135,6 +135,9 @@ def test_a_read_that_waits_for_an_offset_does_not_send_others_to_the_standby(
         while not refused.done():
             assert client.get(path).headers["Served-By"].endswith("; active")
     assert (refused.result().status, refused.result().code) == (503, "not-up-to-offset")
+    # the instance has asked both, so nginx has not
+    (entry,) = nginx.access_log(1, "min_offset")
+    assert (entry["attempts"], entry["upstream_status"]) == (1, "530")
 
 
 WHOLE = (
