@@ -8,12 +8,18 @@ local latencies = require "proxy.telemetry.latencies"
 local metrics = require "proxy.metrics"
 local now = require("proxy.telemetry.clock").now
 local query = require "proxy.query"
+local quota = require "proxy.security.quota"
 
 local _M = {}
 
 -- A 503 that a retry at another backend cannot change arrives as 530: see Queryable-Final-Status in
 -- nginx.conf
 local NON_RETRYABLE, UNAVAILABLE = 530, 503
+
+-- the token, its scopes or the method: the backends do not count these in the quota of a view
+local IS_REFUSED = { [401] = true, [403] = true, [405] = true }
+
+local shared = ngx.shared.queryable_topics
 
 --- Header filter phase.
 function _M.header_filter()
@@ -54,6 +60,15 @@ local function observe(var, ctx)
     latencies.observe(latencies.series(ctx.label, var.queryable_view, role, ngx.status), seconds)
 end
 
+--- Takes a request that a backend has refused out of the quota of its view.
+local function uncount(var)
+    local current, uri = discovery.topology(), var.request_uri
+    local view = query.parse(uri, current.views) or query.view_of(uri, current.views)
+    if view and view.quota then
+        quota.give_back(shared, view.quota)
+    end
+end
+
 --- Log phase.
 function _M.log()
     local var = ngx.var
@@ -76,6 +91,9 @@ function _M.log()
         balance.count_denied()
     end
     observe(var, ctx)
+    if IS_REFUSED[ngx.status] and var.queryable_counted == "1" then
+        uncount(var)
+    end
     local epoch = var.upstream_http_topology_epoch
     if epoch then
         balance.answered(backend, epoch)

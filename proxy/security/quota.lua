@@ -36,6 +36,11 @@ local function discard(shared, quota, filled, taken)
     shared:delete(quota.lock)
 end
 
+--- Gives the token of a request back.
+function _M.give_back(shared, quota)
+    shared:incr(quota.key, -1)
+end
+
 --- Takes a token. Returns nil, or the time (s) until there is one.
 -- shared: the shared dict; now: s, of `clock.steady`.
 function _M.take(shared, quota, now)
@@ -52,7 +57,7 @@ function _M.take(shared, quota, now)
     if missing <= 0 then
         return nil
     end
-    shared:incr(quota.key, -1)
+    _M.give_back(shared, quota)
     return missing / quota.rate
 end
 

@@ -6,6 +6,7 @@ import json
 import re
 import socket
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from local.settings import REPOSITORY
 from local.waiting import wait_until
-from tests.proxy.backends import EPOCH, Answer, Cluster, Request, always
+from tests.proxy.backends import EPOCH, Answer, Backend, Cluster, Request, always
 from tests.proxy.conftest import KEY, StartNginx
 from tests.support.client import Response, raw
 from tests.support.nginx import Nginx
@@ -214,6 +215,33 @@ def test_a_view_with_a_quota(cluster: Cluster, nginx: Nginx) -> None:
     ]
     assert counted
     assert set(counted) == {"1"}
+
+
+@pytest.mark.parametrize("batches", ["0", "1"])
+@pytest.mark.parametrize("status", [401, 403, 405])
+def test_refused_requests_do_not_use_up_a_quota(
+    cluster: Cluster, start_nginx: StartNginx, batches: str, status: int
+) -> None:
+    nginx = start_nginx(
+        cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1", QUERYABLE_PROXY_BATCHES=batches
+    )
+    nginx.wait_for_map(EPOCH)
+    publish(cluster, nginx, quotas={"words": "5/m"})
+
+    def refusing(backend: Backend) -> Callable[[Request], Answer]:
+        def behave(request: Request) -> Answer:
+            is_good = request.headers.get("Authorization") == "Bearer good"
+            return backend.answer(request) if is_good else Answer(status)
+
+        return behave
+
+    for backend in cluster.backends:
+        backend.behave = refusing(backend)
+        backend.behave_batch = always(Answer(404))  # all reads alone
+    paths = [KEY, f"{KEY}?stale=allow", "/views/words/count"]
+    assert [get(nginx, path).status for path in paths * 5] == [status] * 15
+    good = [get(nginx, path, "Authorization: Bearer good").status for path in paths * 2]
+    assert good == [200] * 5 + [429]
 
 
 def test_clients_cannot_say_that_they_are_counted(cluster: Cluster, nginx: Nginx) -> None:

@@ -53,6 +53,13 @@ describe("quota", function()
         assert.equals(1, admitted(dict, of, 1000.6, 50))
     end)
 
+    it("does not count a request whose token is given back", function()
+        local dict, of = new_dict(), quota.parse("v", "10/s")
+        assert.equals(10, admitted(dict, of, 1000, 50))
+        quota.give_back(dict, of)
+        assert.equals(1, admitted(dict, of, 1000, 50))
+    end)
+
     it("keeps no more than its capacity", function()
         local dict, of = new_dict(), quota.parse("v", "10/s")
         assert.equals(1, admitted(dict, of, 1000, 1))
