@@ -122,6 +122,14 @@ function _M.count_denied_after(attempts, replicas)
     end
 end
 
+--- Whether no backend has received any byte of the request, so that none can have processed it.
+local function nothing_was_sent(var)
+    -- bytes of each attempt: "0", or "0, 0"
+    return not (var.upstream_bytes_sent or "1"):find("[1-9]")
+end
+
+_M.nothing_was_sent = nothing_was_sent
+
 --- Records how the previous attempt failed. Returns whether another one is allowed.
 local function after_failure(ctx, now)
     local backend = ctx.backend
@@ -134,7 +142,8 @@ local function after_failure(ctx, now)
             ctx.slow = ctx.slow or backend
         end
     end
-    return _M.may_retry()
+    -- nginx would send other requests again if a kept connection was closed
+    return (IS_RETRIED[ngx.req.get_method()] or nothing_was_sent(ngx.var)) and _M.may_retry()
 end
 
 --- The read time-out (s) of an attempt that another one may follow.
@@ -200,7 +209,7 @@ function _M.count_attempts(var)
     return more + 1
 end
 
---- Whether the retry budget ended the request: nginx then lists one attempt too many.
+--- Whether this module ended the request: nginx then lists one attempt too many.
 function _M.was_denied(var)
     return var.queryable_attempts ~= ""
 end
@@ -209,12 +218,6 @@ end
 -- ctx: of the request, with all its attempts.
 function _M.is_denied_503(var, ctx)
     return ctx.is_last and last(var.upstream_status) == "503"
-end
-
---- Whether no backend has received any byte of the request, so that none can have processed it.
-function _M.nothing_was_sent(var)
-    -- bytes of each attempt: "0", or "0, 0"
-    return not (var.upstream_bytes_sent or "1"):find("[1-9]")
 end
 
 --- Records the failure after which nginx gave up. Does nothing if a backend answered.

@@ -1,12 +1,18 @@
 --- The proxy's own errors, as RFC 9457 problem documents. Clients never see a bare 502 or 504.
 
 local audit = require "proxy.telemetry.audit"
+local balance = require "proxy.balance"
 local cjson = require "cjson.safe"
 local metrics = require "proxy.metrics"
 
 local _M = {}
 
 local RETRY_AFTER_S = 1
+-- as status 503, the only one that does not ask for a retry
+local NO_ANSWER = "no-answer"
+local IS_READ = { GET = true, HEAD = true }
+-- what a POST to /views/{view}/… reads
+local IS_QUERY = { batch = true, search = true }
 
 -- status, title and detail by code
 local PROBLEMS = {
@@ -14,6 +20,8 @@ local PROBLEMS = {
         "The proxy has not received the topology from any backend yet. Try again." },
     ["no-backend"] = { 503, "No backend answers",
         "None of the backends that were tried answered. Try again." },
+    [NO_ANSWER] = { 503, "No answer",
+        "The backend that got the request did not answer. The request may have been processed." },
     ["overloaded"] = { 503, "Overloaded", "The instance has too many requests. Try again." },
     ["bad-request"] = { 400, "Bad request",
         "The request is not valid HTTP, or its path is invalid. Send keys with a NUL byte, and "
@@ -69,11 +77,20 @@ function _M.send(code, retry_after)
     end
     ngx.header["Content-Type"] = "application/problem+json"
     ngx.header["Content-Length"] = #body
-    if status == 503 or status == 429 then
+    if status == 503 and code ~= NO_ANSWER or status == 429 then
         ngx.header["Retry-After"] = retry_after or RETRY_AFTER_S
     end
     ngx.print(body)
     return ngx.exit(ngx.HTTP_OK)
+end
+
+--- The code of a request that no backend has answered: whether a client may send it again.
+function _M.unanswered(var)
+    local query = (var.request_uri or ""):match("^/views/[^/?]+/(%a+)")
+    if IS_READ[var.request_method] or IS_QUERY[query] or balance.nothing_was_sent(var) then
+        return "no-backend"
+    end
+    return NO_ANSWER
 end
 
 --- Content phase of requests that nginx itself rejects; the problem depends on nginx's status.
@@ -83,7 +100,8 @@ function _M.content()
     if status == 429 then
         metrics.count_limited()
     end
-    return _M.send(BY_STATUS[status] or "internal")
+    local code = BY_STATUS[status] or "internal"
+    return _M.send(code == "no-backend" and _M.unanswered(ngx.var) or code)
 end
 
 return _M

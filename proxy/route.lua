@@ -185,7 +185,7 @@ function _M.access_fallback()
     local is_read = IS_READ[var.request_method]
     local may_repeat = is_read or balance.nothing_was_sent(var)
     if #replicas == 0 or not may_repeat or balance.was_denied(var) then
-        return answer_without_backend("no-backend")
+        return answer_without_backend(problem.unanswered(var))
     end
     local others = balance.others(current, replicas, MAX_FALLBACK)
     local earlier = balance.count_attempts(var)

@@ -66,7 +66,7 @@ def test_reference_has_every_problem_code() -> None:
     raised = set(
         re.findall(
             r"(?:BadRequest|NotFound|Conflict|NotAcceptable|Gone|KeyTooLong|UnsupportedMediaType"
-            r"|TooManyRequests|Unavailable|Problem)"
+            r"|TooManyRequests|Unavailable|RetryLater|Problem)"
             r"\(\s*\"([a-z-]+)\"",
             sources,
         )

@@ -9,13 +9,14 @@ import pytest
 
 from tests.proxy.backends import (
     CATCHING_UP,
+    EPOCH,
     Answer,
     Cluster,
     Request,
     always,
     non_retryable,
 )
-from tests.proxy.conftest import KEY, PARTITION, Roles
+from tests.proxy.conftest import KEY, PARTITION, Roles, StartNginx
 from tests.support.client import Response
 from tests.support.nginx import Nginx
 
@@ -153,17 +154,64 @@ def test_other_answers_are_never_retried(roles: Roles, nginx: Nginx, status: int
     assert [len(backend.requests) for backend in roles] == [1, 0, 0]
 
 
-@pytest.mark.parametrize("target", [KEY, "/views/words/batch", "/topics/words/records"])
-def test_a_post_that_was_sent_is_never_sent_again(roles: Roles, nginx: Nginx, target: str) -> None:
+RECORDS = "/topics/words/records"
+
+
+@pytest.mark.parametrize(
+    ("target", "code"),
+    [
+        (KEY, "no-answer"),
+        ("/views/words/batch", "no-backend"),
+        ("/views/words/search?limit=1", "no-backend"),
+        (RECORDS, "no-answer"),
+    ],
+)
+def test_a_post_that_was_sent_is_never_sent_again(
+    roles: Roles, nginx: Nginx, target: str, code: str
+) -> None:
+    """A client may send one again that only reads."""
     for backend in roles:
         backend.behave = always(None)
     response = post(nginx, target)
-    assert (response.status, response.json()["code"]) == (503, "no-backend")
-    assert response.headers["Retry-After"] == "1"
+    assert (response.status, response.json()["code"]) == (503, code)
+    assert response.headers["Retry-After"] == ("1" if code == "no-backend" else None)
     for backend in roles:
         backend.behave = always(CATCHING_UP)
     assert post(nginx, target).json() == {"code": "catching-up"}
     assert sum(len(backend.requests) for backend in roles) == 2
+
+
+def test_a_post_that_another_backend_got_is_not_sent_again(
+    cluster: Cluster, roles: Roles, nginx: Nginx
+) -> None:
+    """The owner has refused the connection."""
+    without_standbys(cluster)
+    cluster.epoch = "1000-2"
+    nginx.wait_for_map("1000-2")
+    roles[0].stop()
+    for backend in roles[1:]:
+        backend.behave = always(None)
+    response = post(nginx)
+    assert (response.status, response.json()["code"]) == (503, "no-answer")
+    assert response.headers["Retry-After"] is None
+    assert sum(len(backend.requests) for backend in roles) == 1
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_write_is_not_sent_again_if_a_kept_connection_closes(
+    cluster: Cluster, start_nginx: StartNginx, method: str
+) -> None:
+    nginx = start_nginx(cluster.addresses(), 1, QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
+    with nginx.client() as client:
+        for _ in cluster.backends:
+            assert client.request(method, RECORDS, body=b"{}").status == 200
+        for backend in cluster.backends:
+            backend.requests.clear()
+            backend.behave = always(None)
+        response = client.request(method, RECORDS, body=b"{}")
+    assert (response.status, response.json()["code"]) == (503, "no-answer")
+    assert sum(len(backend.requests) for backend in cluster.backends) == 1
 
 
 def test_without_any_backend_requests_are_answered_with_503(cluster: Cluster, nginx: Nginx) -> None:

@@ -157,7 +157,7 @@ def test_its_problem_codes_are_those_of_the_code() -> None:
         "BadRequest": 400, "NotFound": 404, "NotAcceptable": 406, "Conflict": 409,
         "Gone": 410, "KeyTooLong": 414,
         "UnsupportedMediaType": 415, "TooManyRequests": 429,
-        "Problem": 500, "QueryFailed": 500, "Unavailable": 503,
+        "Problem": 500, "QueryFailed": 500, "Unavailable": 503, "RetryLater": 503,
     }  # fmt: skip
     for kind, status in kinds.items():
         raised = set(re.findall(rf'\b{kind}\(\s*"([a-z-]+)"', sources))

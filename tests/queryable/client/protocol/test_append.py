@@ -42,6 +42,7 @@ def test_append_is_retried_only_if_nothing_can_have_been_written() -> None:
         CUT,
         problem(503, "append-unconfirmed", retry_after="1"),
         problem(503, "no-backend", retry_after="1"),
+        problem(503, "no-answer"),
         Response(504, {}, b"<html>"),
     ):
         driver = orders(first)
