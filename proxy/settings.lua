@@ -3,6 +3,8 @@
 local _M = {}
 
 local MAX_FILE_BYTES = 1024 * 1024
+-- s; nginx counts time in ms, and a timer of 0 ms would never run
+local LEAST_S, MOST_S = 0.01, 3600
 
 --- "host:port,host:port" as a list of {host, port, tls_name}; "[::1]:8081" for IPv6, and
 -- "https://host:port" for TLS. tls_name of a backend: see topology; the argument is for all of
@@ -34,16 +36,16 @@ function _M.backends(text, tls_name)
     return backends
 end
 
-local function positive_number(name, default)
+local function seconds(name, default)
     local text = os.getenv(name)
     if not text or text == "" then
         return default
     end
     -- digits only: tonumber also reads "nan", "inf" and hexadecimal numbers
     local value = text:find("^[%d.]+$") and tonumber(text)
-    if not value or value <= 0 or value > 3600 then
-        error(name .. ": '" .. text .. "' is not a number of seconds above 0 and up to 3600; "
-              .. "the default is " .. default, 0)
+    if not value or value < LEAST_S or value > MOST_S then
+        error(name .. ": '" .. text .. "' is not a number of seconds from " .. LEAST_S .. " to "
+              .. MOST_S .. "; the default is " .. default, 0)
     end
     return value
 end
@@ -126,8 +128,8 @@ function _M.load()
     _M.seeds = backends
     _M.has_tls = has_tls(backends)
     _M.client_certificate = client_certificate()
-    _M.refresh = positive_number("QUERYABLE_PROXY_REFRESH", 1)
-    _M.read_timeout = positive_number("QUERYABLE_PROXY_READ_TIMEOUT", 0.4)
+    _M.refresh = seconds("QUERYABLE_PROXY_REFRESH", 1)
+    _M.read_timeout = seconds("QUERYABLE_PROXY_READ_TIMEOUT", 0.4)
     local secret_file = os.getenv("QUERYABLE_CLUSTER_SECRET_FILE")
     _M.cluster_secret_file = secret_file ~= "" and secret_file or nil
     _M.batches = whole_number("QUERYABLE_PROXY_BATCHES", 1, 16)

@@ -29,12 +29,17 @@ describe("the settings", function()
         finally(function()
             os.getenv = getenv -- luacheck: ignore 122
         end)
-        for _, text in ipairs { "often", "0", "-1", "3601", "nan", "-nan", "inf", "0x10" } do
-            os.getenv = function(name) -- luacheck: ignore 122
-                return name == "QUERYABLE_PROXY_REFRESH" and text or nil
+        local invalid = { "often", "0", "0.009", "-1", "3601", "nan", "-nan", "inf", "0x10" }
+        for variable, default in pairs {
+            QUERYABLE_PROXY_REFRESH = 1, QUERYABLE_PROXY_READ_TIMEOUT = 0.4,
+        } do
+            for _, text in ipairs(invalid) do
+                os.getenv = function(name) -- luacheck: ignore 122
+                    return name == variable and text or nil
+                end
+                assert.has_error(settings.load, variable .. ": '" .. text .. "' is not a number of "
+                    .. "seconds from 0.01 to 3600; the default is " .. default)
             end
-            assert.has_error(settings.load, "QUERYABLE_PROXY_REFRESH: '" .. text .. "' is not a "
-                .. "number of seconds above 0 and up to 3600; the default is 1")
         end
     end)
 
