@@ -17,6 +17,7 @@ from queryable.client.api import ApiMethods
 from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import AsyncRunner
 from queryable.client.protocol.context import ClientContext
+from queryable.client.protocol.errors import BadUse
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.transport import (
     Call,
@@ -60,12 +61,13 @@ class _Stream:
 
 
 class Transport:
-    """Performs I/O operations, in the event loop in which it is first used."""
+    """Performs I/O operations, in the process and the event loop in which it is first used."""
 
     def __init__(self, connections: int, tls: TLS) -> None:
         self._connections = connections
         self._tls = tls
         self._http: aiohttp.ClientSession | None = None
+        self._pid = 0  # of the process that opened the connections
 
     async def perform(self, operation: Operation) -> Any:
         """The operation's result. Raises TransportError."""
@@ -94,7 +96,10 @@ class Transport:
         return None
 
     def _send(self, request: Request, total: float | None) -> Any:
+        if self._http is not None and self._pid != os.getpid():
+            raise BadUse("The client is in use by the process before the fork: create another one.")
         if self._http is None:
+            self._pid = os.getpid()
             self._http = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, limit_per_host=self._connections),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -117,7 +122,8 @@ class Transport:
         )
 
     async def close(self) -> None:
-        if self._http is not None:
+        # after a fork, the event loop would remove them from the one of the other process, too
+        if self._http is not None and self._pid == os.getpid():
             await self._http.close()
             self._http = None
 

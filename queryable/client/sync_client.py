@@ -56,8 +56,11 @@ class _Stream:
         self._response = response
         self._chunks = response.stream(_CHUNK, decode_content=False)
         self._is_complete = False
+        self._pid = os.getpid()
 
     def read(self) -> bytes:
+        if self._pid != os.getpid():
+            raise TransportError("Stream: it is that of another process.", may_have_arrived=True)
         for chunk in self._chunks:
             if chunk:
                 return chunk
@@ -72,12 +75,14 @@ class _Stream:
 
 
 class Transport:
-    """Performs I/O operations. It keeps up to `connections` idle connections per server."""
+    """Performs I/O operations. It keeps up to `connections` idle connections per server. After a
+    fork, the child opens its own."""
 
     def __init__(self, connections: int, tls: TLS) -> None:
         self._connections = connections
         self._tls = tls
         self._pools: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
+        self._pid = os.getpid()  # of the process that opened the connections
 
     def perform(self, operation: Operation) -> Any:
         """The operation's result. Raises TransportError."""
@@ -101,6 +106,10 @@ class Transport:
         return None
 
     def _send(self, request: Request, preload: bool) -> urllib3.BaseHTTPResponse:
+        if self._pid != os.getpid():
+            # two processes that share a connection would get each other's answers
+            self._pools = {}
+            self._pid = os.getpid()
         pool, prefix = self._pools.get(request.base_url) or self._new_pool(request.base_url)
         STREAMS.set(not preload)
         try:
