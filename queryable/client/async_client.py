@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Coroutine, Sequence
@@ -42,6 +43,7 @@ T = TypeVar("T")
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_LATER = 0.01  # s
 
 
 class _Stream:
@@ -81,7 +83,9 @@ class Transport:
                     raise _transport_error(request.base_url, e) from None
             case OpenStream(request):
                 try:
-                    return _Stream(await self._send(request, total=None))
+                    # the time for connecting ends first, because then nothing was sent
+                    async with asyncio.timeout(request.timeout + _LATER):
+                        return _Stream(await self._send(request, total=None))
                 except _FAILURES as e:
                     raise _transport_error(request.base_url, e) from None
             case ReadChunk(stream):
@@ -117,7 +121,8 @@ class Transport:
             timeout=aiohttp.ClientTimeout(
                 total=total,
                 connect=request.connect_timeout or request.timeout,
-                sock_read=request.timeout if total is None else None,
+                sock_read=request.read_timeout,
+                ceil_threshold=math.inf,  # else long times are rounded up to the second
             ),
         )
 

@@ -37,7 +37,7 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
-from queryable.client.timed_responses import STREAMS, LimitedConnection, LimitedTlsConnection
+from queryable.client.timed_responses import READ_TIMEOUT, LimitedConnection, LimitedTlsConnection
 from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
 from queryable.client.typed.rows import K, V
@@ -111,7 +111,7 @@ class Transport:
             self._pools = {}
             self._pid = os.getpid()
         pool, prefix = self._pools.get(request.base_url) or self._new_pool(request.base_url)
-        STREAMS.set(not preload)
+        READ_TIMEOUT.set(request.read_timeout)
         try:
             return pool.urlopen(
                 request.method,
@@ -121,9 +121,7 @@ class Transport:
                 retries=False,
                 redirect=False,
                 assert_same_host=False,
-                timeout=urllib3.Timeout(connect=request.connect_timeout, total=request.timeout)
-                if preload
-                else request.timeout,
+                timeout=urllib3.Timeout(connect=request.connect_timeout, total=request.timeout),
                 preload_content=preload,
                 decode_content=False,
             )

@@ -12,8 +12,8 @@ from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
-STREAMS: ContextVar[bool] = ContextVar("streams", default=False)
-"""Whether the limit is for the head only, because the body is a stream."""
+READ_TIMEOUT: ContextVar[float | None] = ContextVar("read_timeout", default=None)
+"""Seconds for each read of a stream's body: the limit is for its head only. None: no stream."""
 
 
 class LimitedReader(io.RawIOBase):
@@ -36,9 +36,10 @@ class LimitedReader(io.RawIOBase):
             self._sock.settimeout(left)
         return self._raw.readinto(buffer)
 
-    def limit_each_read(self) -> None:
-        self._end = None
-        self._sock.settimeout(self._timeout)
+    def limit_each_read(self, seconds: float) -> None:
+        """Instead of all of them together."""
+        self._end, self._timeout = None, seconds
+        self._sock.settimeout(seconds)
 
     def close(self) -> None:
         if not self.closed and self._sock.fileno() >= 0:
@@ -57,8 +58,8 @@ class _LimitedResponse(http.client.HTTPResponse):
 
     def begin(self) -> None:
         super().begin()
-        if STREAMS.get():
-            self._limited.limit_each_read()
+        if (seconds := READ_TIMEOUT.get()) is not None:
+            self._limited.limit_each_read(seconds)
 
 
 class LimitedConnection(HTTPConnection):

@@ -14,7 +14,7 @@ from queryable.client.protocol.answers import Source
 from queryable.client.protocol.descriptions import Descriptions, changing
 from queryable.client.protocol.errors import BadUse, NoAnswer, Unavailable, error_from_response
 from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
-from queryable.client.protocol.responses import decoding, json_of, read_all
+from queryable.client.protocol.responses import decoding, is_of_a_view, json_of, read_all
 from queryable.client.protocol.retry_budget import RetryBudget
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.topology import Topology
@@ -137,13 +137,16 @@ class ClientContext:
         response: Response = yield from self._send_with_retries(request, deadline)
         return response
 
-    def open_stream(self, request: ApiRequest, timeout: float | None = None) -> Call[Any]:
+    def open_stream(
+        self, request: ApiRequest, timeout: float | None = None, deadline: float | None = None
+    ) -> Call[Any]:
         """A Stream with status 200, after retries. Raises QueryableError for any other status.
 
-        `timeout`: seconds to open it, and for each read.
+        `timeout`: seconds for each read, and, without `deadline`, to open it.
         """
         read_timeout = self._seconds(timeout)
-        stream = yield from self._send_with_retries(request, self.deadline(timeout), read_timeout)
+        deadline = self.deadline(timeout) if deadline is None else deadline
+        stream = yield from self._send_with_retries(request, deadline, read_timeout)
         if stream.status != 200:
             body = yield from read_all(stream)
             raise error_from_response(stream.status, stream.headers, body)
@@ -169,11 +172,12 @@ class ClientContext:
             wire = Request(
                 url,
                 request.target,
-                whole if read_timeout is None else read_timeout,
+                whole,
                 request.method,
                 self._with_token(request.headers),
                 request.body,
                 None if request.is_idempotent else share,
+                read_timeout,
             )
             error: Unavailable
             try:
@@ -308,7 +312,7 @@ class ClientContext:
                 if self.offsets is not None:  # they may be those of another deployment
                     self._descriptions.forget_latest(view.name)
                 raise
-            if not _is_of_a_view(response):
+            if not is_of_a_view(response):
                 return response, view
             answering = yield from self.answering(view, response.headers, deadline)
             if answering is view:
@@ -321,12 +325,16 @@ class ClientContext:
         raise changing(view.name)
 
     def open_described(
-        self, request: ApiRequest, view: View, timeout: float | None = None
+        self,
+        request: ApiRequest,
+        view: View,
+        timeout: float | None = None,
+        deadline: float | None = None,
     ) -> Call[tuple[Any, View]]:
         """`open_stream`, and the view to decode the stream with. All connections of the client may
         have streams, so the view is described while this one is closed."""
         for _ in range(MAX_DESCRIBED):
-            stream = yield from self.open_stream(request, timeout)
+            stream = yield from self.open_stream(request, timeout, deadline)
             known = self._descriptions.known(view, stream.headers)
             if known is not None:
                 return stream, known
@@ -377,16 +385,3 @@ class ClientContext:
             return ()
         replicas = current.replicas(view.name, view.key.record_bytes(key))
         return self._topology.by_health(replicas, now)
-
-
-def _is_of_a_view(response: Response) -> bool:
-    """Whether the response depends on the definition of a view: a value, a missing key, or a
-    request that is not valid for this definition."""
-    if response.status in (400, 404):
-        return "view-definition" in response.headers or _is_missing_key(response)
-    return response.status == 200
-
-
-def _is_missing_key(response: Response) -> bool:
-    error = error_from_response(response.status, response.headers, response.body)
-    return error.code == "key-not-found"

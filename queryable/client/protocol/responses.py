@@ -43,6 +43,19 @@ def json_of(response: Response) -> Any:
         raise not_of_this_api(200, response.headers, response.body) from None
 
 
+def is_of_a_view(response: Response) -> bool:
+    """Whether the response depends on the definition of a view: a value, a missing key, or a
+    request that is not valid for this definition."""
+    if response.status in (400, 404):
+        return "view-definition" in response.headers or _is_missing_key(response)
+    return response.status == 200
+
+
+def _is_missing_key(response: Response) -> bool:
+    error = error_from_response(response.status, response.headers, response.body)
+    return error.code == "key-not-found"
+
+
 def read_all(stream: Any) -> Call[bytes]:
     """The rest of a stream's body, as far as it arrives; closes the stream."""
     chunks = []

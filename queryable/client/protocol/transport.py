@@ -17,8 +17,9 @@ T = TypeVar("T")
 class Request:
     """One HTTP request to `base_url` + `target` (path and query, percent-encoded).
 
-    `timeout` is in seconds: for the whole exchange, or, of a stream, for each read.
-    `connect_timeout`: for connecting, if that has less time.
+    `timeout` is in seconds: for the whole exchange, or, of a stream, until its head has arrived.
+    `connect_timeout`: for connecting, if that has less time. `read_timeout`: of a stream, for each
+    read of its body.
     """
 
     base_url: str
@@ -28,6 +29,7 @@ class Request:
     headers: Mapping[str, str] | None = field(default=None, repr=False)  # they have the token
     body: bytes | None = None
     connect_timeout: float | None = None
+    read_timeout: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,59 @@ def test_a_server_that_drips_is_not_waited_for(
         client.close()
 
 
+def drip_head(request: RequestHandler) -> None:
+    with suppress(OSError):
+        request.wfile.write(HEADS["head"])
+        while True:
+            time.sleep(0.05)
+            request.wfile.write(b"x")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["is silent", "drips"])
+def test_a_stream_of_a_server_that_hangs_is_opened_elsewhere(
+    runner: asyncio.Runner, kind: str, how: str
+) -> None:
+    """Opening it has a share of the time. Then each read has the time of a read."""
+    finished = threading.Event()
+
+    def hang(request: RequestHandler) -> None:
+        drip_head(request) if how == "drips" else finished.wait(LONG)
+
+    def answer(request: RequestHandler) -> None:
+        request.begin_chunked()
+        request.chunk(b'{"key":"a","value":1}\n')
+        time.sleep(0.5)  # longer than the share
+        request.chunk(b'{"key":"b","value":1}\n')
+        request.chunk(b"")
+
+    with serving(hang) as first, serving(answer) as second:
+        client = make_client(kind, f"{first.url},{second.url}", runner, timeout=0.8)
+        client.view("orders")
+        started = time.monotonic()
+        assert [row.key for row in client.scan("orders", stream=True)] == ["a", "b"]
+        assert 0.89 < time.monotonic() - started < 4
+        assert (len(first.paths), len(second.paths)) == (1, 1)
+        client.close()
+        finished.set()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_changes_of_a_server_that_hangs_end_after_the_patience(
+    runner: asyncio.Runner, kind: str
+) -> None:
+    finished = threading.Event()
+    with serving(lambda _: finished.wait(LONG) and None) as server:
+        client = make_client(kind, server.url, runner)
+        client.view("orders")
+        started = time.monotonic()
+        with pytest.raises(NoAnswer, match="in time"):
+            client.first(client.client.changes("orders", "a", patience=0.4), 1)
+        assert 0.39 < time.monotonic() - started < 3
+        client.close()
+        finished.set()
+
+
 def test_the_time_that_was_left_is_no_limit_for_the_next_request_of_the_connection() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:

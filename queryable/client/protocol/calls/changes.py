@@ -141,11 +141,11 @@ class ChangePager:
         while True:
             target = self._target(self._view)
             try:
-                replicas = yield from context.replicas(
-                    self._view, self._key, context.deadline(None)
-                )
+                deadline = min(context.deadline(None), give_up_at)
+                replicas = yield from context.replicas(self._view, self._key, deadline)
                 request = ApiRequest(target, headers=headers, instances=replicas)
-                opening = context.open_described(request, self._view, READ_TIMEOUT)
+                deadline = min(context.deadline(READ_TIMEOUT), give_up_at)
+                opening = context.open_described(request, self._view, READ_TIMEOUT, deadline)
                 self._stream, self._answering = yield from opening
                 # its name means the current version
                 named = replace(self._answering, name=self._view.name)

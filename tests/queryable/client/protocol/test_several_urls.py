@@ -6,21 +6,27 @@ import pytest
 
 from queryable import BadUse, Client, NoAnswer, Unconfirmed
 from queryable.client.protocol.calls.append import append
+from queryable.client.protocol.calls.changes import READ_TIMEOUT, changes
 from queryable.client.protocol.calls.point import get
+from queryable.client.protocol.calls.scan import scan
 from queryable.client.settings import client_settings
 from tests.queryable.client.protocol.scripted_transport import (
     BASE,
     CUT,
+    LATE,
     REFUSED,
     VALUE,
+    ScriptedStream,
     ok,
     orders,
     problem,
+    rows,
 )
 
 SECOND, THIRD = "http://second", "https://third"
 OTHERS = (SECOND, THIRD)
 PROCESSED = ok({"partition": 0, "offset": 7})
+CHANGE = b'id: 0:7\nevent: value\ndata: {"key":"a","value":1}\n\n'
 
 
 def test_the_next_url_is_asked_at_once_and_stays_the_first() -> None:
@@ -79,6 +85,20 @@ def test_urls_are_a_list_or_separated_by_commas(monkeypatch: pytest.MonkeyPatch)
         Client("http://a,")
     with pytest.raises(BadUse, match="at most 8"):
         Client([f"http://h{n}" for n in range(9)])
+
+
+def test_opening_a_stream_has_a_share_of_the_time() -> None:
+    driver = orders(LATE, ScriptedStream([b""]), other_urls=OTHERS, timeout=9.0)
+    assert rows(driver, scan, "orders", stream=True) == []
+    assert [(each.timeout, each.read_timeout) for each in driver.requests] == [
+        (3.0, 9.0),
+        (4.5, 9.0),
+    ]
+    for patience, share in ((1.5, 0.5), (60.0, READ_TIMEOUT / 3)):
+        driver = orders(ScriptedStream([CHANGE]), other_urls=OTHERS)
+        driver.run(driver.call(changes, "orders", "a", patience=patience).next())
+        [request] = driver.requests
+        assert (request.timeout, request.read_timeout) == (share, READ_TIMEOUT)
 
 
 def test_a_record_that_is_sent_has_all_the_time_for_its_answer() -> None:
