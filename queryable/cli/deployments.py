@@ -26,7 +26,8 @@ class Deployments:
     """The configured backends, by application id."""
 
     def client(self, connection: Connection, application_id: str) -> Client:
-        """A client for the instances of a deployment, without the proxy. Raises BadUse."""
+        """A client for the instances of a deployment, without the proxy. A token for an https URL
+        is not sent in clear text because the proxy says so. Raises BadUse."""
         urls = self.urls.get(application_id)
         if not urls:
             known = f"It knows: {', '.join(sorted(self.urls))}." if self.urls else UNKNOWN
@@ -34,7 +35,16 @@ class Deployments:
                 f"The proxy knows no instance of deployment {application_id}. {known} "
                 "QUERYABLE_BACKENDS of nginx must name instances of both deployments."
             )
-        return connection.client(",".join(urls[:MAX_URLS]))
+        with connection.client() as proxy:
+            allowed = [url for url in urls if proxy._context.may_ask(url)]
+        if not allowed:
+            raise BadUse(
+                f"The proxy reaches the instances of deployment {application_id} by http, and the "
+                "token is for an https URL: it is not sent in clear text. Write https:// before "
+                "the backends in QUERYABLE_BACKENDS of nginx, or name the http URL of the proxy "
+                "with --url."
+            )
+        return connection.client(",".join(allowed[:MAX_URLS]))
 
 
 def behind_proxy(connection: Connection) -> Deployments:

@@ -157,7 +157,7 @@ class ClientContext:
     ) -> Call[Any]:
         """A Response; with `read_timeout` a Stream."""
         own = self._own_urls(request)
-        urls = (*filter(self._may_ask, request.instances), *own)
+        urls = (*filter(self.may_ask, request.instances), *own)
         attempt = 0
         reported: Unavailable | None = None
         reason: str | None = None
@@ -237,7 +237,7 @@ class ClientContext:
         if urls[self._first] == url:  # else another thread has noted it
             self._first = (self._first + 1) % len(urls)
 
-    def _may_ask(self, instance: str) -> bool:
+    def may_ask(self, instance: str) -> bool:
         """Whether the deployment may lead to this URL: a token that its user sends to an https URL
         is not sent in clear text because a topology says so."""
         is_https = any(url.startswith("https:") for url in self.settings.urls)

@@ -4,6 +4,7 @@ only when something is wrong."""
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from tests.queryable.client.protocol.scripted_transport import ORDERS
+from tests.support.tls import Authority
 
 
 class RequestHandler(BaseHTTPRequestHandler):
@@ -66,6 +68,16 @@ class Server(ThreadingHTTPServer):
 
     def handle_error(self, *_: Any) -> None:
         pass  # clients disconnect on purpose
+
+
+def use_tls(server: Server, authority: Authority) -> None:
+    """From now on, the server speaks HTTPS, with a certificate of the authority for 127.0.0.1."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server", "127.0.0.1"))
+    server.socket = context.wrap_socket(
+        server.socket, server_side=True, do_handshake_on_connect=False
+    )
+    server.url = server.url.replace("http:", "https:")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from queryable import AsyncClient, BadUse, Client, NoAnswer
 from tests.queryable.client.both_clients import AnyClient
-from tests.queryable.client.fake_server import Server, serving
+from tests.queryable.client.fake_server import Server, serving, use_tls
 from tests.support.tls import Authority
 
 DOCUMENT = {"views": []}
@@ -31,12 +30,7 @@ def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Authority:
 def server(authority: Authority) -> Iterator[Server]:
     """A server of this API with a certificate of the authority for 127.0.0.1."""
     with serving(lambda handler: handler.respond(200, DOCUMENT)) as server:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*authority.issue("server", "127.0.0.1"))
-        server.socket = context.wrap_socket(
-            server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        server.url = server.url.replace("http:", "https:")
+        use_tls(server, authority)
         yield server
 
 

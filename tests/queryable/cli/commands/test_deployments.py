@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from typer.testing import CliRunner, Result
 from queryable.cli.app import app
 from queryable.cli.commands.switching import deployments
 from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
-from tests.queryable.client.fake_server import RequestHandler, Server, serving
+from tests.queryable.client.fake_server import RequestHandler, Server, serving, use_tls
+from tests.support.tls import Authority
 
 INSTANCE = {"id": "b1", "state": "running", "current": "shop-1"}
 
@@ -22,7 +24,7 @@ class Fake:
     """A proxy and the instances of two deployments, all at one address."""
 
     def __init__(self, server: Server) -> None:
-        self.url = server.url
+        self.url = self.instances_url = server.url
         self.server = server
         self.service: dict[str, Any] | None = {
             "name": "shop", "current": "shop-1", "previous": None, "revision": 1,
@@ -36,12 +38,12 @@ class Fake:
         server.handle_request_with = self.answer
 
     def health(self) -> dict[str, Any]:
-        address = self.url.removeprefix("http://")
+        scheme, _, address = self.instances_url.partition("://")
         return {
             "service": self.service,
             "application_id": self.in_use,
             "configured": [
-                {"address": address, "scheme": "http", "application_id": id_} for id_ in self.ids
+                {"address": address, "scheme": scheme, "application_id": id_} for id_ in self.ids
             ],
         }
 
@@ -159,3 +161,22 @@ def test_a_proxy_that_does_not_answer_after_the_change_is_reported(
     assert done.exit_code == UNAVAILABLE
     assert json.loads(done.stdout)["followed"] is False
     assert "The proxy does not answer" in done.stderr
+
+
+def test_a_token_for_an_https_url_is_never_sent_by_http(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    use_tls(fake.server, authority)
+    fake.url, fake.asked = fake.server.url, ["shop-2", "shop-1"]
+    monkeypatch.setenv("QUERYABLE_CA_FILE", str(authority.ca))
+    monkeypatch.setenv("QUERYABLE_TOKEN", "a.b.c")
+    with serving(RequestHandler.hang_up) as plain:
+        fake.instances_url = plain.url
+        done = fake.run("switch-deployment", "shop-2", "--force")
+        assert plain.paths == []
+    assert done.exit_code == USAGE_ERROR
+    assert "not sent in clear text" in done.stderr
+    fake.instances_url = fake.url
+    done = fake.run("switch-deployment", "shop-2")
+    assert done.exit_code == SUCCESS, done.output
