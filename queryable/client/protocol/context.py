@@ -159,14 +159,19 @@ class ClientContext:
         own = self._own_urls(request)
         urls = (*filter(self.may_ask, request.instances), *own)
         attempt = 0
+        failures: dict[str, tuple[bool, int]] = {}  # of own URLs: gave no answer, at which attempt
         reported: Unavailable | None = None
         reason: str | None = None
         may_have_arrived = False
         while True:
-            url = urls[min(attempt, len(urls) - 1)]
-            # each instance gets a share of the time, so one that hangs does not use all of it
+            # after each of them, its own URLs again in turn; those that answered first
+            again = attempt >= len(urls)
+            url = min(failures, key=failures.__getitem__) if again else urls[attempt]
+            # each instance gets a share of the time, so one that hangs does not use all of it; the
+            # last one leaves a share for a retry of one that answered
+            answered = request.is_idempotent and not all(silent for silent, _ in failures.values())
             remaining = max(deadline - self.clock(), 0.001)
-            share = remaining / max(len(urls) - attempt, 1)
+            share = remaining / max(len(urls) - attempt + answered, 1)
             # one that has got a request which must not be sent twice has all of it for the answer
             whole = share if request.is_idempotent else remaining
             wire = Request(
@@ -188,11 +193,14 @@ class ClientContext:
                     reason = str(e)  # it tells more than a time-out after it
                 error = NoAnswer(reason, may_have_arrived=may_have_arrived)
                 can_retry = request.is_idempotent or not e.may_have_arrived
-                if e.is_final and attempt + 1 >= len(urls):
-                    can_retry = False
                 backoff = _FIRST_BACKOFF * 2.0**attempt
                 if url in own:
                     self._note_unreachable(url)
+                    failures[url] = (True, attempt)
+                    if e.is_final:
+                        del failures[url]
+                if attempt + 1 >= len(urls) and not failures:
+                    can_retry = False
                 if request.instances:
                     self._topology.note_failure(url, self.clock())
                 # a first request to the next instance adds no load to the one that failed
@@ -204,6 +212,8 @@ class ClientContext:
                 if response.status < 500:
                     self.budget.earn()
                     return response
+                if url in own:
+                    failures[url] = (False, attempt)
                 body = response.body if read_timeout is None else (yield from read_all(response))
                 error = reported = self._unavailable(response, body)
                 can_retry = not error.is_final and (

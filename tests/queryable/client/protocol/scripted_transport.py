@@ -109,6 +109,7 @@ class Driver:
                         TransportError(
                             str(result),
                             may_have_arrived=result.may_have_arrived,
+                            is_final=result.is_final,
                             timed_out=result.timed_out,
                         )
                     )

@@ -9,6 +9,7 @@ from queryable.client.protocol.calls.append import append
 from queryable.client.protocol.calls.changes import READ_TIMEOUT, changes
 from queryable.client.protocol.calls.point import get
 from queryable.client.protocol.calls.scan import scan
+from queryable.client.protocol.transport import TransportError
 from queryable.client.settings import client_settings
 from tests.queryable.client.protocol.scripted_transport import (
     BASE,
@@ -52,7 +53,34 @@ def test_none_answers() -> None:
     driver = orders(*[REFUSED] * 20, other_urls=OTHERS)
     with pytest.raises(NoAnswer):
         driver.call(get, "orders", "a")
-    assert [each.base_url for each in driver.requests[:4]] == [BASE, SECOND, THIRD, THIRD]
+    asked = [each.base_url for each in driver.requests]
+    assert asked[:6] == [BASE, SECOND, THIRD] * 2, "again in turn"
+
+
+def test_retries_go_to_the_urls_that_answer() -> None:
+    restoring = problem(503, "restoring", retry_after="1")
+    driver = orders(restoring, REFUSED, LATE, restoring, restoring, VALUE, other_urls=OTHERS)
+    assert driver.call(get, "orders", "a").value == 1
+    assert [each.base_url for each in driver.requests] == [BASE, SECOND, THIRD, BASE, BASE, BASE]
+    assert len(driver.sleeps) == 3
+    # one that hangs leaves time for them
+    assert [round(each.timeout, 1) for each in driver.requests[:3]] == [3.3, 3.3, 5.0]
+    driver = orders(*[restoring] * 4, CUT, VALUE, other_urls=OTHERS)
+    assert driver.call(get, "orders", "a").value == 1
+    asked = [each.base_url for each in driver.requests]
+    assert asked == [BASE, SECOND, THIRD] * 2, "all in turn"
+
+
+def test_a_url_with_a_certificate_that_is_not_accepted_is_asked_once() -> None:
+    restoring = problem(503, "restoring", retry_after="0")
+    refused = TransportError("certificate", may_have_arrived=False, is_final=True)
+    driver = orders(restoring, refused, CUT, CUT, VALUE, other_urls=OTHERS)
+    assert driver.call(get, "orders", "a").value == 1
+    assert [each.base_url for each in driver.requests] == [BASE, SECOND, THIRD, BASE, THIRD]
+    driver = orders(*[refused] * 3, other_urls=OTHERS)
+    with pytest.raises(NoAnswer):
+        driver.call(get, "orders", "a")
+    assert len(driver.requests) == 3
 
 
 def test_a_record_that_may_be_written_is_not_sent_to_another_url() -> None:
