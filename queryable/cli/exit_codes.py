@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -22,6 +23,8 @@ from queryable.client.protocol.errors import (
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_is_running: ContextVar[bool] = ContextVar("is_running", default=False)
 
 SUCCESS = 0
 NOT_FOUND = 1
@@ -76,10 +79,12 @@ def advice(error: QueryableError) -> str:
 
 
 def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a command: errors become a line on stderr and an exit code."""
+    """Decorates a command: errors become a line on stderr and an exit code. The command may run
+    others, as the shell does."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        running = _is_running.set(True)
         try:
             try:
                 return command(*args, **kwargs)
@@ -95,17 +100,22 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:
             # the reader has closed the pipe (`| head`), which is not an error
-            _discard_output()
             raise SystemExit(SUCCESS) from None
         except OSError as error:
             # such as a full disk, on which the output is written
-            _discard_output()
             print_stderr(f"queryable: {error}")
             raise SystemExit(UNAVAILABLE) from None
+        finally:
+            _is_running.reset(running)
+            if not _is_running.get():
+                _discard_unwritten_output()
 
     return run
 
 
-def _discard_output() -> None:
+def _discard_unwritten_output() -> None:
     """Keeps the interpreter from failing when it flushes stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -111,6 +111,19 @@ def test_the_end_of_the_input_is_no_answer(
         ask_on_terminal("t", "store", Inference(default, Confidence.GUESS))
 
 
+def test_the_shell_prints_after_a_command_that_failed(server: Server) -> None:
+    """Regression: an error of the system closed the output of all later commands."""
+    name = "x" * 300  # longer than file systems allow
+    script = f"get orders a\\ntoken metrics --key-file {name}\\nget orders a\\n"
+    done = run(server, f"printf '{script}' | queryable shell")
+    assert done.stdout.count(b'{"key":"a"') == 2
+    assert b"File name too long" in done.stderr
+    assert done.returncode == SUCCESS, "of the last command"
+    script = f"token metrics --key-file {name}\\n"
+    done = run(server, f"printf '{script}' | queryable shell")
+    assert done.returncode == UNAVAILABLE
+
+
 def test_a_line_of_the_shell_that_is_not_text(server: Server) -> None:
     strict = {"PYTHONIOENCODING": "utf-8:strict"}
     done = run(server, r"printf 'views\nget \xff\nviews\n' | queryable shell", **strict)
