@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,9 +12,10 @@ from typer.models import CommandInfo
 
 import queryable
 from queryable.cli.config import Connection, set_connection
+from queryable.cli.exit_codes import UNAVAILABLE
 from queryable.cli.help import Command, Group
 from queryable.cli.options import Timeout
-from queryable.cli.output import escape_other_characters
+from queryable.cli.output import escape_other_characters, open_closed_streams
 
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Queries": (
@@ -99,5 +101,10 @@ for _title, _names in SECTIONS.items():
 
 def main() -> None:
     """The entry point of the console script."""
+    open_closed_streams()
     escape_other_characters()
-    app()
+    try:
+        app()
+    except Exception:
+        traceback.print_exc()
+        raise SystemExit(UNAVAILABLE) from None

@@ -34,7 +34,8 @@ USAGE_ERROR = 2
 """An invalid argument or setting, or a request that the API rejects (4xx)."""
 
 UNAVAILABLE = 3
-"""No answer, 503, 500 or 429, a record that was not confirmed, or output that cannot be written."""
+"""No answer, 503, 500 or 429, a record that was not confirmed, output that cannot be written, or an
+unexpected error, which has a stack trace."""
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -96,6 +97,9 @@ def reports_errors(command: Callable[P, R]) -> Callable[P, R]:
             if hint := advice(error):
                 print_stderr(hint)
             raise SystemExit(exit_code_of(error)) from None
+        except UnicodeEncodeError as error:
+            print_stderr(f"queryable: {error.object!a} is not UTF-8 text.")
+            raise SystemExit(USAGE_ERROR) from None
         except KeyboardInterrupt:
             raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:

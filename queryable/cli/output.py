@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -66,6 +67,13 @@ def output_of(as_json: bool, as_csv: bool = False, vertical: bool = False) -> Ou
     if as_json:
         return Output.JSON
     return _chosen.get() or (Output.TABLE if sys.stdout.isatty() else Output.JSON)
+
+
+def open_closed_streams() -> None:
+    """Opens /dev/null in place of stdin, stdout and stderr that are closed (`>&-`)."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def escape_other_characters() -> None:

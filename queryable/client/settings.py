@@ -13,7 +13,7 @@ from queryable.client.tokens import Token, token_source
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _MAX_LABEL = 63  # characters between two dots of a name
-_NOT_IN_HOST = re.compile(r"""[\s\0-\x20"#%/<>?@\[\\\]^`{|}\x7f]""")
+_NOT_IN_HOST = re.compile(r"""[\s\0-\x20"#%/<>?@\[\\\]^`{|}\x7f\ud800-\udfff]""")
 
 MAX_URLS = 8
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from local.settings import REPOSITORY
-from queryable.cli import confirmation
+from queryable.cli import app, confirmation
 from queryable.cli.adopt.prompts import ask_on_terminal
 from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
 from queryable.cli.history import Entry, add_to_history, read_history
@@ -109,6 +109,34 @@ def test_the_end_of_the_input_is_no_answer(
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with pytest.raises(BadUse, match="--yes"):
         ask_on_terminal("t", "store", Inference(default, Confidence.GUESS))
+
+
+@pytest.mark.parametrize("script", ["get orders a >&-", "get orders a 2>&-", "shell <&-"])
+def test_closed_streams(server: Server, script: str) -> None:
+    done = run(server, f"queryable {script}")
+    assert done.returncode == SUCCESS, done.stderr
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["get V a", "get orders a --as-of V", "drain V", "pipeline V", "views --url http://V"],
+)
+def test_arguments_that_are_not_utf_8(server: Server, arguments: str) -> None:
+    done = run(server, f"queryable {arguments}".replace("V", r"$'\xff'"))
+    assert done.returncode == USAGE_ERROR
+    assert b"Traceback" not in done.stderr
+    assert rb"\udcff" in done.stderr
+
+
+def test_an_unexpected_error_is_not_taken_for_a_missing_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(app, "app", {}.popitem)
+    with pytest.raises(SystemExit) as raised:
+        app.main()
+    assert raised.value.code == UNAVAILABLE
+    assert "KeyError" in capsys.readouterr().err
 
 
 def test_the_shell_prints_after_a_command_that_failed(server: Server) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import reports_errors
+from queryable.cli.exit_codes import UNAVAILABLE, reports_errors
 from queryable.cli.history import history_path
 from queryable.cli.options import Timeout, TokenFile, Url
 from queryable.cli.shell.completion import Completer, LiveDeployment
@@ -54,6 +55,9 @@ def shell(
             group.main([*prefix, *words], prog_name="queryable")
         except SystemExit as end:
             return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        except Exception:
+            traceback.print_exc()
+            return UNAVAILABLE
         return 0
 
     history = history_path()
