@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
@@ -15,7 +16,13 @@ from queryable.client.protocol.parameters import Order, Parameters
 from queryable.client.protocol.requests import ApiRequest
 from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.stream_decoders import LineDecoder
-from queryable.client.protocol.transport import Call, CloseStream, ReadChunk, TransportError
+from queryable.client.protocol.transport import (
+    Call,
+    CloseStream,
+    ReadChunk,
+    Sleep,
+    TransportError,
+)
 from queryable.client.protocol.views import View
 
 T = TypeVar("T")
@@ -23,6 +30,7 @@ T = TypeVar("T")
 PAGE_SIZE = 1000
 """The default, and the maximum that the API allows."""
 
+_REOPEN_DELAY = 0.1  # s
 _NDJSON = {"accept": "application/x-ndjson"}
 
 
@@ -170,6 +178,7 @@ class StreamPager(Generic[T]):
         self._lines = LineDecoder()
         self._last: T | None = None
         self._is_skipping = False
+        self._has_progress = False  # the stream that was opened last had new items
         self._is_done = limit == 0
 
     def next(self) -> Call[list[T] | None]:
@@ -181,8 +190,10 @@ class StreamPager(Generic[T]):
             except TransportError as e:
                 yield from self._close_stream()
                 # if the stream breaks each time before a new item, the retry budget ends it
-                if not can_resume(self._view) or not self._context.budget.spend():
+                may_resume = self._has_progress or self._context.budget.spend()
+                if not can_resume(self._view) or not may_resume:
                     raise NoAnswer(str(e)) from None
+                yield Sleep(_REOPEN_DELAY * random.uniform(0.75, 1.25))
                 continue
             if not chunk:
                 yield from self._close_stream()
@@ -199,6 +210,7 @@ class StreamPager(Generic[T]):
         self._stream = stream
         self._lines = LineDecoder()
         self._is_skipping = self._last is not None
+        self._has_progress = False
         self.source = Source(stream.headers)
         if (version := stream.headers.get("view-version")) is not None:
             self._path = _of_version(self._path, version)
@@ -247,6 +259,7 @@ class StreamPager(Generic[T]):
                 self._is_done = True
         if items:
             self._last = items[-1]
+            self._has_progress = True
         return items
 
     def _close_stream(self) -> Call[None]:

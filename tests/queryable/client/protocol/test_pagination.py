@@ -91,6 +91,23 @@ def test_stream_that_always_breaks_fails() -> None:
         rows(driver, scan.scan, "orders", stream=True)
 
 
+def test_stream_with_new_rows_before_each_break_is_read_to_its_end() -> None:
+    cut = TransportError("cut", may_have_arrived=True)
+    keys = [f"{n:03}" for n in range(50)]
+    # each begins with the last row that was received
+    streams = [ScriptedStream([lines(*keys[max(n - 1, 0) : n + 1]), cut]) for n in range(50)]
+    driver = orders(*streams, ScriptedStream([lines(keys[-1]), b""]))
+    assert [row.key for row in rows(driver, scan.scan, "orders", stream=True)] == keys
+    assert len(driver.sleeps) == 50
+    assert all(0.07 < seconds < 0.13 for seconds in driver.sleeps)
+    # without new rows, it fails
+    again = [ScriptedStream([lines("a"), cut]) for _ in range(50)]
+    driver = orders(*again)
+    with pytest.raises(NoAnswer):
+        rows(driver, scan.scan, "orders", stream=True)
+    assert len(driver.requests) < 15
+
+
 def test_rejected_stream_is_an_error() -> None:
     refused = ScriptedStream([problem(400, "bad-parameter").body, b""], status=400)
     with pytest.raises(BadRequest):
