@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from queryable.client.protocol.answers import Answer, Appended, Change, Source
 from queryable.client.protocol.calls import append, batch, changes, point
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.errors import UnexpectedValue
+from queryable.client.protocol.errors import BadUse, UnexpectedValue
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.transport import Call
@@ -37,6 +37,8 @@ class TypedCalls(Generic[K, V]):
 
     def get_many(self, keys: Iterable[K], **options: Any) -> Call[dict[K, V]]:
         wanted = list(keys)
+        for key in wanted:
+            _check_hashable(key)
         answers: list[Answer] = yield from batch.get_many(
             self.context, self.name, map(self.key, wanted), **options
         )
@@ -58,18 +60,22 @@ class TypedCalls(Generic[K, V]):
         self, call: Callable[..., Call[Pager[Any]]], row: Any, *args: Any, **options: Any
     ) -> Callable[[], Call[Pager[Any]]]:
         """A function that starts the call; its rows have the type `row`."""
+        return lambda: self._start(call, row, None, *args, **options)
 
-        def start() -> Call[Pager[Any]]:
-            pager: Pager[Any] = yield from call(self.context, self.name, *args, **options)
-            return _TypedPager(pager, lambda each: self._row(row, each))
-
-        return start
+    def _start(
+        self, call: Callable[..., Call[Pager[Any]]], row: Any, seen: Any, *args: Any, **options: Any
+    ) -> Call[Pager[Any]]:
+        pager: Pager[Any] = yield from call(self.context, self.name, *args, **options)
+        is_seen = None if seen is None else lambda each: self._untyped(each) == seen
+        return _TypedPager(pager, lambda each: self._row(row, each), is_seen)
 
     def changes(
         self, key: K, after: tuple[int, int] | TypedChange[K, V] | None, patience: float
     ) -> Callable[[], Call[Pager[Any]]]:
-        last = self._untyped(after) if isinstance(after, TypedChange) else after
-        return self.rows(changes.changes, TypedChange, self.key(key), after=last, patience=patience)
+        seen = self._untyped(after) if isinstance(after, TypedChange) else None
+        last = after if seen is None else seen
+        options = {"after": last, "patience": patience}
+        return lambda: self._start(changes.changes, TypedChange, seen, self.key(key), **options)
 
     def _untyped(self, change: TypedChange[K, V]) -> Change:
         """The change as it was before its conversion, to be compared with others."""
@@ -97,18 +103,41 @@ class TypedCalls(Generic[K, V]):
         return converted
 
 
-class _TypedPager:
-    """A Pager whose rows are converted."""
+def _check_hashable(key: Any) -> None:
+    try:
+        hash(key)
+    except TypeError:
+        raise BadUse(
+            f"get_many returns a dict, which cannot have the key {key!r}. Use a type that can be "
+            "one, such as a frozen dataclass."
+        ) from None
 
-    def __init__(self, pager: Pager[Any], convert: Callable[[Any], Any]) -> None:
+
+class _TypedPager:
+    """A Pager whose rows are converted. The first one is left out if the caller has seen it: a
+    conversion may lose fields, so the untyped call cannot tell."""
+
+    def __init__(
+        self,
+        pager: Pager[Any],
+        convert: Callable[[Any], Any],
+        is_seen: Callable[[Any], bool] | None,
+    ) -> None:
         self.source: Source | None = None
         self._pager = pager
         self._convert = convert
+        self._is_seen = is_seen
 
     def next(self) -> Call[list[Any] | None]:
-        page = yield from self._pager.next()
-        self.source = self._pager.source
-        return None if page is None else [self._convert(row) for row in page]
+        while (page := (yield from self._pager.next())) is not None:
+            self.source = self._pager.source
+            rows = [self._convert(row) for row in page]
+            is_seen, self._is_seen = self._is_seen, None
+            if is_seen is None or not rows or not is_seen(rows[0]):
+                return rows
+            if rows[1:]:
+                return rows[1:]
+        return None
 
     def close(self) -> Call[None]:
         return self._pager.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import orjson
 import pytest
 from hypothesis import given
@@ -9,12 +12,11 @@ from hypothesis import strategies as st
 
 from backend.queries.key_bodies import MAX_KEYS, parse_batch
 from model.limits import MAX_BATCH_BYTES
-from queryable import (
-    ServerError,
-)
+from queryable import BadUse, ServerError
 from queryable.client.protocol.calls import batch
 from queryable.client.protocol.calls.batch import split_into_batches
 from queryable.client.protocol.transport import Response
+from queryable.client.typed.calls import TypedCalls
 from tests.queryable.client.protocol.scripted_transport import (
     VALUE,
     ok,
@@ -63,3 +65,17 @@ def test_batches_fit_the_limits_and_contain_every_key_once(keys: list[bytes], mo
         assert 0 < len(found) == end - start <= MAX_KEYS
         batched += [key for key, _ in found]
     assert batched == [orjson.loads(key) for key in keys]
+
+
+@dataclass
+class Name:
+    first: str
+
+
+def test_keys_that_a_dict_cannot_have_are_refused_before_the_read() -> None:
+    driver = orders()
+    for kind, key in ((Name, Name("a")), (dict[str, str], {"first": "a"}), (list[str], ["a"])):
+        typed = TypedCalls[Any, Any](driver.context, "orders", kind, dict)
+        with pytest.raises(BadUse, match="get_many returns a dict"):
+            driver.run(typed.get_many([key]))
+    assert driver.requests == []

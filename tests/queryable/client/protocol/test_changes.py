@@ -165,6 +165,26 @@ def test_a_typed_change_that_was_seen_is_not_returned_again() -> None:
     assert change.offset == 5
 
 
+def test_a_typed_change_that_was_seen_may_have_lost_fields() -> None:
+    """The view has a push, so each stream begins with the value."""
+    document = {"item": "tea", "price": 3}
+    first = event("a", document, "2:4")
+    driver = orders(ScriptedStream([first]))
+    typed = TypedCalls[str, Order](driver.context, "orders", str, Order)
+
+    def after_the_seen(*chunks: bytes) -> Change:
+        driver.replies = [ScriptedStream([*chunks])]
+        return driver.run(driver.run(typed.changes("a", seen, 60.0)()).next())[0]
+
+    [seen] = driver.run(driver.run(typed.changes("a", None, 60.0)()).next())
+    assert seen.value == Order("tea")
+    later = event("a", document, "2:5")
+    for chunks in ([first + later], [first, later], [later]):
+        assert after_the_seen(*chunks).offset == 5
+    # of another push, at the same position
+    assert after_the_seen(event("a", {"item": "coffee"}, "2:4")).value == Order("coffee")
+
+
 def test_streams_that_end_at_once_are_given_up() -> None:
     ended = [ScriptedStream([b": nothing new\n\n", b""]) for _ in range(1000)]
     driver = orders(ScriptedStream([event_of("2:4"), b""]), *ended)
