@@ -193,7 +193,8 @@ class ClientContext:
                     reason = str(e)  # it tells more than a time-out after it
                 error = NoAnswer(reason, may_have_arrived=may_have_arrived)
                 can_retry = request.is_idempotent or not e.may_have_arrived
-                backoff = _FIRST_BACKOFF * 2.0**attempt
+                backoff = min(_FIRST_BACKOFF * 2.0**attempt, _MAX_BACKOFF)
+                backoff *= random.uniform(0.75, 1.25)
                 if url in own:
                     self._note_unreachable(url)
                     failures[url] = (True, attempt)
@@ -219,12 +220,11 @@ class ClientContext:
                 can_retry = not error.is_final and (
                     request.is_idempotent or error.code in NOTHING_WRITTEN
                 )
-                backoff = error.retry_after
+                backoff = error.retry_after * random.uniform(1.0, 1.25)
                 needs_budget = True
             attempt += 1
             # no backoff before a request to the next instance
-            backoff = 0.0 if attempt < len(urls) else min(backoff, _MAX_BACKOFF)
-            backoff *= random.uniform(0.75, 1.25)
+            backoff = 0.0 if attempt < len(urls) else backoff
             is_late = self.clock() + backoff >= deadline
             is_last = not can_retry or is_late or attempt >= request.max_attempts
             if is_last or (needs_budget and not self.budget.spend()):

@@ -56,7 +56,18 @@ def test_503_is_retried_after_the_time_in_retry_after() -> None:
     driver = orders(problem(503, "catching-up", retry_after="1"), VALUE)
     assert driver.call(point.get, "orders", "a").value == 1
     [seconds] = driver.sleeps
-    assert 0.75 <= seconds <= 1.25
+    assert 1 <= seconds <= 1.25
+
+
+def test_503_is_not_retried_before_the_time_in_retry_after() -> None:
+    later = problem(503, "catching-up", retry_after="5")
+    driver = orders(*[later] * 2, VALUE, timeout=30.0)
+    assert driver.call(point.get, "orders", "a").value == 1
+    assert all(5 <= seconds <= 6.25 for seconds in driver.sleeps)
+    driver = orders(later, timeout=4.0)
+    with pytest.raises(Unavailable) as raised:
+        driver.call(point.get, "orders", "a")
+    assert raised.value.retry_after == 5.0, "there is no time for a retry"
 
 
 def test_reported_error_is_raised_rather_than_a_later_timeout() -> None:
