@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
+from weakref import WeakValueDictionary
 
 import aiohttp
 from yarl import URL
@@ -55,6 +56,11 @@ class _Stream:
     async def read(self) -> bytes:
         return await self._response.content.readany()
 
+    def end(self) -> None:
+        """Closes the connection. A task that waits for data gets an error."""
+        self._response.content.set_exception(aiohttp.ClientConnectionError("The client was closed"))
+        self._response.close()
+
     def close(self) -> None:
         if self._response.content.at_eof():
             self._response.release()
@@ -69,6 +75,8 @@ class Transport:
         self._connections = connections
         self._tls = tls
         self._http: aiohttp.ClientSession | None = None
+        # weak, because a call that is interrupted does not close its stream
+        self._streams: WeakValueDictionary[int, _Stream] = WeakValueDictionary()
         self._pid = 0  # of the process that opened the connections
 
     async def perform(self, operation: Operation) -> Any:
@@ -85,7 +93,9 @@ class Transport:
                 try:
                     # the time for connecting ends first, because then nothing was sent
                     async with asyncio.timeout(request.timeout + _LATER):
-                        return _Stream(await self._send(request, total=None))
+                        opened = _Stream(await self._send(request, total=None))
+                        self._streams[id(opened)] = opened
+                        return opened
                 except _FAILURES as e:
                     raise _transport_error(request.base_url, e) from None
             case ReadChunk(stream):
@@ -94,6 +104,7 @@ class Transport:
                 except _FAILURES as e:
                     raise _transport_error("Stream", e) from None
             case CloseStream(stream):
+                self._streams.pop(id(stream), None)
                 stream.close()
             case Sleep(seconds):
                 await asyncio.sleep(seconds)
@@ -129,8 +140,12 @@ class Transport:
     async def close(self) -> None:
         # after a fork, the event loop would remove them from the one of the other process, too
         if self._http is not None and self._pid == os.getpid():
-            await self._http.close()
-            self._http = None
+            # a call that begins meanwhile opens new connections
+            http, self._http = self._http, None
+            for reference in self._streams.valuerefs():
+                if (stream := reference()) is not None:
+                    stream.end()
+            await http.close()
 
 
 def _transport_error(source: str, error: BaseException) -> TransportError:
@@ -182,7 +197,8 @@ class AsyncClient(ApiMethods, AsyncRunner):
         await self.close()
 
     async def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections. Reading from a stream that was open raises NoAnswer."""
+        self._context.closings += 1
         await self._transport.close()
 
     def session(self) -> AbstractContextManager[SessionOffsets]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self, TypeVar, overload
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import urllib3
 from urllib3.exceptions import (
@@ -57,15 +59,28 @@ class _Stream:
         self._chunks = response.stream(_CHUNK, decode_content=False)
         self._is_complete = False
         self._pid = os.getpid()
+        self._reading = Lock()
 
     def read(self) -> bytes:
         if self._pid != os.getpid():
             raise TransportError("Stream: it is that of another process.", may_have_arrived=True)
-        for chunk in self._chunks:
-            if chunk:
-                return chunk
-        self._is_complete = True
-        return b""
+        with self._reading:
+            for chunk in self._chunks:
+                if chunk:
+                    return chunk
+            self._is_complete = True
+            return b""
+
+    def end(self) -> None:
+        """Closes the connection. If another thread reads from it, that thread reads the end."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._response.close()
+            finally:
+                self._reading.release()
+        elif hasattr(self._response, "shutdown"):  # of urllib3 2.3
+            with suppress(OSError, RuntimeError, ValueError):  # it has just ended
+                self._response.shutdown()
 
     def close(self) -> None:
         if self._is_complete:
@@ -82,6 +97,8 @@ class Transport:
         self._connections = connections
         self._tls = tls
         self._pools: dict[str, tuple[urllib3.HTTPConnectionPool, str]] = {}
+        # weak, because a call that is interrupted does not close its stream
+        self._streams: WeakValueDictionary[int, _Stream] = WeakValueDictionary()
         self._pid = os.getpid()  # of the process that opened the connections
 
     def perform(self, operation: Operation) -> Any:
@@ -91,7 +108,9 @@ class Transport:
                 response = self._send(request, preload=True)
                 return Response(response.status, response.headers, response.data)
             case OpenStream(request):
-                return _Stream(self._send(request, preload=False))
+                opened = _Stream(self._send(request, preload=False))
+                self._streams[id(opened)] = opened
+                return opened
             case ReadChunk(stream):
                 try:
                     return stream.read()
@@ -100,16 +119,14 @@ class Transport:
                         f"Stream: {connection_problem(e)}.", may_have_arrived=True
                     ) from None
             case CloseStream(stream):
+                self._streams.pop(id(stream), None)
                 stream.close()
             case Sleep(seconds):
                 time.sleep(seconds)
         return None
 
     def _send(self, request: Request, preload: bool) -> urllib3.BaseHTTPResponse:
-        if self._pid != os.getpid():
-            # two processes that share a connection would get each other's answers
-            self._pools = {}
-            self._pid = os.getpid()
+        self._leave_inherited()
         pool, prefix = self._pools.get(request.base_url) or self._new_pool(request.base_url)
         READ_TIMEOUT.set(request.read_timeout)
         try:
@@ -141,11 +158,22 @@ class Transport:
         # if two threads race, one pool is kept and the other is discarded unused
         return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
 
+    def _leave_inherited(self) -> None:
+        """Two processes that share a connection would get each other's answers."""
+        if self._pid != os.getpid():
+            self._pools = {}
+            self._streams = WeakValueDictionary()
+            self._pid = os.getpid()
+
     def close(self) -> None:
         # a later call opens new connections
+        self._leave_inherited()
         pools, self._pools = self._pools, {}
         for pool, _ in list(pools.values()):
             pool.close()
+        for reference in self._streams.valuerefs():
+            if (stream := reference()) is not None:
+                stream.end()
 
 
 class Client(ApiMethods, SyncRunner):
@@ -196,7 +224,8 @@ class Client(ApiMethods, SyncRunner):
         self.close()
 
     def close(self) -> None:
-        """Closes all connections."""
+        """Closes all connections. Reading from a stream that was open raises NoAnswer."""
+        self._context.closings += 1
         self._transport.close()
 
     def session(self) -> AbstractContextManager[SessionOffsets]:

@@ -13,8 +13,14 @@ from typing import Any
 from queryable.client.protocol.answers import Source
 from queryable.client.protocol.descriptions import Descriptions, changing
 from queryable.client.protocol.errors import BadUse, NoAnswer, Unavailable, error_from_response
-from queryable.client.protocol.requests import MAX_ATTEMPTS, ApiRequest
-from queryable.client.protocol.responses import decoding, is_of_a_view, json_of, read_all
+from queryable.client.protocol.requests import MAX_ATTEMPTS, NOTHING_WRITTEN, ApiRequest
+from queryable.client.protocol.responses import (
+    decoding,
+    is_of_a_view,
+    json_of,
+    read_all,
+    unavailable,
+)
 from queryable.client.protocol.retry_budget import RetryBudget
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.topology import Topology
@@ -37,19 +43,6 @@ _MAX_BACKOFF = 2.0
 _MAX_TIMEOUT = 1e6  # s; sockets do not accept any number
 MAX_DESCRIBED = 3
 """How often a request is made at most, while each time another definition answers."""
-NOTHING_WRITTEN = frozenset(
-    (
-        "overloaded",
-        "draining",
-        "no-topology",
-        "topic-missing",
-        "keys-unavailable",
-        "quota-exceeded",
-        "too-many-requests",
-        "version-unknown",
-    )
-)
-"""Codes of a 503 or 429 which mean that the appended record was not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +70,18 @@ class ClientContext:
         self.settings = settings
         self.clock = clock
         self.budget = RetryBudget()
+        self.closings = 0  # how often the client was closed
         self._first = 0  # the index of the URL that is asked first
         self._topology = TopologyTracker(settings.urls)
         self._descriptions = Descriptions(self.send, self._topology.sources, clock, self.budget)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
             "queryable_session", default=None
         )
+
+    def require_open(self, closings: int) -> None:
+        """Raises NoAnswer if the client was closed since it had been closed so often."""
+        if self.closings != closings:
+            raise NoAnswer("The client was closed.", may_have_arrived=False)
 
     # --- sessions
 
@@ -216,7 +215,7 @@ class ClientContext:
                 if url in own:
                     failures[url] = (False, attempt)
                 body = response.body if read_timeout is None else (yield from read_all(response))
-                error = reported = self._unavailable(response, body)
+                error = reported = unavailable(response, body)
                 can_retry = not error.is_final and (
                     request.is_idempotent or error.code in NOTHING_WRITTEN
                 )
@@ -259,14 +258,6 @@ class ClientContext:
         if self.settings.token is None:
             return headers
         return {**(headers or {}), "authorization": f"Bearer {self.settings.token()}"}
-
-    @staticmethod
-    def _unavailable(response: Any, body: bytes) -> Unavailable:
-        """The error for a status of 500 or more. Raises it unless it is Unavailable."""
-        error = error_from_response(response.status, response.headers, body)
-        if not isinstance(error, Unavailable):
-            raise error
-        return error
 
     def get_json(self, target: str, deadline: float | None = None) -> Call[Any]:
         """The JSON document at `target`. Raises QueryableError unless the status is 200."""

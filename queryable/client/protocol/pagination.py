@@ -178,11 +178,13 @@ class StreamPager(Generic[T]):
         self._lines = LineDecoder()
         self._last: T | None = None
         self._is_skipping = False
+        self._closings = context.closings
         self._has_progress = False  # the stream that was opened last had new items
         self._is_done = limit == 0
 
     def next(self) -> Call[list[T] | None]:
         while not self._is_done:
+            self._context.require_open(self._closings)
             if self._stream is None:
                 yield from self._open()
             try:
@@ -195,6 +197,7 @@ class StreamPager(Generic[T]):
                     raise NoAnswer(str(e)) from None
                 yield Sleep(_REOPEN_DELAY * random.uniform(0.75, 1.25))
                 continue
+            self._context.require_open(self._closings)  # else this may be the end that it made
             if not chunk:
                 yield from self._close_stream()
                 if not self._lines.is_at_line_start:

@@ -6,6 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 MAX_ATTEMPTS = 8
+NOTHING_WRITTEN = frozenset(
+    (
+        "overloaded",
+        "draining",
+        "no-topology",
+        "topic-missing",
+        "keys-unavailable",
+        "quota-exceeded",
+        "too-many-requests",
+        "version-unknown",
+    )
+)
+"""Codes of a 503 or 429 which mean that the appended record was not written."""
 _JSON = {"content-type": "application/json"}
 
 

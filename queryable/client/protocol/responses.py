@@ -10,6 +10,7 @@ from model.formats.json_decoder import decode_json
 from queryable.client.protocol.errors import (
     QueryableError,
     ServerError,
+    Unavailable,
     error_from_response,
     not_of_this_api,
 )
@@ -41,6 +42,14 @@ def json_of(response: Response) -> Any:
         return decode_json(response.body)
     except ValueError:
         raise not_of_this_api(200, response.headers, response.body) from None
+
+
+def unavailable(response: Any, body: bytes) -> Unavailable:
+    """The error for a status of 500 or more. Raises it unless it is Unavailable."""
+    error = error_from_response(response.status, response.headers, body)
+    if not isinstance(error, Unavailable):
+        raise error
+    return error
 
 
 def is_of_a_view(response: Response) -> bool:

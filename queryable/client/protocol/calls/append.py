@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from queryable.client.protocol.answers import Appended
-from queryable.client.protocol.context import NOTHING_WRITTEN, ClientContext
+from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.errors import NoAnswer, QueryableError, Unavailable, Unconfirmed
-from queryable.client.protocol.requests import json_post
+from queryable.client.protocol.requests import NOTHING_WRITTEN, json_post
 from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.transport import Call, Sleep
 from queryable.client.protocol.views import View

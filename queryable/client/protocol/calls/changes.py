@@ -77,6 +77,7 @@ class ChangePager:
     ) -> None:
         self.source: Source | None = None
         self._context = context
+        self._closings = context.closings
         self._view = view
         self._answering = view  # whose formats the stream has
         self._key = key
@@ -97,6 +98,7 @@ class ChangePager:
 
     def next(self) -> Call[list[Change]]:
         while True:
+            self._context.require_open(self._closings)
             if self._stream is None:
                 yield from self._open()
             try:
@@ -139,6 +141,7 @@ class ChangePager:
         give_up_at = context.clock() + self._patience
         attempts = 0
         while True:
+            context.require_open(self._closings)
             target = self._target(self._view)
             try:
                 deadline = min(context.deadline(None), give_up_at)
