@@ -1,5 +1,6 @@
-"""Responses of urllib3 whose time-out is a limit for the whole, and not for each part of them that
-arrives: a server that sends a byte now and then would never be timed out."""
+"""Connections of urllib3 whose time-outs are limits for the whole: for all addresses of a host
+together, and for a response, not for each part of it that arrives. A server that sends a byte now
+and then would never be timed out."""
 
 from __future__ import annotations
 
@@ -7,10 +8,13 @@ import http.client
 import io
 import socket
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3.util.connection import allowed_gai_family
 
 READ_TIMEOUT: ContextVar[float | None] = ContextVar("read_timeout", default=None)
 """Seconds for each read of a stream's body: the limit is for its head only. None: no stream."""
@@ -65,6 +69,49 @@ class _LimitedResponse(http.client.HTTPResponse):
 class LimitedConnection(HTTPConnection):
     response_class = _LimitedResponse
 
+    def _new_conn(self) -> socket.socket:
+        return _connected(self, super()._new_conn)
+
 
 class LimitedTlsConnection(HTTPSConnection):
     response_class = _LimitedResponse
+
+    def _new_conn(self) -> socket.socket:
+        return _connected(self, super()._new_conn)
+
+
+def _connected(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
+    """Connects to one of the host's addresses. Each has a share of the time, so one that hangs
+    leaves time for the others. `connect` gives all of it to each. Raises its errors."""
+    host, timeout = connection._dns_host, connection.timeout
+    addresses = _addresses(host, connection.port)
+    if not addresses or not isinstance(timeout, (int, float)):
+        return connect()
+    end = time.monotonic() + timeout
+    try:
+        for left in range(len(addresses), 0, -1):
+            connection._dns_host = addresses[-left]
+            connection.timeout = max(end - time.monotonic(), 0.001) / left
+            try:
+                sock = connect()
+            except (ConnectTimeoutError, NewConnectionError):
+                if left == 1:
+                    raise
+            else:
+                sock.settimeout(timeout)  # for the request
+                return sock
+    finally:
+        connection._dns_host, connection.timeout = host, timeout
+    raise AssertionError  # the last address returns or raises
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    """Empty if the name cannot be resolved."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    # the zone of an IPv6 address is a number beside it
+    return list(
+        dict.fromkeys(f"{a[0]}%{a[3]}" if len(a) > 3 and a[3] else str(a[0]) for *_, a in found)
+    )
