@@ -1,1 +1,1 @@
-"""Tests of ingest: from records to stored entries."""
+"""Tests of schemas that ingest and requests wait for."""
