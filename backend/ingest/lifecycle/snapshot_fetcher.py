@@ -2,8 +2,8 @@
 
 A new store partition starts from a snapshot if that is faster than a replay, or if the topic may
 lack tombstones that the other instance has read. Ingest then continues from the snapshot's
-position. One thread fetches one snapshot at a time. If no instance can send one, the topic is
-replayed.
+position. Each of two threads fetches one snapshot at a time. If no instance can send one, the topic
+is replayed.
 
 An instance that is busy with other snapshots is asked again. So is one that is still catching up,
 but not by the active: when new instances start together, each replays only the partitions for which
@@ -39,8 +39,9 @@ log = logging.getLogger(__name__)
 
 _READ_TIMEOUT = 10.0  # s
 _RETRY_AFTER = 10.0  # s
-# s until an instance is asked again, and more for each other partition that waits
-_ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.1, 0.02
+_THREADS = 2
+# s until an instance is asked again, and more for each other partition that waits in this thread
+_ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.1, 0.04
 _MAX_WAIT = {"overloaded": 600.0, CATCHING_UP: 60.0}  # s, by the code of the problem
 _MAX_PROBLEM_BYTES = 2000
 _MAX_READ = 0.2  # share of a log; after more, a replay is continued
@@ -110,21 +111,30 @@ class SnapshotFetcher:
         self._may_be_in_several = may_be_in_several
         self._read_timeout = read_timeout
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        # of the thread: requests, and when to ask again (s, monotonic); the first is the next
-        self._waiting: deque[tuple[float, _Request]] = deque()
         self._transfers: dict[StorePartitionId, SnapshotTransfer] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="snapshot-fetcher", daemon=True)
+        # of each thread: requests, and when to ask again (s, monotonic); the first is the next
+        self._waiting = [deque[tuple[float, _Request]]() for _ in range(_THREADS)]
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=[waiting], name=f"snapshot-fetcher-{number}", daemon=True
+            )
+            for number, waiting in enumerate(self._waiting)
+        ]
 
     def start(self) -> None:
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, timeout: float) -> None:
-        """Abort the current transfer and end the thread."""
+        """Abort the current transfers and end the threads. `timeout`: s for all together."""
         self._stop.set()
-        self._requests.put(None)
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        ends_at = time.monotonic() + timeout
+        for _ in self._threads:
+            self._requests.put(None)
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, ends_at - time.monotonic()))
 
     def has_ended(
         self,
@@ -234,9 +244,9 @@ class SnapshotFetcher:
             if not transfer.done
         }
 
-    def _run(self) -> None:
+    def _run(self, waiting: deque[tuple[float, _Request]]) -> None:
         while not self._stop.is_set():
-            request = self._next_request()
+            request = self._next_request(waiting)
             if request is None:
                 return
             view, partition, transfer = request
@@ -247,18 +257,18 @@ class SnapshotFetcher:
                 transfer.done = True
             else:
                 transfer.is_waiting = True
-                pause = _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * len(self._waiting)
-                self._waiting.append((time.monotonic() + pause, request))
+                pause = _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * len(waiting)
+                waiting.append((time.monotonic() + pause, request))
 
-    def _next_request(self) -> _Request | None:
+    def _next_request(self, waiting: deque[tuple[float, _Request]]) -> _Request | None:
         """The next request; None at the end."""
         timeout = None
-        if self._waiting:
-            timeout = max(0.0, self._waiting[0][0] - time.monotonic())
+        if waiting:
+            timeout = max(0.0, waiting[0][0] - time.monotonic())
         try:
             return self._requests.get(timeout=timeout)
         except queue.Empty:
-            return self._waiting.popleft()[1]
+            return waiting.popleft()[1]
 
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """Fetch a snapshot from the first instance that can send one. False if another instance

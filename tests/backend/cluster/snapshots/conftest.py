@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from backend.ingest.lifecycle import snapshot_fetcher
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.storage.data_directory import DataDirectory
 from model.topology import Member
@@ -35,9 +36,15 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For `pytest.mark.usefixtures`: the fetcher has one thread."""
+    monkeypatch.setattr(snapshot_fetcher, "_THREADS", 1)
+
+
+@pytest.fixture
 def setup(tmp_path: Path) -> Iterator[Setup]:
     folder, snapshot_sources, in_several = DataDirectory(tmp_path), list[Member](), set[str]()
-    snapshot_fetcher = SnapshotFetcher(
+    fetcher = SnapshotFetcher(
         folder,
         lambda view, partition: snapshot_sources,
         None,
@@ -45,9 +52,9 @@ def setup(tmp_path: Path) -> Iterator[Setup]:
         SILENCE,
         may_be_in_several=lambda view: view.name in in_several,
     )
-    snapshot_fetcher.start()
-    yield Setup(folder, snapshot_fetcher, snapshot_sources, in_several)
-    snapshot_fetcher.stop(20)
+    fetcher.start()
+    yield Setup(folder, fetcher, snapshot_sources, in_several)
+    fetcher.stop(20)
     folder.close()
 
 

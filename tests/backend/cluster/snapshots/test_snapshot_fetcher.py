@@ -119,14 +119,24 @@ def test_a_folder_that_cannot_be_written_does_not_end_the_thread(
     check_installed(setup)
 
 
-def test_copies_are_fetched_one_at_a_time(setup: Setup, add_source: AddSource) -> None:
-    source = add_source(whole)
+def test_two_copies_are_fetched_at_a_time(setup: Setup, add_source: AddSource) -> None:
+    proceed = threading.Event()
+
+    def waiting(send: Any, stream: bytes) -> None:
+        send(stream[:10])
+        proceed.wait(20)
+        send(stream[10:])
+        send(b"")
+
+    source = add_source(waiting)
     for partition in range(3):
         assert not setup.snapshot_fetcher.has_ended(ORDERS, partition, METADATA)
+    wait_until(lambda: len(source.asked) == 2, 20, "two copies in progress", 0.01)
+    proceed.set()
     for partition in range(3):
         setup.wait(partition=partition)
-    assert source.asked == [0, 1, 2]
-    assert source.max_concurrent == 1
+    assert sorted(source.asked) == [0, 1, 2]
+    assert source.max_concurrent == 2
     assert setup.left() == ["0", "1", "2"]
 
 

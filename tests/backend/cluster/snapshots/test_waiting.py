@@ -85,6 +85,7 @@ def test_a_standby_does_not_wait_for_ever(
     assert setup.left() == []
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_the_time_in_the_queue_is_no_waiting(
     setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_the_time_in_the_queue_is_no_waiting(
     assert source.asked.count(1) >= 2
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_a_partition_that_was_assigned_again_while_it_waited_is_copied_once(
     setup: Setup, add_source: AddSource
 ) -> None:
@@ -121,7 +123,7 @@ def test_a_partition_that_was_assigned_again_while_it_waited_is_copied_once(
     asked_before = len(source.asked)
     assert not standby()
     wait_until(standby, 20, "the end of the transfer", 0.01)
-    waiting = setup.snapshot_fetcher._waiting
+    [waiting] = setup.snapshot_fetcher._waiting
     wait_until(lambda: not waiting, 20, "the turn of the first assignment's request", 0.01)
     assert not setup.snapshot_fetcher.has_ended(ORDERS, 1, METADATA)
     setup.wait(partition=1)
