@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -102,25 +102,29 @@ class RecordConsumer:
         """
         self.unassign(source)
         topic, partition = source
-        self._describe(topic)
+        self.describe([topic])
         start = TopicPartition(topic, partition, position)
         if leader_epoch >= 0:
             start = TopicPartition(topic, partition, position, leader_epoch=leader_epoch)
         self._consumer.incremental_assign([start])
         self._assigned.add(source)
 
-    def _describe(self, topic: str) -> None:
-        """Fetch the metadata of a new topic. Otherwise librdkafka 2.16 does so within a second, and
-        reads nothing until then. It must do so alone after a failure, because this blocks ingest.
+    def describe(self, topics: Iterable[str]) -> None:
+        """Connect, and fetch the metadata of new topics.
+
+        Otherwise librdkafka 2.16 fetches those of a topic within a second after its first partition
+        was assigned, and reads nothing until then. It must do so alone after a failure, because
+        this blocks ingest.
         """
-        if not self._describes or topic in self._described:
-            return
-        self._described.add(topic)
-        try:
-            self._consumer.list_topics(topic, timeout=_METADATA_TIMEOUT)
-        except KafkaException as e:
-            self._describes = False
-            log.debug("topic %s: %s", topic, e)
+        for topic in topics:
+            if not self._describes or topic in self._described:
+                continue
+            self._described.add(topic)
+            try:
+                self._consumer.list_topics(topic, timeout=_METADATA_TIMEOUT)
+            except KafkaException as e:
+                self._describes = False
+                log.debug("topic %s: %s", topic, e)
 
     def unassign(self, source: Source) -> None:
         if source in self._assigned:

@@ -119,6 +119,7 @@ class IngestLoop:
     def run_until_stopped(self) -> None:
         """Run until stopped or failed, then close all store partitions."""
         consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
+        consumer.describe(self._registry.topics())
         self._complete_at = 0.0
         try:
             while not self._stop.is_set():
@@ -141,8 +142,7 @@ class IngestLoop:
         if self._wake.is_set() or time.monotonic() >= self._complete_at:
             self._wake.clear()  # before the round looks at what there is to do
             self.run_once(fetch)
-            pause = _COMPLETE_EVERY if self._is_busy() else _COMPLETE_EVERY_IF_QUIET
-            self._complete_at = time.monotonic() + pause
+            self._complete_at = time.monotonic() + self._pause()
             return
         self._assignments.end_pauses()
         fetched = fetch()
@@ -161,20 +161,19 @@ class IngestLoop:
         self._applier.apply(fetch())
         self._applier.expire()
 
-    def _is_busy(self) -> bool:
-        """Whether a complete round is needed soon: a store partition is opened, catches up, waits
-        for a schema, or may get a push, or entries expire."""
-        return (
-            self._lifecycle.unopened > 0
-            or bool(self._registry.candidates())
-            or any(
-                not each.progress.answerable
-                or each.waiting_for is not None
-                or each.view.retention is not None
-                or each.view.push is not None
-                for each in self._registry.all()
-            )
+    def _pause(self) -> float:
+        """s until the next complete round. It is needed soon if a store partition is to be opened,
+        catches up, waits for a schema, or may get a push, or if entries expire."""
+        if self._lifecycle.unopened:
+            return self._timeout()
+        is_busy = bool(self._registry.candidates()) or any(
+            not each.progress.answerable
+            or each.waiting_for is not None
+            or each.view.retention is not None
+            or each.view.push is not None
+            for each in self._registry.all()
         )
+        return _COMPLETE_EVERY if is_busy else _COMPLETE_EVERY_IF_QUIET
 
     def _fetch(self, consumer: RecordConsumer) -> Fetched:
         open_partitions = self._registry.all()

@@ -141,6 +141,7 @@ class PartitionRegistry:
 
     def __init__(self, views: tuple[View, ...]) -> None:
         self._by_view: dict[str, dict[int, StorePartition]] = {view.name: {} for view in views}
+        self._topics = sorted({view.topic for view in views})
         self._candidates: dict[StorePartitionId, StorePartition] = {}
         # what the topology says; replaced, never modified
         self.topology_mispartitioned: frozenset[str] = frozenset()
@@ -170,6 +171,10 @@ class PartitionRegistry:
     def of_view(self, view: str) -> dict[int, StorePartition]:
         """Partition -> StorePartition of a view. The dict is live, and callers may keep it."""
         return self._by_view[view]
+
+    def topics(self) -> list[str]:
+        """The topics of all views."""
+        return self._topics
 
     def all(self) -> list[StorePartition]:
         return [

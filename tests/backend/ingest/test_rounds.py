@@ -145,6 +145,15 @@ def test_news_starts_a_complete_round(
     rounds.process.close()
 
 
+def test_partitions_are_opened_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = Rounds(tmp_path, monkeypatch)
+    rounds.run(3.5, LOG)
+    assigned = {("v", number): "standby" for number in range(2)}  # the topic has one
+    rounds.process.ingest.loop.assign(assigned, set(), set())
+    assert rounds.run(1.0) == 16
+    rounds.process.close()
+
+
 @pytest.mark.parametrize("of", [VIEW, replace(VIEW, retention=10**12)], ids=["no", "retention"])
 def test_entries_expire_at_the_usual_pace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of: View
