@@ -112,6 +112,8 @@ class SnapshotFetcher:
         self._read_timeout = read_timeout
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._transfers: dict[StorePartitionId, SnapshotTransfer] = {}
+        self._fetching: set[StorePartitionId] = set()
+        self._lock = threading.Lock()  # for `_fetching`
         self._stop = threading.Event()
         # of each thread: requests, and when to ask again (s, monotonic); the first is the next
         self._waiting = [deque[tuple[float, _Request]]() for _ in range(_THREADS)]
@@ -250,9 +252,9 @@ class SnapshotFetcher:
             if request is None:
                 return
             view, partition, transfer = request
-            if self._transfers.get((view.name, partition)) is not transfer:
+            if not self._is_wanted(view, partition, transfer):
                 continue
-            if self._fetch(view, partition, transfer):
+            if self._fetch_alone(view, partition, transfer):
                 transfer.ended_at = time.monotonic()
                 transfer.done = True
             else:
@@ -269,6 +271,24 @@ class SnapshotFetcher:
             return self._requests.get(timeout=timeout)
         except queue.Empty:
             return waiting.popleft()[1]
+
+    def _is_wanted(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
+        """False if the transfer was forgotten; there may be another one."""
+        return self._transfers.get((view.name, partition)) is transfer
+
+    def _fetch_alone(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
+        """`_fetch`; False if the other thread has not ended an earlier transfer of this store
+        partition yet."""
+        partition_id = (view.name, partition)
+        with self._lock:
+            if partition_id in self._fetching:
+                return False
+            self._fetching.add(partition_id)
+        try:
+            return self._fetch(view, partition, transfer)
+        finally:
+            with self._lock:
+                self._fetching.discard(partition_id)
 
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """Fetch a snapshot from the first instance that can send one. False if another instance
@@ -333,6 +353,8 @@ class SnapshotFetcher:
         def progress(received: int) -> None:
             if self._stop.is_set():
                 raise SnapshotError("this instance is stopping")
+            if not self._is_wanted(view, partition, transfer):
+                raise SnapshotError("it is not needed any more")
             transfer.received = received
 
         try:

@@ -37,6 +37,7 @@ class Source:
     def __init__(self, id_: str, stream: bytes, respond: Callable[[Any, bytes], None]) -> None:
         source = self
         self.asked: list[int] = []  # the partitions
+        self.respond = respond
         self.refusals = 0.0
         self.code = "catching-up"
         self.concurrent = self.max_concurrent = 0
@@ -61,7 +62,7 @@ class Source:
                     self.send_response(200)
                     self.send_header("Transfer-Encoding", "chunked")
                     self.end_headers()
-                    respond(self._send, stream)
+                    source.respond(self._send, stream)
                 except OSError:
                     pass  # the client has disconnected
                 finally:

@@ -140,6 +140,20 @@ def test_two_copies_are_fetched_at_a_time(setup: Setup, add_source: AddSource) -
     assert setup.left() == ["0", "1", "2"]
 
 
+def test_a_copy_that_is_not_needed_any_more_is_abandoned_before_the_next_one(
+    setup: Setup, add_source: AddSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = add_source(endless)
+    assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
+    wait_until(lambda: source.asked, 20, "the first copy", 0.01)
+    source.respond = whole
+    setup.snapshot_fetcher.keep(set())
+    setup.wait()
+    assert "it is not needed any more" in caplog.text
+    assert source.asked == [0, 0]
+    check_installed(setup)
+
+
 def test_stopping_the_instance_ends_a_copy_in_progress(setup: Setup, add_source: AddSource) -> None:
     add_source(endless)
     other = add_source(whole)
