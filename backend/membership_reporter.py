@@ -15,7 +15,7 @@ from backend.settings import is_loopback
 from backend.storage.findings import Finding, FindingsFile
 from model.group.member_metadata import MemberMetadata
 from model.records import hash_of_topic
-from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, Topology
+from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, PlacedView, Topology
 from model.views import View
 
 _REPEAT_AFTER = 10.0  # s
@@ -47,6 +47,8 @@ class MembershipReporter:
         self._writes_findings = threading.Lock()
         self._clock = clock
         self._started_at = time.time_ns() // 1_000_000
+        # view -> (epoch of a topology that was made before there was a store, hash of the topic)
+        self._topic_hashes: dict[str, tuple[Epoch, int]] = {}
         self._reported_at = 0.0
         self._reported_counts: Mapping[str, tuple[int, ...]] = {}
         self._reported_ready: dict[str, tuple[int, ...]] = {}
@@ -137,14 +139,22 @@ class MembershipReporter:
             counts, topic_hash = placed.partition_counts, placed.topic_hash
             if not counts and placed.partitions:  # it was made before there was a store
                 counts = (placed.partitions,)
-                known = self._context.metadata_poller.latest.get(
-                    placed.description.get("topic", "")
-                )
-                if known is not None and known.partitions == placed.partitions:
-                    topic_hash = hash_of_topic(known.topic_id)
+                topic_hash = self._topic_hash_of(name, placed, topology.epoch)
             if counts or placed.mispartitioned:
                 found[name] = Finding(placed.hash, counts, placed.mispartitioned, topic_hash)
         return found
+
+    def _topic_hash_of(self, view: str, placed: PlacedView, epoch: Epoch) -> int:
+        """The hash of the topic that the view had when this topology was made; 0: unknown. It is
+        kept, because the topic may be created again."""
+        of_epoch, topic_hash = self._topic_hashes.get(view, (NO_EPOCH, 0))
+        if of_epoch == epoch:
+            return topic_hash
+        known = self._context.metadata_poller.latest.get(placed.description.get("topic", ""))
+        if known is None or known.partitions != placed.partitions:
+            return 0
+        self._topic_hashes[view] = epoch, hash_of_topic(known.topic_id)
+        return self._topic_hashes[view][1]
 
     def _partition_counts(
         self, before: Mapping[str, Finding]

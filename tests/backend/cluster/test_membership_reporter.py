@@ -175,6 +175,21 @@ def test_the_number_of_partitions_before_a_restart_is_of_its_topic(tmp_path: Pat
         assert restarted.reporter.now(NO_EPOCH).partition_counts == expected
 
 
+def test_the_partitions_of_a_topology_without_stores_are_of_the_topic_at_that_time(
+    tmp_path: Path,
+) -> None:
+    """Regression: keys of a topic that was created again, with more partitions, were 503
+    `repartitioned` for ever."""
+    b1 = Restarted(tmp_path)
+    know(b1, "topic-1", 6)
+    b1.apply()  # there is no store yet
+    know(b1, "topic-2", 8)
+    b1.opening = [("orders", 0)]
+    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {}
+    know(b1, "topic-1", 8)
+    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (6,)}, "partitions added"
+
+
 def test_a_store_of_a_former_topic_is_not_reported(tmp_path: Path) -> None:
     b1 = Restarted(tmp_path)
     with stores(tmp_path, b1.context, {0: metadata(partitions=4)}):

@@ -63,7 +63,7 @@ class Schemas:
     state = ""
 
     def __init__(self, url: str) -> None:
-        self.schema = SchemaRegistry(url).fetch
+        self.schema = self.of_stored = SchemaRegistry(url).fetch
 
 
 @pytest.fixture
