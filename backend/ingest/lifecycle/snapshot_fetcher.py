@@ -296,7 +296,7 @@ class SnapshotFetcher:
         waits_for = 0.0
         for member in self._sources(view.name, partition):
             try:
-                if self._stop.is_set():
+                if self._stop.is_set() or not self._is_wanted(view, partition, transfer):
                     return True
                 if self._fetch_from(view, partition, member, transfer):
                     transfer.installed_at = time.monotonic()

@@ -143,14 +143,14 @@ def test_two_copies_are_fetched_at_a_time(setup: Setup, add_source: AddSource) -
 def test_a_copy_that_is_not_needed_any_more_is_abandoned_before_the_next_one(
     setup: Setup, add_source: AddSource, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = add_source(endless)
+    source, other = add_source(endless), add_source(whole)
     assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
     wait_until(lambda: source.asked, 20, "the first copy", 0.01)
     source.respond = whole
     setup.snapshot_fetcher.keep(set())
     setup.wait()
     assert "it is not needed any more" in caplog.text
-    assert source.asked == [0, 0]
+    assert (source.asked, other.asked) == ([0, 0], [])
     check_installed(setup)
 
 
