@@ -81,18 +81,17 @@ class _ClientLog:
 class RecordConsumer:
     """A Kafka consumer with a manual assignment. Only the ingest thread may use it."""
 
-    def __init__(self, client_settings: Mapping[str, Any]) -> None:
+    def __init__(self, client_settings: Mapping[str, Any], topics: Iterable[str] = ()) -> None:
         """`client_settings`: librdkafka requires a `group.id`, and looks up its coordinator. The
-        consumer joins no group and commits nothing."""
+        consumer joins no group and commits nothing. `topics`: that may be assigned."""
         self._log = _ClientLog()
         own = {"logger": self._log, **_SETTINGS}
         self._consumer = Consumer({"group.id": "queryable-unused", **client_settings, **own})
         self._assigned: set[Source] = set()
-        self._described: set[str] = set()
-        self._describes = True
         # Damaged records make librdkafka fetch from a random offset, too. The error of that comes
         # later, even after the next `assign` (librdkafka 2.16): so many of them do not count.
         self._damaged: dict[Source, int] = {}
+        self._describe(topics)
 
     def assign(self, source: Source, position: int, leader_epoch: int) -> None:
         """Start or restart reading `source` at `position`.
@@ -102,29 +101,24 @@ class RecordConsumer:
         """
         self.unassign(source)
         topic, partition = source
-        self.describe([topic])
         start = TopicPartition(topic, partition, position)
         if leader_epoch >= 0:
             start = TopicPartition(topic, partition, position, leader_epoch=leader_epoch)
         self._consumer.incremental_assign([start])
         self._assigned.add(source)
 
-    def describe(self, topics: Iterable[str]) -> None:
-        """Connect, and fetch the metadata of new topics.
+    def _describe(self, topics: Iterable[str]) -> None:
+        """Connect, and fetch the metadata of topics.
 
         Otherwise librdkafka 2.16 fetches those of a topic within a second after its first partition
         was assigned, and reads nothing until then. It must do so alone after a failure, because
         this blocks ingest.
         """
-        for topic in topics:
-            if not self._describes or topic in self._described:
-                continue
-            self._described.add(topic)
-            try:
+        try:
+            for topic in topics:
                 self._consumer.list_topics(topic, timeout=_METADATA_TIMEOUT)
-            except KafkaException as e:
-                self._describes = False
-                log.debug("topic %s: %s", topic, e)
+        except KafkaException as e:
+            log.debug("fetching the metadata of topics: %s", e)
 
     def unassign(self, source: Source) -> None:
         if source in self._assigned:

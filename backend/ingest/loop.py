@@ -118,8 +118,7 @@ class IngestLoop:
 
     def run_until_stopped(self) -> None:
         """Run until stopped or failed, then close all store partitions."""
-        consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
-        consumer.describe(self._registry.topics())
+        consumer = self._assignments.consumer = self._new_consumer()
         self._complete_at = 0.0
         try:
             while not self._stop.is_set():
@@ -128,7 +127,7 @@ class IngestLoop:
                     log.warning("view %s, partition %d has records, but none is fetched; the "
                                 "consumer is replaced", *stalled)  # fmt: skip
                     old = consumer
-                    consumer = self._assignments.consumer = RecordConsumer(self._client_settings)
+                    consumer = self._assignments.consumer = self._new_consumer()
                     # the new one has other connections
                     self._lifecycle.verify_again()
                     old.close()
@@ -136,6 +135,9 @@ class IngestLoop:
         finally:
             self._lifecycle.close_all()
             consumer.close()
+
+    def _new_consumer(self) -> RecordConsumer:
+        return RecordConsumer(self._client_settings, self._registry.topics())
 
     def _run_round(self, fetch: Callable[[], Fetched]) -> None:
         """A complete round if it is time for one or there is news, else only fetch and apply."""

@@ -123,8 +123,8 @@ def test_the_consumer_is_replaced(
     created: list[RecordConsumer] = []
 
     class FirstIsStuck(RecordConsumer):
-        def __init__(self, settings: Any) -> None:
-            super().__init__(settings)
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
             created.append(self)
 
         def assign(self, source: Source, position: int, leader_epoch: int) -> None:
