@@ -153,8 +153,9 @@ class MembershipReporter:
         known = self._context.metadata_poller.latest.get(placed.description.get("topic", ""))
         if known is None or known.partitions != placed.partitions:
             return 0
-        self._topic_hashes[view] = epoch, hash_of_topic(known.topic_id)
-        return self._topic_hashes[view][1]
+        topic_hash = hash_of_topic(known.topic_id)
+        self._topic_hashes[view] = epoch, topic_hash
+        return topic_hash
 
     def _partition_counts(
         self, before: Mapping[str, Finding]

@@ -307,19 +307,15 @@ def _positive(text: str) -> int:
 
 
 def _trigger(text: str) -> str:
-    if text == REAL_TIME:
-        return text
+    return text if text == REAL_TIME else _time(text, f', or "{REAL_TIME}"')
+
+
+def _time(text: str, others: str = "") -> str:
+    """`others`: what else is allowed, for the error."""
     try:
         return spark_time(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f'{error}, or "{REAL_TIME}"') from None
-
-
-def _time(text: str) -> str:
-    try:
-        return spark_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(f"{error}{others}") from None
 
 
 def _kafka_option(text: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ PAGE_KIND = "queryable.page_kind"
 
 _STATE, _KIQR, _DOCUMENTS = "state", "kiqr", "documents"
 _THREADS = {_STATE: 2, _KIQR: 8, _DOCUMENTS: 4}
-_MAX_PAGES = 256  # in progress, most of which wait for a thread
+_MAX_PAGES = 256  # requests in progress; most of them wait for a thread
 _PATIENCE_OF_KIQR = 10.0  # s; few run at once, and each may take seconds
 
 

@@ -93,7 +93,8 @@ class Rounds:
         self._reconcile(is_stopping)
 
     def run(self, seconds: float, *batches: list[Rec]) -> int:
-        """Rounds of 1/16 s, of which the first fetch these batches; returns the complete ones."""
+        """Run rounds of 1/16 s. The first rounds fetch these batches. Returns the number of
+        complete rounds."""
         before, left = self.complete, list(batches)
         for _ in range(round(seconds * 16)):
             records = left.pop(0) if left else []

@@ -1,4 +1,4 @@
-"""Hosts with several addresses, of which some accept no connection."""
+"""Hosts with several addresses. Some of these accept no connection."""
 
 from __future__ import annotations
 

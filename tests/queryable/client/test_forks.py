@@ -69,8 +69,8 @@ def run(program: str, url: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_child_opens_its_own_connections() -> None:
-    """Two processes on one connection get each other's answers."""
+def ports_of_reads(program: str) -> list[int]:
+    """The port of the client's connection, for each read of the program."""
     ports: list[int] = []
 
     def handle(request: RequestHandler) -> None:
@@ -78,8 +78,13 @@ def test_the_child_opens_its_own_connections() -> None:
         request.respond(200, {"key": "a", "value": 1})
 
     with serving(handle) as server:
-        run(READS, server.url)
-    before, child, parent = ports
+        run(program, server.url)
+    return ports
+
+
+def test_the_child_opens_its_own_connections() -> None:
+    """Two processes on one connection get each other's answers."""
+    before, child, parent = ports_of_reads(READS)
     assert child != before
     assert parent == before, "the connection of the parent stays open"
 
@@ -109,13 +114,5 @@ def test_the_child_opens_its_own_stream() -> None:
 
 
 def test_an_async_client_stays_with_its_process() -> None:
-    ports: list[int] = []
-
-    def handle(request: RequestHandler) -> None:
-        ports.append(request.client_address[1])
-        request.respond(200, {"key": "a", "value": 1})
-
-    with serving(handle) as server:
-        run(ASYNCIO, server.url)
-    before, parent = ports
+    before, parent = ports_of_reads(ASYNCIO)
     assert parent == before
