@@ -144,10 +144,7 @@ class GroupMember:
         listener.consumer = consumer
         create_no_topics(consumer)
         try:
-            # without a topic's metadata, a leader would place none of its partitions
-            for topic in self._topics:
-                consumer.partitions_for_topic(topic)
-            consumer.subscribe(topics=sorted(self._topics), listener=listener)
+            subscribe(consumer, self._topics, listener)
             while not self._stop.is_set():
                 self._poll(consumer)
                 # a join must be continued at once, and brings another topology
@@ -219,6 +216,19 @@ class GroupMember:
                 me.id, me.host, me.port, topology.epoch,
                 f"{namesake.host}:{namesake.port}" if namesake else "an unknown address",
             )  # fmt: skip
+
+
+def subscribe(
+    consumer: KafkaConsumer, topics: frozenset[str], listener: ConsumerRebalanceListener
+) -> None:
+    """Subscribe, and fetch the topics' metadata before the first join.
+
+    Without them, a leader would place no partitions. If they came before the subscription,
+    kafka-python (3.0) would consider them as changed after the first join, and join again.
+    """
+    consumer.subscribe(topics=sorted(topics), listener=listener)
+    for topic in topics:
+        consumer.partitions_for_topic(topic)
 
 
 def request_rejoin(consumer: KafkaConsumer) -> None:

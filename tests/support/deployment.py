@@ -14,7 +14,6 @@ from tests.support.backends import Backend
 from tests.support.cluster_secret import write_secrets
 from tests.support.nginx import Nginx
 
-_STABLE = 1.5  # s; heartbeats of the group are 1.2 s apart
 _running: list[Deployment] = []
 
 
@@ -120,8 +119,7 @@ def running_deployments() -> Sequence[Deployment]:
 
 
 def settle(backends: list[Backend], count: int = 0) -> None:
-    """Wait until these are ready, with one topology of `count` instances (default: all of them)
-    that has stayed the same for a while.
+    """Wait until these are ready, with one topology of `count` instances (default: all of them).
 
     If they do not get there, the error has the log of each: the one that waits may not be the one
     that is stuck.
@@ -135,30 +133,12 @@ def settle(backends: list[Backend], count: int = 0) -> None:
         for backend in backends:
             backend.wait_ready(count)
         backends[0].wait(one_epoch, "all instances to have one topology")
-        if count > 1:
-            wait_until_stable(backends[0])
         for backend in backends:
             backend.wait_ready(count)
             backend.wait(backend.has_its_assigned_partitions, "partitions of others to be closed")
     except AssertionError as error:
         logs = "".join(f"\nLog of {each.id}:\n{tail(each.log(), 40)}" for each in backends)
         raise AssertionError(f"{error}{logs}") from None
-
-
-def wait_until_stable(backend: Backend) -> None:
-    """Wait until its topology has not changed for _STABLE. Instances that start together join the
-    group one after the other, and may have to join it again, because kafka-python forgets a join
-    that takes longer than a poll. The others learn of it with their next heartbeat."""
-    epoch, since = backend.processors()["epoch"], time.monotonic()
-
-    def is_stable() -> bool:
-        nonlocal epoch, since
-        now = backend.processors()["epoch"]
-        if now != epoch:
-            epoch, since = now, time.monotonic()
-        return time.monotonic() - since > _STABLE
-
-    backend.wait(is_stable, "the topology to be stable")
 
 
 def views_toml(kafka: Mapping[str, str] | None = None, **views: Mapping[str, str]) -> str:

@@ -9,16 +9,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
 
 from backend.cluster import member as member_module
 from backend.cluster.encoded_topologies import EncodedTopologies
-from backend.cluster.member import GroupMember
+from backend.cluster.member import GroupMember, _Pause, subscribe
 from backend.cluster.placement import Policy, place
 from backend.cluster.topology_fetcher import GIVE_UP_AFTER, TopologyFetcher
+from local.kafka.broker import Broker
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference
 from model.topology import Epoch, Topology
 from tests.support.in_process.examples import candidate
+from tests.support.plugins.fixtures import MakeTopic
 
 _REAL_IDLE_POLL = member_module._IDLE_POLL  # s
 
@@ -228,3 +231,17 @@ def test_attempts_are_made_in_time() -> None:
     began = time.monotonic()
     member._wait(SimpleNamespace(_coordinator=Coordinator()))
     assert 0.09 < time.monotonic() - began < _REAL_IDLE_POLL / 2
+
+
+@pytest.mark.system
+def test_a_consumer_has_the_metadata_of_its_topics_before_it_joins(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    """Else a leader would consider them as changed after the first join, and join again."""
+    first, second = make_topic(3), make_topic(1)
+    consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="not-joined")
+    try:
+        subscribe(consumer, frozenset([first, second]), _Pause())
+        assert consumer._coordinator._metadata_snapshot == {first: {0, 1, 2}, second: {0}}
+    finally:
+        consumer.close(autocommit=False)
