@@ -127,8 +127,9 @@ def test_an_unchanged_topology_is_not_sent_again(cluster: Cluster, nginx: Nginx)
         return [status for backend in cluster.backends for status in backend.topology_answers]
 
     wait_until(lambda: answers().count(304) > 20, 10, "twenty refreshes")
-    # each backend has an ETag of its own, and a slow one is not asked again at once
-    assert answers().count(200) <= len(cluster.backends)
+    # each backend has an ETag of its own; a slow one is not asked again at once, and its answer may
+    # be lost
+    assert answers().count(200) <= 2 * len(cluster.backends)
     assert nginx.health()["age_s"] < 2
 
 
