@@ -167,7 +167,7 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     partition = parameters.parsed("partition", whole_number)
     after = None
     if (cursor := parameters.parsed("cursor", str)) is not None:
-        after = decode_cursor(question(asked, resource, partition, view), cursor)
+        after = decode_cursor(question(asked, resource, partition, view), cursor, (low, high))
     return Page(resource, asked, limit, after, partition)
 
 

@@ -57,8 +57,7 @@ class History:
     def page(self, key: bytes, span: Span, store: Store) -> HistoryPage:
         """One page of the key's entries in a store. It ends after a number of items, of bytes, or
         of entries read, because other requests wait. BadRequest, and what the store raises."""
-        question = self._question(key, span)
-        past = None if span.cursor is None else decode_cursor(question, span.cursor)
+        question, past = self._question(key, span), self._past(key, span)
         shown: list[bytes] = []
         size = 0
         reached = last_shown = b""
@@ -81,8 +80,7 @@ class History:
 
     def check_cursor(self, key: bytes, span: Span) -> None:
         """BadRequest unless the cursor, if there is one, comes from this query."""
-        if span.cursor is not None:
-            decode_cursor(self._question(key, span), span.cursor)
+        self._past(key, span)
 
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
         """All of the key's entries in a store within the span; BadRequest if there are more than
@@ -110,6 +108,13 @@ class History:
     def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         """The entries in the span's order, after the stored key `past`."""
         return self.view.kind.history_items(self.view, store, key, span, past)
+
+    def _past(self, key: bytes, span: Span) -> bytes | None:
+        """The stored key of the cursor, if there is one; BadRequest."""
+        if span.cursor is None:
+            return None
+        of_key = self.view.layout.key_range(key, key)
+        return decode_cursor(self._question(key, span), span.cursor, of_key)
 
     def _question(self, key: bytes, span: Span) -> Question:
         """For cursors."""

@@ -3,7 +3,8 @@
     version (1 B) · BLAKE2b of the query and the key (8 B) · the last stored key
 
 A cursor is valid only for the query that it came from (view, kind, order, bounds, times). Another
-query would skip entries, so any other cursor is an error.
+query would skip entries, so any other cursor is an error. The digest has no secret, so anybody can
+make a cursor: its key must be within the bounds of the query.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import orjson
 
 from model.formats.base64url import from_base64url, to_base64url
+from model.kinds.layout import Range
 from model.problems import BadRequest
 
 _VERSION = b"\x01"
@@ -28,8 +30,9 @@ def encode_cursor(question: Question, key: bytes) -> str:
     return to_base64url(raw).decode()
 
 
-def decode_cursor(question: Question, text: str) -> bytes:
-    """The last stored key. Raises BadRequest unless `text` is a cursor of this query."""
+def decode_cursor(question: Question, text: str, within: Range) -> bytes:
+    """The last stored key. Raises BadRequest unless `text` is a cursor of this query, and its key
+    is in the range `within` of the query."""
     try:
         raw = from_base64url(text.encode())
     except ValueError:
@@ -38,6 +41,7 @@ def decode_cursor(question: Question, text: str) -> bytes:
     if (
         raw[:_KEY_OFFSET] != _VERSION + _digest(question, key)
         or encode_cursor(question, key) != text
+        or not within[0] <= key < within[1]
     ):
         raise _invalid()
     return key

@@ -43,7 +43,9 @@ from backend.wire.snapshot import SnapshotError, receive
 from model.formats.codec import Codec
 from model.formats.registry import VALUE_CODECS
 from model.group.member_metadata import MemberMetadata
+from model.kinds import layout
 from model.problems import ConfigurationError, Problem, Unauthenticated
+from model.records import ENTRY
 from model.topology import Topology, TopologyError
 from model.versions import Versions
 from model.views import View
@@ -75,9 +77,11 @@ def cursors(data: bytes) -> None:
     """Only text that was encoded for the same query is a cursor."""
     text = data.decode("utf-8", "replace")
     with suppress(Problem):
-        key = decode_cursor(_QUESTION, text)
+        key = decode_cursor(_QUESTION, text, layout.ALL)
         assert encode_cursor(_QUESTION, key) == text
-    assert decode_cursor(_QUESTION, encode_cursor(_QUESTION, data)) == data
+    stored_key = ENTRY + data
+    cursor = encode_cursor(_QUESTION, stored_key)
+    assert decode_cursor(_QUESTION, cursor, layout.ALL) == stored_key
 
 
 def scan_requests(data: bytes) -> None:
@@ -246,7 +250,7 @@ _REQUEST = (
     b'"partitions":[1,2],"after":null}'
 )
 _SEEDS: dict[str, list[bytes]] = {
-    "cursors": [encode_cursor(_QUESTION, b"a").encode(), b"AQ"],
+    "cursors": [encode_cursor(_QUESTION, ENTRY + b"a").encode(), b"AQ"],
     "scan_requests": [_REQUEST],
     "packed_strings": [pack([b"a", b"", b"ccc"])],
     "coalesced_reads": [
