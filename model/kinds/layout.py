@@ -90,7 +90,12 @@ class TimedLayout:
         return low, high
 
     def prefix_range(self, prefix: bytes) -> Range:
-        head = ENTRY + _escape(prefix)
+        if self._fixed is None:
+            head = ENTRY + _escape(prefix)
+        else:
+            head = ENTRY + prefix
+            if len(prefix) > self._fixed:
+                return head, head  # none: the next bytes of a stored key are its time
         return head, after(head)
 
 

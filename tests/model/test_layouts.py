@@ -3,9 +3,10 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from model.formats.bytes import BytesCodec
 from model.formats.codec import Codec
 from model.formats.registry import KEY_CODECS
 from model.kinds.key_value import KeyValueLayout
@@ -100,6 +101,26 @@ def test_a_key_range_contains_exactly_the_keys_within_its_bounds(
         assert within(stored, layout.key_range(None, last)) == (meaning(key) <= meaning(last))
         if codec.size is None:
             assert within(stored, layout.prefix_range(first)) == key.startswith(first)
+
+
+class FourBytes(BytesCodec):
+    size = 4
+
+
+@given(key=st.binary(min_size=4, max_size=4), length=st.integers(0, 4), other=BYTES, time=TIMES)
+@example(key=b"\0abc", length=1, other=b"", time=0)
+@example(key=b"aabc", length=0, other=b"aabc\x80", time=0)
+def test_a_prefix_of_keys_of_one_size(key: bytes, length: int, other: bytes, time: int) -> None:
+    codec = FourBytes()
+    for layout, record_key in (
+        (KeyValueLayout(codec), key),
+        (WindowLayout(codec), window(key, time)),
+        (SessionLayout(codec), session(key, time, time)),
+        (VersionedLayout(codec), key),
+    ):
+        stored = layout.stored_key(record_key, time)
+        for prefix in (key[:length], other):
+            assert within(stored, layout.prefix_range(prefix)) == key.startswith(prefix)
 
 
 @given(key=BYTES, other=BYTES, start=TIMES, first=TIMES, last=TIMES)
