@@ -28,7 +28,7 @@ from model.views import NEWEST, View
 
 log = logging.getLogger(__name__)
 
-_GIVEN_PAGE = 2_000  # entries
+_GIVEN_PAGE = 100  # entries; most often, the first has a value
 
 _warned: set[str] = set()
 
@@ -149,25 +149,49 @@ async def rows_by_partition(
     """As `ScatterGather.rows`, but each partition is asked separately, so that rows of the same key
     can be compared. Unavailable; NonRetryable if the rule refuses a key."""
     if after is not None and rule.compares_all:
-        # the rule first gets the entries of this key that were given: later ones are compared
-        earlier = _given_of_key(view, request, after)
-        async with aclosing(_rows_after(asking, earlier, partitions, None, note, rule)) as steps:
-            async for _ in steps:
-                pass
+        # the rule first gets entries of this key that were given: later ones are compared
+        given = _given_of_key(view, request, after)
+        rule.whole(await one_of_each(asking, given, partitions, note), {})
     async with aclosing(_rows_after(asking, request, partitions, after, note, rule)) as steps:
         async for step in steps:
             yield step
 
 
 def _given_of_key(view: View, request: ScanRequest, after: bytes) -> ScanRequest:
-    """Asks for the entries of one key up to `after` and with it, without their values."""
+    """Asks for the entries of one key from `after` back to its first, without their values."""
     query, key = request.query, after[: -view.kind.tail]
+    first, end = (key, layout.after(key)) if key else layout.ALL  # a cursor may be any bytes
     if query.backwards:
-        low, high = after, min(query.high, layout.after(key))
+        low, high = after, min(query.high, end)
     else:
-        low, high = max(query.low, key), after + b"\0"
+        low, high = max(query.low, first), after + b"\0"
+    given = replace(query, low=low, high=high, backwards=not query.backwards)
     what = ENTRIES if request.what == ENTRIES else BARE
-    return replace(request, what=what, query=replace(query, low=low, high=high), limit=_GIVEN_PAGE)
+    return replace(request, what=what, query=given, limit=_GIVEN_PAGE)
+
+
+async def one_of_each(
+    asking: Asking,
+    request: ScanRequest,
+    partitions: Sequence[int],
+    note: Callable[[ScanResponse], None],
+) -> list[PlacedRow]:
+    """The first row with a value in each partition that has one, by stored key. Unavailable."""
+
+    async def of(partition: int) -> PlacedRow | None:
+        after: bytes | None = None
+        while True:
+            [(_, response)] = await asking(request, [partition], after)
+            note(response)
+            for row in response.rows:
+                if not is_tombstone(row[1]):
+                    return PlacedRow(*row, partition)
+            after = response.reached
+            if after is None:
+                return None
+
+    found = [row for row in await asyncio.gather(*map(of, partitions)) if row is not None]
+    return sorted(found, key=itemgetter(0))
 
 
 async def _rows_after(

@@ -62,3 +62,13 @@ def test_a_history_has_the_entries_of_its_key_only(tmp_path: Path, store: str, o
             assert is_refused(made, f"{target}&cursor={encode_cursor(question, key)}"), key
         rest = made.ask(f"{target}&cursor={encode_cursor(question, own)}")
         assert (rest.status, rest.json["items"]) == (200, [])
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_cursor_without_times_is_a_position_as_any_other(tmp_path: Path, order: str) -> None:
+    of = view(store="session", same_key="partial", partitioner="none")
+    with world(tmp_path, of) as made:
+        made.put(b"a" + struct.pack(">qq", 1, 0), b"1")
+        question = Query(backwards=order == "desc").question(of, "sessions")
+        answer = made.ask(f"sessions?order={order}&cursor={encode_cursor(question, ENTRY)}")
+        assert (answer.status, len(answer.json["items"])) == (200, int(order == "asc"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from model.pipelines.status import Pipeline
 from model.records import ENTRY_HEAD_SIZE
 from tests.backend.queries.scans.any_partition import cluster, everywhere, put
 from tests.support.in_process.examples import view
+from tests.support.in_process.world import world
 
 CHANGELOG = "shop-totals-changelog"
 
@@ -354,3 +357,20 @@ def test_versions_that_are_compared_from_the_middle_of_a_key_on(backwards: bool)
 
     order = entries[::-1] if backwards else entries
     assert asyncio.run(versions_after(order[2][0])) == order[3:]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_each_page_of_a_key_with_many_sessions_reads_as_much(tmp_path: Path, order: str) -> None:
+    """Regression: a page began with all sessions of its first key that earlier pages had."""
+    of = view(store="session", same_key="partial", partitioner="none")
+    sessions = {b"k" + struct.pack(">qq", n, n): b"1" for n in range(2_000)}
+    with world(tmp_path, of) as made:
+        made.put_all(sessions, partition=0)
+        scans = [instance.context.scans["orders"] for instance in made.instances.values()]
+        starts, examined = list[int](), list[int]()
+        for items in made.pages(f"sessions?order={order}&limit=100"):
+            starts += [item["start"] for item in items]
+            examined.append(sum(scan.entries for scan in scans))
+        assert sorted(starts) == list(range(2_000))
+        of_pages = [after - before for before, after in pairwise(examined)]
+        assert max(of_pages) <= 2 * of_pages[0]
