@@ -101,9 +101,8 @@ class History:
         return found
 
     def wanted(self, span: Span, stale: str | None) -> Query:
-        """The entries that a page needs, for a request to all partitions."""
-        first, last = self.view.kind.history_bounds(span)
-        return Query(first=first, last=last, stale=stale)
+        """The entries that a page needs, for requests to all partitions."""
+        return Query(first=span.first, last=span.last, stale=stale)
 
     def _items(self, store: Store, key: bytes, span: Span, past: bytes | None) -> Iterator[Item]:
         """The entries in the span's order, after the stored key `past`."""

@@ -120,10 +120,6 @@ class Kind:
         """The entries of a key in the span's order, after the stored key `past`."""
         raise NotImplementedError
 
-    def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
-        """The smallest and greatest time (ms) of the entries that a span needs; None: no bound."""
-        return span.first, span.last
-
     # Expiry
 
     def time_of(self, stored_key: bytes, timestamp: int) -> int:

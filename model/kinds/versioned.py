@@ -101,9 +101,6 @@ class Versioned(Kind):
     ) -> Callable[[Pair], bool] | None:
         return None  # a version from before the horizon may still be valid
 
-    def history_bounds(self, span: TimeSpan) -> tuple[int | None, int | None]:
-        return None, None  # a version that is valid in the span may be older
-
     def history_items(
         self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:

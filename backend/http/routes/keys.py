@@ -199,8 +199,8 @@ class KeyRoutes:
             return responses.newest(key, value, options.representation, freshness)
         assert isinstance(responses.reads, VersionedReads)
         version = await self._all.entries(
-            view, key, Query(stale=options.stale), freshness,
-            partial(responses.reads.version_at, key, options.as_of),
+            view, key, Query(first=options.as_of, last=options.as_of, stale=options.stale),
+            freshness, partial(responses.reads.version_at, key, options.as_of),
         )  # fmt: skip
         freshness.check(options)
         return responses.version(key, options.as_of, version, responses.freshness(freshness))

@@ -17,6 +17,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import has_moved_keys, homes_of, partition_counts
 from backend.queries.page import first_rows
 from backend.queries.scans.freshness import Freshness
+from backend.queries.scans.key_entries import entries_of_key
 from backend.queries.scans.merged_entries import MergedEntries
 from backend.queries.scans.partial_items import partial_items, partial_values
 from backend.queries.scans.scatter_gather import ScatterGather
@@ -121,13 +122,16 @@ class AnyPartitionReads:
         freshness: Freshness,
         read: Callable[[Store], _T],
     ) -> _T:
-        """What `read` finds among all stored entries of a key, in whichever partitions they are.
+        """What `read` finds among the stored entries of a key, in whichever partitions they are.
 
-        Expired entries are left out, except versions. `query`: the times, and `stale`.
+        Expired entries are left out, except versions. `query`: the times, and `stale`; of a
+        versioned view, the times at which `read` needs the valid versions.
         """
 
         async def of_key(partitions: Sequence[int] | None) -> list[tuple[bytes, bytes]]:
-            return await self._scatter_gather.of_key(view, key, query, freshness, partitions)
+            return await entries_of_key(
+                self._scatter_gather, view, key, query, freshness, partitions
+            )
 
         entries = await self._moved_keys.read(view, key, freshness, of_key)
         clock = freshness.stream_time if view.kind.has_versions else None

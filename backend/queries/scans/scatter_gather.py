@@ -20,7 +20,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from backend.cluster.peer_client import PeerClient
@@ -298,31 +298,8 @@ class ScatterGather:
         """What each partition has for the key that `query` asks for. RAW: the value; ENTRIES: all
         entries and tombstones. Unavailable; BadRequest if it is too much."""
         request = self.request(view, what, query, _ENTRIES_PAGE)
-        return await partials_of(self.ask, request, freshness.note, _entry_limit())
-
-    async def of_key(
-        self,
-        view: View,
-        key: bytes,
-        query: Query,
-        freshness: Freshness,
-        partitions: Sequence[int] | None = None,
-    ) -> list[tuple[bytes, bytes]]:
-        """All entries and tombstones of a key in these partitions (None: all), in order: stored
-        keys and bytes. `query`: the times, and `stale`. Unavailable; BadRequest if it is too
-        much."""
-        low, high = view.layout.key_range(key, key)
-        found: list[tuple[bytes, bytes]] = []
-        limit = _entry_limit()
-        steps = self.rows(
-            view, replace(query, low=low, high=high), _ENTRIES_PAGE, None, freshness, ENTRIES,
-            partitions,
-        )  # fmt: skip
-        async with aclosing(steps):
-            async for rows, _ in steps:
-                found += [(stored_key, head + value) for stored_key, head, value in rows]
-                limit.add(rows)
-        return found
+        limit = EntryLimit(MAX_ENTRIES, MAX_ENTRIES_BYTES)
+        return await partials_of(self.ask, request, freshness.note, limit)
 
     async def walk(
         self, request: ScanRequest, budget: float, take: Callable[[ScanResponse], Awaitable[None]]
@@ -382,10 +359,6 @@ async def _all(walks: Iterable[Coroutine[Any, Any, None]]) -> None:
             raise reason
         finally:
             del reason
-
-
-def _entry_limit() -> EntryLimit:
-    return EntryLimit(MAX_ENTRIES, MAX_ENTRIES_BYTES)
 
 
 def _head(row: Row) -> bytes:

@@ -176,7 +176,7 @@ def test_a_delete_that_is_old_still_ends_a_version_elsewhere(tmp_path: Path) -> 
 def test_a_history_that_is_too_long_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backend.queries.scans.scatter_gather.MAX_ENTRIES", 3)
+    monkeypatch.setattr("backend.queries.scans.key_entries.MAX_ENTRIES", 3)
     with cluster(tmp_path, store="window", partitioner="none") as made:
         for n in range(5):
             put(made, n % 3, b"a", b"1", 7, n * 10, 0)
