@@ -24,25 +24,32 @@ _HEAD = 256
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """An ``offset`` in the file whose first ``head_size`` bytes have the digest ``head``."""
+    """An ``offset`` in the file whose first ``head_size`` bytes have the digest ``head``.
+
+    ``changed_ns``: when that file was last written, in ns since 1970; the next file is not older.
+    """
 
     offset: int = 0
     head_size: int = 0
     head: str = ""
+    changed_ns: int = 0
 
     @classmethod
     def load(cls, path: Path) -> Position | None:
         """Reads the file that ``store`` wrote; None if it is missing or invalid."""
         try:
-            return cls(**json.loads(path.read_text()))
+            return cls(**json.loads(path.read_text()), changed_ns=path.stat().st_mtime_ns)
         except (FileNotFoundError, ValueError, TypeError):
             return None
 
     def store(self, path: Path) -> None:
-        """Replaces the file atomically."""
+        """Replaces the file atomically. It gets the time of change of the log file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(asdict(self)))
+        content = asdict(self)
+        changed_ns = content.pop("changed_ns")
+        temporary.write_text(json.dumps(content))
+        os.utime(temporary, ns=(changed_ns, changed_ns))
         temporary.replace(path)
 
 
@@ -69,7 +76,8 @@ class LogReader:
     def position(self) -> Position:
         """The position after the last line that ``lines`` returned."""
         digest = hashlib.sha256(self._head).hexdigest()
-        return Position(self._offset, len(self._head), digest)
+        changed_ns = os.fstat(self._file.fileno()).st_mtime_ns if self._file else 0
+        return Position(self._offset, len(self._head), digest, changed_ns)
 
     def lines(self) -> list[bytes]:
         """The next complete lines, without line ends; an empty list if the log has not grown."""
@@ -130,10 +138,9 @@ class LogReader:
         self._file, self._head, self._offset, self._quiet_since = file, b"", 0, None
 
     def _resume(self, position: Position) -> None:
-        """Opens the file of the position and the newer ones."""
-        rotated = re.compile(re.escape(self._path.name) + r"([.-]\d+)*")
-        paths = [p for p in self._path.parent.glob("*") if rotated.fullmatch(p.name)]
-        files: list[BinaryIO] = [path.open("rb") for path in sorted(paths, key=_age)]
+        """Opens the file of the position and the newer ones. If it is gone, only the newer ones."""
+        paths = self._rotated(compressed=False)
+        files: list[BinaryIO] = [path.open("rb") for path in paths]
         for number, file in enumerate(files):
             head = os.pread(file.fileno(), position.head_size, 0)
             if head and hashlib.sha256(head).hexdigest() == position.head:
@@ -143,13 +150,35 @@ class LogReader:
                 self._head, self._offset = head, position.offset
                 self._later = files[number + 1 :]
                 return
-        for file in files:
-            file.close()
+        # Lines of a file that is read twice count once, so a file of the same time is read.
+        newer = [path for path in paths if _age(path) >= position.changed_ns]
+        for path, file in zip(paths, files, strict=True):
+            if position.head_size and path in newer:
+                self._later.append(file)
+            else:
+                file.close()
         if position.head_size:
-            self.lost.append(
-                f"the log file that was read up to byte {position.offset} no longer exists; its "
-                f"further lines are lost. Continuing at the start of {self._path}"
-            )
+            self.lost.append(self._lost(position, newer))
+
+    def _lost(self, position: Position, newer: list[Path]) -> str:
+        """Why the file of the position cannot be read, and where reading continues."""
+        compressed = [
+            path.name
+            for path in self._rotated(compressed=True)
+            if _age(path) >= position.changed_ns
+        ]
+        return (
+            f"the log file that was read up to byte {position.offset} no longer exists, or is "
+            "compressed; its further lines are lost, as are those of later files that are gone. "
+            + (f"Files with such lines: {', '.join(compressed)}. " if compressed else "")
+            + f"Continuing at the start of {newer[0] if newer else self._path}"
+        )
+
+    def _rotated(self, *, compressed: bool) -> list[Path]:
+        """The log file and the rotated ones, or those that are compressed; the oldest is first."""
+        end = r"\.[a-z]\w*" if compressed else ""
+        name = re.compile(re.escape(self._path.name) + r"([.-]\d+)*" + end)
+        return sorted((p for p in self._path.parent.glob("*") if name.fullmatch(p.name)), key=_age)
 
 
 def _age(path: Path) -> int:

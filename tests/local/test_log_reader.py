@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,20 @@ from local.tailer.log_reader import CHUNK, LogReader, Position
 
 def line(number: int) -> bytes:
     return json.dumps({"request_id": f"{number:032x}", "uri": "/x" * 200}).encode()
+
+
+def at(path: Path, seconds: int) -> None:
+    """Sets the time of the last change, from now."""
+    changed = time.time() + seconds
+    os.utime(path, (changed, changed))
+
+
+def compress(path: Path) -> Path:
+    """As gzip does. Returns the new path."""
+    compressed = path.with_name(f"{path.name}.gz")
+    compressed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return compressed
 
 
 class Log:
@@ -132,6 +149,30 @@ def test_a_lost_file_is_reported(log: Log, tmp_path: Path) -> None:
     assert log.read() == [2]
     [lost] = log.reader.lost
     assert f"up to byte {len(line(1)) + 1} no longer exists" in lost
+
+
+def test_files_after_a_lost_one_are_read(log: Log, tmp_path: Path) -> None:
+    """logrotate with ``delaycompress``: only the newest rotated file is not compressed."""
+    log.write(1)
+    at(log.rotate("access.log-20260101"), -60)
+    log.write(2)
+    log.reader = LogReader(log.path, None, grace=0)
+    assert log.read() == [2]
+    log.write(3)
+    at(compress(log.rotate("access.log.3")), 1)
+    log.write(4)
+    at(compress(log.rotate("access.log.2")), 2)
+    log.write(5)
+    at(log.rotate("access.log.1"), 3)
+    log.write(6)
+    at(log.path, 4)
+    log.restart(tmp_path)
+    assert log.read() == [5, 6]
+    [lost] = log.reader.lost
+    assert "Files with such lines: access.log.3.gz, access.log.2.gz" in lost
+    assert lost.endswith("Continuing at the start of " + str(tmp_path / "access.log.1"))
+    log.write(7)
+    assert log.read() == [7]
 
 
 def test_an_invalid_position_file_is_ignored(tmp_path: Path) -> None:
