@@ -21,11 +21,13 @@ RESTARTS = 3
 
 
 class DerivedView(NamedTuple):
-    """``argument``: the view's name or path for ``spark.run``; ``partitions`` and ``config``: of a
+    """``sources``: all topics that it reads; ``streams``: those that are not static;
+    ``argument``: the view's name or path for ``spark.run``; ``partitions`` and ``config``: of a
     topic that is created for it."""
 
     name: str
     sources: tuple[str, ...]
+    streams: tuple[str, ...]
     topic: str
     partitions: int
     config: Mapping[str, str]
@@ -80,7 +82,10 @@ def select(names: Iterable[str], views: Path) -> dict[str, DerivedView]:
 
 def _derived(view: View, argument: str) -> DerivedView:
     config = {"cleanup.policy": "compact", **view.topic_config}
-    return DerivedView(view.name, view.source_topics, view.topic, view.partitions, config, argument)
+    streams = tuple(source.topic for source in view.streams)
+    return DerivedView(
+        view.name, view.source_topics, streams, view.topic, view.partitions, config, argument
+    )
 
 
 def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[tuple[str, int], int]]:
@@ -96,9 +101,11 @@ def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[tuple[str, int
 
 
 def spark_failure(progress: Mapping[str, Any], views: Iterable[str]) -> str | None:
-    """An error message if one of these views fails repeatedly. The job itself goes on retrying."""
+    """An error message if one of these views fails repeatedly, or is not started again."""
     for view in views:
         status = progress.get(view, {})
-        if status.get("state") == "failed" and status["restarts"] >= RESTARTS:
+        if status.get("state") == "failed" and (
+            status["is_final"] or status["restarts"] >= RESTARTS
+        ):
             return f"Spark cannot derive {view}: {status['last_error']}"
     return None

@@ -130,13 +130,14 @@ class Stack:
 
     def wait_for_spark(self, views: Iterable[str], timeout: float = SPARK_TIMEOUT) -> None:
         """Returns when the views have all records that the raw topics had when it was called.
+        Spark reports no progress in static topics: it has read them before its first micro-batch.
 
         Raises ``LocalError`` if a view fails, and ``TimedOut`` after ``timeout`` s.
         """
         ends = {
             view: {
                 (topic, partition): end
-                for topic in self.spark_views[view].sources
+                for topic in self.spark_views[view].streams
                 for partition, end in end_offsets(self.settings.kafka, topic).items()
             }
             for view in views

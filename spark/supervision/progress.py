@@ -253,6 +253,7 @@ class ProgressListener(StreamingQueryListener):
         ``before``. The caller holds the lock."""
         name = view_of(query)
         view = self._views[name]
+        view.is_final = any(view_of(final) == name for final in self._final)
         if name in self._paused:
             view.state = "paused"
         elif name in self._starting_again:

@@ -36,7 +36,8 @@ class ViewProgress:
 
     ``state``: ``waiting`` (not started), ``running``, ``paused``, ``failed`` (a query failed and
     has made no progress since) or ``done``. ``restarts``: how often failed queries were started
-    again. ``last_error``: of the last query that failed. ``source_offsets``: the view topic has all
+    again. ``is_final``: a query failed and is not started again. ``last_error``: of the last query
+    that failed. ``source_offsets``: the view topic has all
     records before them. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped
     although they were not late, because timestamps were out of order by more than
     ``spark.event_time.watermarks.DISORDER``. ``dead_letters``: records written to the dead-letter
@@ -45,6 +46,7 @@ class ViewProgress:
 
     state: str = "waiting"
     restarts: int = 0
+    is_final: bool = False
     last_error: str | None = None
     source_offsets: Offsets = field(default_factory=dict)
     input_rows: int = 0

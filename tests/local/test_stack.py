@@ -1,4 +1,5 @@
 import contextlib
+import json
 import re
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from backend.security.cluster_secret import ClusterSecret
 from local import commands
 from local.errors import LocalError
+from local.kafka.broker import Broker
 from local.ports import LOOPBACK, free_ports
 from local.settings import REPOSITORY, StackSettings, load_settings
 from local.spark_views import source_offsets, spark_failure
@@ -24,6 +26,8 @@ from local.stack.run_folder import (
 )
 from local.stack.services import backend_environment, create_cluster_secret, proxy_environment
 from local.stack.stack import Stack
+from tests.support.plugins.fixtures import MakeTopic
+from tests.support.topics import Writer
 
 SLEEPER = [sys.executable, "-c", "import signal; signal.pause()"]
 
@@ -199,7 +203,11 @@ def test_outside_containers_no_server_listens_on_all_addresses() -> None:
 
 
 def test_a_view_that_keeps_failing_is_an_error() -> None:
-    offsets = {"source_offsets": {"flights": {"0": 5}}, "last_error": "it failed"}
+    offsets = {
+        "source_offsets": {"flights": {"0": 5}},
+        "last_error": "it failed",
+        "is_final": False,
+    }
     progress = {
         "airports": {**offsets, "state": "failed", "restarts": 2},
         "departures": {**offsets, "state": "running", "restarts": 9},
@@ -213,3 +221,36 @@ def test_a_view_that_keeps_failing_is_an_error() -> None:
     assert spark_failure(progress, ["departures"]) is None
     message = spark_failure(progress, ["departures", "airports"])
     assert message == "Spark cannot derive airports: it failed"
+
+
+def test_a_view_that_is_not_started_again_is_an_error_at_once() -> None:
+    refused = {"source_offsets": {}, "last_error": "a rule was edited", "restarts": 0}
+    progress = {"visits": {**refused, "state": "failed", "is_final": True}}
+    assert spark_failure(progress, ["visits"]) == "Spark cannot derive visits: a rule was edited"
+    progress["visits"]["state"] = "waiting"
+    assert spark_failure(progress, ["visits"]) is None
+
+
+@pytest.mark.broker
+def test_a_stack_does_not_wait_for_static_topics(
+    broker: Broker, make_topic: MakeTopic, tmp_path: Path
+) -> None:
+    flights, planes = make_topic(), make_topic()
+    writer = Writer(broker.bootstrap_servers)
+    for topic in (flights, planes):
+        writer.send(topic, [(b"k", b"v")])
+    views = tmp_path / "views.toml"
+    views.write_text(
+        f'[views.makers.derive]\nfrom = "{flights}"\nfields = {{ tailnum = "string" }}\n'
+        "key = \"coalesce(plane.maker, '')\"\ncount = true\n\n[views.makers.derive.join.plane]\n"
+        f'from = "{planes}"\non = "tailnum"\nfields = {{ maker = "string" }}\n'
+    )
+    settings = StackSettings(
+        views=views, run_dir=tmp_path, bootstrap_servers=broker.bootstrap_servers
+    )
+    stack = Stack(settings)
+    assert stack.spark_views["makers"].sources == (flights, planes)
+    progress = {"state": "running", "restarts": 0, "is_final": False, "last_error": None}
+    progress["source_offsets"] = {flights: {"0": 1}}
+    (tmp_path / "spark-progress.json").write_text(json.dumps({"makers": progress}))
+    stack.wait_for_spark(["makers"], 5)

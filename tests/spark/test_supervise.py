@@ -46,6 +46,7 @@ def test_progress_describes_the_content_of_the_view_topic(runner: Runner) -> Non
     assert runner.once() == {
         "state": "done",
         "restarts": 0,
+        "is_final": False,
         "last_error": None,
         "source_offsets": {runner.source: {"0": 3}},
         "input_rows": 3,

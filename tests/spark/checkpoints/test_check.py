@@ -366,7 +366,8 @@ def test_a_refused_view_does_not_stop_the_others(
         refused = runner.progress()
         assert (refused["state"], refused["source_offsets"]) == ("failed", {})
         assert "the view's rule is not that of the checkpoint" in refused["last_error"]
-        assert refused["restarts"] == 0
+        assert (refused["restarts"], refused["is_final"]) == (0, True)
+        assert not runner.progress("other")["is_final"]
     assert runner.counts() == {"one": 1}
     with pytest.raises(JobError, match="word-count is not started"):
         runner.once()
