@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,23 @@ from local.errors import LocalError
 from local.kafka.connection import Kafka, kafka_of
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+PATHS = (
+    "QUERYABLE_AUDIT_LOG",
+    "QUERYABLE_CLUSTER_SECRET_FILE",
+    "QUERYABLE_DATA_DIR",
+    "QUERYABLE_JWT_JWKS",  # or a URL
+    "QUERYABLE_JWT_KEY_FILE",
+    "QUERYABLE_PROXY_TLS_CERT_FILE",
+    "QUERYABLE_PROXY_TLS_KEY_FILE",
+    "QUERYABLE_RUN_DIR",
+    "QUERYABLE_TLS_CA_FILE",
+    "QUERYABLE_TLS_CERT_FILE",
+    "QUERYABLE_TLS_CLIENT_CA_FILE",
+    "QUERYABLE_TLS_KEY_FILE",
+    "QUERYABLE_VIEWS",
+)
+"""The variables that name a file or a folder."""
 
 
 class StackSettings(BaseSettings):
@@ -106,6 +124,14 @@ class StackSettings(BaseSettings):
     @property
     def proxy_url(self) -> str:
         return f"http://127.0.0.1:{self.proxy_port}"
+
+
+def absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that name a file or a folder, absolute: processes run in other folders."""
+    given = {name: environment[name] for name in PATHS if environment.get(name)}
+    return {
+        name: str(Path(value).absolute()) for name, value in given.items() if "://" not in value
+    }
 
 
 def load_settings(**given: Any) -> StackSettings:

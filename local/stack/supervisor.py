@@ -26,6 +26,7 @@ from local.processes import (
     spawn,
     start_time,
 )
+from local.settings import absolute_paths
 from local.waiting import wait_until
 
 GRACE = 15.0
@@ -59,8 +60,10 @@ class Child:
 
 
 def _inherited() -> dict[str, str]:
-    """The environment of children: without the token of this process, which they do not need."""
-    return {name: value for name, value in os.environ.items() if name != "QUERYABLE_TOKEN"}
+    """The environment of children: without the token of this process, which they do not need. Its
+    paths are absolute, because they run in other folders."""
+    needed = {name: value for name, value in os.environ.items() if name != "QUERYABLE_TOKEN"}
+    return needed | absolute_paths(needed)
 
 
 class Supervisor:

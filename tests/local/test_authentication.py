@@ -91,3 +91,18 @@ def test_the_processes_do_not_inherit_the_token(
     environment = child.log.read_text().splitlines()
     assert {"QUERYABLE_AUTH=jwt", "QUERYABLE_PORT=1"} <= set(environment)
     assert not any(line.startswith("QUERYABLE_TOKEN=") for line in environment)
+
+
+def test_the_paths_that_processes_inherit_are_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QUERYABLE_JWT_KEY_FILE", "key.pub")
+    monkeypatch.setenv("QUERYABLE_VIEWS", "views.toml")
+    (tmp_path / "logs").mkdir()
+    child = Supervisor(tmp_path).start(
+        "child", ["env"], env={"QUERYABLE_VIEWS": "/v"}, cwd=Path("/")
+    )
+    child.process.wait()
+    environment = child.log.read_text().splitlines()
+    assert {f"QUERYABLE_JWT_KEY_FILE={tmp_path}/key.pub", "QUERYABLE_VIEWS=/v"} <= set(environment)

@@ -16,7 +16,6 @@ from queryable.client.protocol.errors import BadUse
 app = typer.Typer()
 
 CHECKOUT = Path(queryable.__file__).parents[1]
-PATHS = ("QUERYABLE_VIEWS", "QUERYABLE_RUN_DIR", "QUERYABLE_CLUSTER_SECRET_FILE")
 SPARK_VIEWS = "QUERYABLE_SPARK_VIEWS"
 PASS_THROUGH = {
     "allow_extra_args": True,
@@ -43,9 +42,9 @@ def _run(module: str, arguments: list[str]) -> None:
 
 def _absolute(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that are paths, absolute: the module runs in the folder of the checkout."""
-    found = {
-        name: str(Path(environment[name]).absolute()) for name in PATHS if environment.get(name)
-    }
+    from local.settings import absolute_paths
+
+    found = absolute_paths(environment)
     if views := environment.get(SPARK_VIEWS):
         parts = (part.strip() for part in views.split(","))
         found[SPARK_VIEWS] = ",".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -75,7 +76,10 @@ def token(
     )
     public = signing.public_path(key_file)
     verifying = public if signing.read_key(key_file)[1] == "ES256" else key_file
-    print_stderr(f"backends verify it with QUERYABLE_AUTH=jwt QUERYABLE_JWT_KEY_FILE={verifying}")
+    print_stderr(
+        "backends verify it with QUERYABLE_AUTH=jwt QUERYABLE_JWT_KEY_FILE="
+        + shlex.quote(str(verifying.absolute()))  # backends may run in another folder
+    )
     print(signed)
 
 

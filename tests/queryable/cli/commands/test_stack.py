@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.settings import Settings
 from queryable import BadUse
 from queryable.cli.commands import stack
 from queryable.cli.exit_codes import USAGE_ERROR
@@ -60,6 +61,22 @@ def test_relative_paths_of_settings_are_those_of_the_folder_of_the_command(tmp_p
 
     done = run("up", folder=tmp_path, QUERYABLE_SPARK_VIEWS="visits, mine.py:VIEW,views/")
     assert f"{tmp_path}/mine.py" in done.stderr
+
+
+def test_all_paths_of_settings_are_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = {
+        f"QUERYABLE_{name}".upper()
+        for name, field in Settings.model_fields.items()
+        if name.endswith("_file") or field.annotation is Path
+    }
+    assert "QUERYABLE_JWT_KEY_FILE" in paths
+    for name in (*paths, "QUERYABLE_AUDIT_LOG", "QUERYABLE_JWT_JWKS"):
+        assert stack._absolute({name: "key.pub"}) == {name: f"{tmp_path}/key.pub"}
+    assert stack._absolute({"QUERYABLE_JWT_JWKS": "https://issuer/jwks"}) == {}
+    assert stack._absolute({"QUERYABLE_JWT_KEY_FILE": ""}) == {}
 
 
 def test_the_program_gets_the_signals_of_the_command(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_a_new_key_signs_a_token_that_the_verifying_key_accepts(algorithm: str) 
     key = Path("keys/key")
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     verifying = Path("keys/key.pub") if algorithm == "ES256" else key
-    assert f"QUERYABLE_JWT_KEY_FILE={verifying}\n" in done.stderr
+    assert f"QUERYABLE_JWT_KEY_FILE={verifying.absolute()}\n" in done.stderr
     claims = jwt.decode(done.stdout.strip(), verifying.read_bytes().strip(), [algorithm])
     assert claims["exp"] - claims["iat"] == 300
     assert (claims["sub"], claims["iss"]) == ("ann", "me")
