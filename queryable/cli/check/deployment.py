@@ -78,6 +78,7 @@ def _check_views(
     timeout: float,
 ) -> Iterator[Finding]:
     wanted = {view.topic for view in deployment.views}
+    made = {view.topic for view in deployment.views if view.uses_spark}
     try:
         configs = broker.configs(sorted(wanted & topics.keys()))
     except NoBroker as error:
@@ -85,6 +86,9 @@ def _check_views(
         return
     samples: dict[str, TopicSample] = {}
     for view in deployment.views:
+        if view.topic not in topics and view.uses_spark:
+            yield from _topics_of_the_job(view, topics, made)
+            continue
         if view.topic not in topics:
             yield _missing_topic(view, topics)
             continue
@@ -104,10 +108,34 @@ def _check_views(
 
 
 def _missing_topic(view: View, topics: dict[str, int]) -> Finding:
-    similar = difflib.get_close_matches(view.topic, topics, 1, 0.7)
-    hint = f"; did you mean {similar[0]}?" if similar else ""
     return wrong(
         f"view {view.name}",
-        f"topic {view.topic} does not exist{hint}",
+        f"topic {view.topic} does not exist{_hint(view.topic, topics)}",
         f"create the topic, or set topic in [views.{view.name}]",
     )
+
+
+def _topics_of_the_job(view: View, topics: dict[str, int], made: set[str]) -> Iterator[Finding]:
+    """About a view whose topic does not exist yet. `made`: the topics that Spark's job creates. The
+    topics that a Python file reads are not known here."""
+    subject = f"view {view.name}"
+    yield ok(subject, f"topic {view.topic} does not exist yet: Spark's job creates it")
+    if (derivation := view.derivation) is None:
+        return
+    table = f"views.{view.name}.derive"
+    sources = {derivation.source: f"[{table}]"}
+    for join in derivation.joins:
+        sources[join.source] = f"[{table}.join.{join.name}]"
+    for topic, where in sources.items():
+        if topic not in topics and topic not in made:
+            yield wrong(
+                subject,
+                f"Spark derives it from topic {topic}, which does not exist{_hint(topic, topics)}",
+                f"create the topic, or set from in {where}",
+            )
+
+
+def _hint(topic: str, topics: dict[str, int]) -> str:
+    """At the topic that was probably meant."""
+    similar = difflib.get_close_matches(topic, topics, 1, 0.7)
+    return f"; did you mean {similar[0]}?" if similar else ""
