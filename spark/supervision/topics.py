@@ -27,11 +27,11 @@ COMPACT = {"cleanup.policy": "compact"}
 def prepare_topics(
     session: SparkSession, admin: KafkaAdmin, settings: Settings, log: Callable[[str], None]
 ) -> dict[str, Topic]:
-    """Waits for the sources, creates missing view topics and dead-letter topics, and checks the
-    topics' ids; ``JobError`` if a topic is missing or recreated."""
+    """Waits for the sources, creates missing view topics and the dead-letter topics of streams, and
+    checks the topics' ids; ``JobError`` if a topic is missing or recreated."""
     views = settings.views
     targets = {view.topic: view for view in views}
-    letters = {topic + DEAD_LETTER_SUFFIX for view in views for topic in view.source_topics}
+    letters = {each.topic + DEAD_LETTER_SUFFIX for view in views for each in view.streams}
     wanted = topics_of(views)
     seconds = settings.topics_deadline
     if not settings.create_topics:

@@ -130,6 +130,8 @@ def test_a_view_of_streams_and_a_static_table(shop: Shop) -> None:
     for topic, value in ((shop.orders, b"{nope"), (shop.customers, b'{"town": "?"}')):
         [(found, headers)] = dead_letters(shop.servers, f"{topic}.dead-letter").values()
         assert (found, headers["source-topic"]) == (value, topic.encode())
+    topics = quiet_admin(shop.servers).list_topics(timeout=10).topics
+    assert f"{shop.rates}.dead-letter" not in topics, "a static topic has no dead letters"
 
     # a customer that arrives later, or moves, changes the orders
     shop.writer.table(shop.customers, {"bob": {"city": "Rome"}, "ann": {"city": "Bergen"}})
