@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from model.problems import ConfigurationError
 from model.views_file import parse_views
+from queryable.cli.connection_settings import connection_settings
+from queryable.cli.exit_codes import print_stderr
 from queryable.cli.start.questions import ask_choice
 from queryable.client.protocol.errors import BadUse
 
@@ -15,7 +21,10 @@ ADD, REPLACE, STOP = "add", "replace", "stop"
 
 
 def what_to_do(path: Path, *, add: bool, force: bool, is_interactive: bool) -> str:
-    """REPLACE if there is no file. Raises BadUse if there is one and nobody to ask."""
+    """REPLACE if there is no file. Raises BadUse if there is one and nobody to ask, or if the
+    options contradict each other."""
+    if add and force:
+        raise BadUse("--add keeps the views of an existing file, --force replaces it: use one.")
     if force or not path.exists():
         return REPLACE
     if add:
@@ -28,19 +37,62 @@ def what_to_do(path: Path, *, add: bool, force: bool, is_interactive: bool) -> s
     )
 
 
-def write_views(path: Path, kafka: str, entries: str, *, is_added: bool) -> None:
-    """`kafka` is the TOML of [kafka], which an existing file keeps. Raises BadUse."""
+def kafka_to_add(path: Path, table: Mapping[str, str]) -> Mapping[str, str]:
+    """The settings of `table` if the existing file has no [kafka]; none if it has the same ones.
+    Raises BadUse if it has others."""
+    if not table:
+        return {}
     try:
-        text = f"{path.read_text().rstrip()}\n\n{entries}" if is_added else kafka + entries
+        has_table = "kafka" in tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BadUse(f"Cannot read {path}: {error}.") from None
+    if not has_table:
+        return table
+    if connection_settings(path) != table:
+        raise BadUse(
+            f"[kafka] of {path} has other settings than the file of --kafka, and was not changed. "
+            f"Edit it, or use it: --kafka {path}."
+        )
+    return {}
+
+
+def write_views(path: Path, kafka: str, entries: str, *, is_added: bool) -> None:
+    """`kafka` is the TOML of [kafka]; an existing file that has this table gets none. Its mode and
+    group stay, but other users may not read a [kafka] that is written. Raises BadUse."""
+    try:
+        before = path.stat() if path.exists() else None
+        text = kafka + entries
         if is_added:
+            text = f"{path.read_text().rstrip()}\n\n{text}"
             _require_valid(path, text)
-        folder = path.absolute().parent
-        with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".views-", delete=False) as file:
-            file.write(text)
-        # it may have passwords: only this user reads it, as NamedTemporaryFile has created it
-        os.replace(file.name, path)
+        _replace(path, text, before, has_secrets=bool(kafka))
     except OSError as error:
         raise BadUse(f"Cannot write {path}: {error.strerror}.") from None
+
+
+def _replace(path: Path, text: str, before: os.stat_result | None, *, has_secrets: bool) -> None:
+    """`before`: of the file that is replaced. Raises OSError if the new one cannot have its owner
+    and group."""
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.absolute().parent, prefix=".views-", delete=False
+    ) as file:
+        try:
+            file.write(text)
+            # a new file may have passwords: only this user reads it, as it has been created
+            if before is not None:
+                new = os.fstat(file.fileno())
+                if (new.st_uid, new.st_gid) != (before.st_uid, before.st_gid):
+                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                mode = stat.S_IMODE(before.st_mode)
+                os.fchmod(file.fileno(), mode & ~stat.S_IRWXO if has_secrets else mode)
+                if has_secrets and mode & stat.S_IROTH:
+                    print_stderr(f"{path}: only its user and group may read it, for its [kafka]")
+            file.close()
+            os.replace(file.name, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(file.name)
+            raise
 
 
 def _require_valid(path: Path, text: str) -> None:

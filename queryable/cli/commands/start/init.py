@@ -65,7 +65,13 @@ def init(
         from queryable.cli.start.inspection import describe_topic
         from queryable.cli.start.questions import ask_topic
         from queryable.cli.start.topic_view import kafka_table
-        from queryable.cli.start.views_writer import ADD, STOP, what_to_do, write_views
+        from queryable.cli.start.views_writer import (
+            ADD,
+            STOP,
+            kafka_to_add,
+            what_to_do,
+            write_views,
+        )
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if not topics and not is_interactive:
         raise BadUse("Name a TOPIC: there is no terminal on which to ask.")
@@ -74,13 +80,14 @@ def init(
     if action == STOP:
         return
     table = connection_settings(kafka)
+    written = kafka_to_add(views, table) if action == ADD else table
     broker, found = _connect(bootstrap_servers, table, seconds, is_interactive, kafka)
     if not found:
         raise BadUse(f"The broker at {broker.servers} has no topics yet.")
     names = list(dict.fromkeys(topics or [ask_topic(found)]))
     ask = ask_on_terminal if is_interactive else no_answer
     entries = [describe_topic(broker, found, name, records, seconds, ask) for name in names]
-    write_views(views, kafka_table(table), "\n".join(entries), is_added=action == ADD)
+    write_views(views, kafka_table(written), "\n".join(entries), is_added=action == ADD)
     print(f"wrote {views}: {', '.join(names)}")
     command = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"
     print_stderr(f"next: {command} --bootstrap-servers {broker.servers}")

@@ -89,6 +89,14 @@ def test_a_setting_that_kafka_refuses_is_named_with_its_file(folder: Path, comma
     )
 
 
+def test_init_adds_no_views_to_another_connection(folder: Path) -> None:
+    (folder / "views.toml").write_text(VIEW.format(topic="orders") + '[kafka]\n"client.id" = "a"\n')
+    (folder / "connection.toml").write_text('[kafka]\n"client.id" = "b"\n')
+    done = run("init", "orders", "--add", "--kafka", "connection.toml")
+    assert done.exit_code == 2
+    assert "[kafka] of views.toml has other settings" in done.stderr
+
+
 def test_init_without_a_terminal_needs_a_topic() -> None:
     done = run("init")
     assert done.exit_code == 2

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from queryable import BadUse
-from queryable.cli.start.views_writer import ADD, REPLACE, what_to_do, write_views
+from queryable.cli.start.views_writer import (
+    ADD,
+    REPLACE,
+    kafka_to_add,
+    what_to_do,
+    write_views,
+)
 
 ORDERS = '[views.orders]\ntopic = "orders"\nkey = "string"\nvalue = "json"\n'
+KAFKA = '[kafka]\n"security.protocol" = "SSL"\n\n'
 OTHERS = ORDERS.replace("orders", "others")
 
 
@@ -34,6 +42,52 @@ def test_a_view_is_added_after_the_others(tmp_path: Path) -> None:
         write_views(path, "", ORDERS, is_added=True)
     assert path.read_text() == f"{ORDERS}\n{OTHERS}"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadUse, match=r"--add .* --force"):
+        what_to_do(tmp_path / "views.toml", add=True, force=True, is_interactive=False)
+
+
+def test_a_file_keeps_its_mode_and_group(tmp_path: Path) -> None:
+    path = tmp_path / "views.toml"
+    path.write_text(ORDERS)
+    group = 1 if os.geteuid() == 0 else max(os.getgroups(), default=os.getgid())
+    os.chown(path, -1, group)
+    path.chmod(0o640)
+    write_views(path, "", OTHERS, is_added=True)
+    assert (stat.S_IMODE(path.stat().st_mode), path.stat().st_gid) == (0o640, group)
+    path.chmod(0o644)
+    write_views(path, "", ORDERS, is_added=False)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize("is_added", [False, True])
+def test_other_users_may_not_read_new_passwords(
+    is_added: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "views.toml"
+    path.write_text(ORDERS)
+    path.chmod(0o644)
+    write_views(path, KAFKA, OTHERS, is_added=is_added)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert "only its user and group may read it" in capsys.readouterr().err
+    assert path.read_text() == (f"{ORDERS}\n" if is_added else "") + KAFKA + OTHERS
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_connection_is_added_to_a_file_without_one(tmp_path: Path) -> None:
+    path, table = tmp_path / "views.toml", {"security.protocol": "SSL"}
+    path.write_text(ORDERS)
+    assert kafka_to_add(path, table) == table
+    assert kafka_to_add(path, {}) == {}
+    path.write_text(KAFKA + ORDERS)
+    assert kafka_to_add(path, table) == {}
+    with pytest.raises(BadUse, match=r"other settings .* not changed.*--kafka .*views\.toml"):
+        kafka_to_add(path, {"security.protocol": "PLAINTEXT"})
+    path.write_text("[kafka")
+    with pytest.raises(BadUse, match="Cannot read"):
+        kafka_to_add(path, table)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
