@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from backend.queries.scans.freshness import Freshness
 from backend.queries.served_by import ServedBy, roles_said
 from backend.queries.stores import KEYS, refuse_store
 from backend.queries.turns import next_turn
+from backend.storage.bounded_reads import NOT_READ, ReadBudget
 from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
 from model.formats.base64url import from_base64url
@@ -32,7 +34,7 @@ from model.views import View
 BATCH_PATH = b"/internal/batch"
 MAX_ANSWER_BYTES = 32 << 20  # of the items of one batch, or of those read for another instance's
 _TURN = 128  # keys that are read before the event loop runs other tasks
-_FIRST_TURN = 16  # keys; their values may be large
+_FIRST_TURN = 16  # keys; also those that are read at once: their values may be large
 _TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as those of the last one
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
@@ -57,11 +59,9 @@ class _ReadBudget:
         self.left = MAX_ANSWER_BYTES
         self.turn = _FIRST_TURN
 
-    def charge(self, items: list[bytes]) -> None:
-        """For a turn of items that were read here."""
-        size = sum(map(len, items))
-        self.left -= size
-        average = size // len(items) + 1
+    def end_turn(self, items: list[bytes]) -> None:
+        """After a turn of items that were read here."""
+        average = sum(map(len, items)) // len(items) + 1
         self.turn = max(1, min(_TURN, _TURN_BYTES // average))
 
     def take(self, item: bytes) -> bool:
@@ -319,7 +319,7 @@ def _read(
         return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], {}
     items = [b""] * len(keys)
     open_: dict[int, _Open] = {}
-    for found in reads.resolve(keys, options):
+    for found in reads.resolve(keys, options, ReadBudget(budget.left, sys.maxsize, _FIRST_TURN)):
         if isinstance(found, Unresolved):
             for number in found.numbers:
                 items[number], mark = _unresolved(reads, to_json(keys[number]), found.why)
@@ -329,6 +329,9 @@ def _read(
         roles.add(found.state.store_partition.role)
         for number, entry in zip(found.numbers, found.entries, strict=True):
             key_json = to_json(keys[number])
+            if entry is NOT_READ or budget.left <= 0:
+                items[number] = _problem_item(key_json, _TOO_LARGE)
+                continue
             try:
                 items[number] = _resolved(reads, key_json, entry)
             except Unavailable as problem:  # the schema of the value is missing
@@ -336,7 +339,8 @@ def _read(
                 items[number], mark = _unresolved(reads, key_json, why)
                 if mark is not None:
                     open_[number] = mark
-    budget.charge(items)
+            budget.left -= len(items[number])
+    budget.end_turn(items)
     return items, open_
 
 

@@ -21,12 +21,15 @@ _Key = TypeVar("_Key")
 
 
 class ReadBudget:
-    """How many bytes of entries may still be read. One that is too large counts as LARGE bytes."""
+    """How many bytes of entries may still be read. One of `large` bytes or more is dropped, and
+    counts as `large` bytes. `at_once`: keys that are read at once."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_at_once", "_large", "_left")
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, large: int = LARGE, at_once: int = SLICE) -> None:
         self._left = left
+        self._large = large
+        self._at_once = at_once
 
     def read(
         self,
@@ -35,14 +38,15 @@ class ReadBudget:
     ) -> list[bytes | None]:
         """What `read` finds: an entry or None for each key, or NOT_READ."""
         entries: list[bytes | None] = []
-        for at in range(0, len(keys), SLICE):
+        for at in range(0, len(keys), self._at_once):
             if self._left <= 0:
                 entries += [NOT_READ] * (len(keys) - at)
                 break
-            found = read(keys[at : at + SLICE])
+            found = read(keys[at : at + self._at_once])
             size = sum(map(len, filter(None, found)))
-            if size >= LARGE:
-                found = [NOT_READ if each and len(each) >= LARGE else each for each in found]
+            if size >= self._large:
+                large = self._large
+                found = [NOT_READ if each and len(each) >= large else each for each in found]
                 size = sum(map(len, filter(None, found)))
             self._left -= size
             entries += found
@@ -52,7 +56,7 @@ class ReadBudget:
         """An entry that was read by itself, or NOT_READ."""
         if entry is None:
             return None
-        if self._left <= 0 or len(entry) >= LARGE:
+        if self._left <= 0 or len(entry) >= self._large:
             entry = NOT_READ
         self._left -= len(entry)
         return entry

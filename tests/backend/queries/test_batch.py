@@ -328,28 +328,3 @@ def test_each_key_as_it_was_written(keys: list[Any], space: str) -> None:
     between = f"{space},{space}".encode()
     body = b'%b{"keys":[%b]}' % (space.encode(), between.join(written))
     assert parse_batch(body, exact=True) == list(zip(keys, written, strict=True))
-
-
-def test_keys_beyond_the_largest_answer_are_asked_for_again(
-    orders: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thousand values of 1 MB each were put together: one request ended an instance."""
-    monkeypatch.setattr(batches, "MAX_ANSWER_BYTES", 1_000_000)
-    monkeypatch.setattr(batches, "_TURN", 8)
-    value = b'"%b"' % (b"x" * 100_000)
-    keys = [f"k{number}" for number in range(200)]
-    orders.put_all({key.encode(): value for key in keys})
-    answer = orders.batch(keys)
-    assert answer.status == 200
-    # of both instances together
-    assert len(answer.body) < 1_000_000 + 4 * 100_100
-    left = keys
-    for _ in range(20):  # and so on: every key is answered in the end
-        items = orders.batch(left).json["items"]
-        assert [item["key"] for item in items] == left
-        assert {item["status"] for item in items} <= {200, 503}
-        assert {item.get("code") for item in items} <= {None, "overloaded"}
-        left = [item["key"] for item in items if item["status"] == 503]
-        if not left:
-            return
-    raise AssertionError(f"{len(left)} keys are never answered")
