@@ -50,6 +50,9 @@ class Codec(ABC):
     quotes_integers = False
     """Whether `to_json` writes integers of 64 bits as strings, as Protobuf's JSON mapping does."""
 
+    quotes_infinities = False
+    """Whether `to_json` writes infinite numbers in documents as "Infinity" and "-Infinity"."""
+
     has_prefixes = False
     """Whether keys are ordered by their bytes as text is, so that a prefix is a range."""
 

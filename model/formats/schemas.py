@@ -111,6 +111,7 @@ class ConfluentCodec(Codec):
     """Records with Confluent's framing; `source` has their schemas."""
 
     is_document = True
+    quotes_infinities = True
 
     def __init__(self, name: str, source: SchemaSource | None) -> None:
         """`name`: of the format."""

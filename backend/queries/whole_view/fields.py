@@ -88,17 +88,17 @@ class NumberField:
             raise BadRequest("bad-parameter", f"{parameter} is missing: a field with numbers.")
         self._field = None if path is None else ValueField(view, path, parameter)
         self._quotes_integers = view.value_codec.quotes_integers
+        self._quotes_infinities = path is None or view.value_codec.quotes_infinities
 
     def of(self, documents: list[object]) -> list[Number | None]:
         """The number of each document; None if it has none. NaN is no number."""
         # this runs for every entry of a view: nothing but look-ups and comparisons of types
-        if self._field is None:
-            # JSON has no such numbers: float64 has text for them
-            found = [_INFINITE.get(each) if type(each) is str else each for each in documents]
-        else:
-            found = self._field.of(documents)
-            if self._quotes_integers:
-                found = [_unquoted(each) if type(each) is str else each for each in found]
+        found = documents if self._field is None else self._field.of(documents)
+        if self._quotes_integers:
+            found = [_unquoted(each) if type(each) is str else each for each in found]
+        if self._quotes_infinities:
+            # JSON has no such numbers
+            found = [_INFINITE.get(each) if type(each) is str else each for each in found]
         return [each if type(each) is int or type(each) is float else None for each in found]
 
 

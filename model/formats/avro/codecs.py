@@ -16,6 +16,7 @@ class AvroCodec(Codec):
 
     name = "avro"
     is_document = True
+    quotes_infinities = True
     representation = "avro"
 
     def __init__(self, schema: AvroSchema) -> None:

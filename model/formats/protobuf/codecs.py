@@ -20,6 +20,7 @@ class ProtobufCodec(Codec):
     name = "protobuf"
     is_document = True
     quotes_integers = True
+    quotes_infinities = True
     json_is_exact = False
     representation = "protobuf"
 
