@@ -22,10 +22,10 @@ from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import KEYS, refuse_custom
 from backend.queries.turns import in_steps
 from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
+from backend.queries.whole_view.group_names import name_of, place
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.formats.float64 import json_number
-from model.formats.json_decoder import decode_json
 from model.kinds.kind import Pair
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
@@ -199,7 +199,7 @@ class _Aggregator:
                 found.add(number)
 
     def _of(self, group: object) -> Numbers | None:
-        found = self._groups.of(_name_of(group))
+        found = self._groups.of(name_of(group))
         if found is not None and type(group) is str:
             self._of_text[group] = found
         return found
@@ -241,7 +241,7 @@ class _AggregateMerger:
         by_rank: dict[int, tuple[list[Any], list[bytes]]] = {}
         async for some in in_steps(self._groups.by_name):
             for name in some:
-                rank, value = _place(name)
+                rank, value = place(name)
                 values, names = by_rank.setdefault(rank, ([], []))
                 values.append(value)
                 names.append(name)
@@ -251,8 +251,8 @@ class _AggregateMerger:
             # values of one type only, which is the fastest to sort
             order = sorted(range(len(values)), key=values.__getitem__)
             async for places in in_steps(order):
-                for place in places:
-                    name = names[place]
+                for index in places:
+                    name = names[index]
                     found.append(_item(name, self._groups.by_name[name], with_numbers))
         return found
 
@@ -298,26 +298,6 @@ AGGREGATE = Aggregate()
 
 def _tie_break(number: Number) -> tuple[float, bool]:
     return math.copysign(1, number), type(number) is float
-
-
-_RANKS: dict[type, int] = {type(None): 0, bool: 1, int: 2, float: 2, str: 3}
-"""The order of groups by the type of their JSON value; objects and arrays come last."""
-
-
-def _name_of(group: object) -> bytes:
-    """JSON text; equal for 1 and 1.0, and for objects with the same members in another order."""
-    if type(group) is float and group.is_integer() and abs(group) < 2**53:
-        group = int(group)
-    try:
-        return orjson.dumps(group, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # an integer of more than 64 bits
-        return json.dumps(group, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _place(name: bytes) -> tuple[int, Any]:
-    group = decode_json(name)
-    rank = _RANKS.get(type(group), len(_RANKS))
-    return rank, group if type(group) in _RANKS else name
 
 
 def _item(name: bytes, numbers: Numbers, with_numbers: bool) -> bytes:

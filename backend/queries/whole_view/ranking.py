@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from itertools import accumulate
+from typing import Any
 
 from backend.queries.whole_view.fields import Documents, Number, NumberField, parse_exactly
 from model.views import View
+
+_VALUE = b',"value":'
+# brackets and commas; and strings, because those in them do not count
+_TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{},]')
 
 Ranked = tuple[Number, bytes, bytes]
 """Rank (the least comes first), stored key, and the entry or its item."""
@@ -27,13 +33,34 @@ class Ranking:
 
     def of_items(self, items: Iterable[bytes]) -> list[Number | None]:
         """The ranks of JSON items."""
-        return self._ranks([parse_exactly(item)["value"] for item in items])
+        return self._ranks(list(map(_value_of, items)))
 
     def _ranks(self, documents: list[object]) -> list[Number | None]:
         numbers = self._numbers.of(documents)
         if self._descending:
             return [None if number is None else -number for number in numbers]
         return numbers
+
+
+def _value_of(item: bytes) -> Any:
+    """The value in `{"key":…,"value":…}`; ValueError."""
+    try:
+        return parse_exactly(item)["value"]
+    except ValueError:  # the value, or the key, has the greatest depth, and is one deeper here
+        return parse_exactly(item[_end_of_key(item) + len(_VALUE) : -1])
+
+
+def _end_of_key(item: bytes) -> int:
+    """Where the key of an item ends; ValueError."""
+    level = 0
+    for token in _TOKENS.finditer(item, 1):
+        if token[0] in (b"{", b"["):
+            level += 1
+        elif token[0] in (b"}", b"]"):
+            level -= 1
+        elif token[0] == b"," and level == 0 and item.startswith(_VALUE, token.start()):
+            return token.start()
+    raise ValueError("an item has no value")
 
 
 class Best:

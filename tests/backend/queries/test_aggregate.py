@@ -22,6 +22,7 @@ from backend.queries import turns
 from backend.queries.scans import partition_run, scan_budget
 from backend.queries.whole_view import aggregate
 from backend.queries.whole_view.aggregate import Numbers
+from backend.queries.whole_view.group_names import name_of
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import PARTITIONS, World, world
 
@@ -148,6 +149,47 @@ def test_a_group_can_be_any_json_and_a_field_can_be_missing(orders: World) -> No
         group(1, 1, 2), group("", 256), group("1", 8), group([], entries=1),
         group({"a": 1, "b": 2}, 64), group({"a": 1.0, "b": 2}, entries=1),
     ]  # fmt: skip
+
+
+def test_equal_numbers_are_one_group_whatever_their_size(orders: World) -> None:
+    values = [
+        b"1e16", b"10000000000000000", b"9007199254740992", b"9007199254740992.0",
+        b"9007199254740993", b"18446744073709551615", b"18446744073709551616", b"1e22", b"1E+22",
+        b"10000000000000000000000", b"10000000000000000000001", b"-9223372036854775808.0",
+        b"-9223372036854775808", b"-0.0", b"0", b"1e308", b"1%b" % (b"0" * 308),
+    ]  # fmt: skip
+    orders.put_all({b"%d" % n: b'{"g":%b}' % value for n, value in enumerate(values)})
+    assert [(each["group"], each["entries"]) for each in items(orders, "?by=g")] == [
+        (-(2**63), 2), (0, 2), (2**53, 2), (2**53 + 1, 1), (10**16, 2), (2**64 - 1, 1), (2**64, 1),
+        (10**22, 3), (10**22 + 1, 1), (10**308, 1), (1e308, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("levels", [254, 255, 900, 1023])
+def test_a_group_can_be_nested_as_deep_as_may_be(orders: World, levels: int) -> None:
+    """With more than 254 levels, or with 1,000, one value made its field unusable."""
+    deep = b"%b1%b" % (b"[" * levels, b"]" * levels)
+    orders.put_all({b"%d" % n: b'{"g":%b}' % deep for n in range(8)} | {b"a": b'{"g":1}'})
+    for instance in ("b1", "b2"):
+        assert orders.ask("aggregate?by=g", instance).body == (
+            b'{"items":[{"group":1,"entries":1},{"group":%b,"entries":8}]}' % deep
+        )
+
+
+def test_the_order_of_members_does_not_matter_at_any_depth() -> None:
+    one: Any = {"a": 1, "b": [2]}
+    other: Any = {"b": [2], "a": 1}
+    for _ in range(500):
+        one, other = {"a": [one], "b": 1}, {"b": 1, "a": [other]}
+    assert name_of(one) == name_of(other)
+    assert name_of(one).startswith(b'{"a":[{"a":[')
+
+
+@given(st.integers(-(2**70), 2**70) | st.integers(0, 1000).map(lambda n: 2**n))
+def test_a_whole_number_and_an_equal_float_have_the_same_name(number: int) -> None:
+    assert json.loads(name_of(number)) == number
+    if number == float(number):
+        assert name_of(number) == name_of(float(number))
 
 
 def test_whole_numbers_have_all_their_digits(orders: World) -> None:

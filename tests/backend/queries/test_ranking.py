@@ -145,3 +145,36 @@ def test_values_nested_as_deep_as_may_be() -> None:
     deep = b'{"a":2,"b":%b}' % (b"[" * 1023 + b"]" * 1023)
     documents = [b'{"a":1}', deep, b' {"a": 3}\n']
     assert Ranking(ORDERS, "a", descending=False).of_values(documents) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b'"k"', b'[",\\"value\\":[",{"a":1,"value":{"a":7}},"]"]', b'"\\\\"', b'",\\"value\\":1"',
+        b"[" * 1024 + b"]" * 1024,
+    ],
+)  # fmt: skip
+def test_items_nested_as_deep_as_may_be(key: bytes) -> None:
+    """An item is one level deeper than its key and its value."""
+    deep = b'{"a":2,"value":%b}' % (b"[" * 1023 + b"]" * 1023)
+    items = [b'{"key":%b,"value":%b}' % (key, value) for value in (b'{"a":1}', deep)]
+    assert Ranking(ORDERS, "a", descending=False).of_items(items) == [1, 2]
+
+
+def test_malformed_items() -> None:
+    deep = b"[" * 1024 + b"]" * 1024
+    for item in (b"{", b"[%b]" % deep, b'{"key":%b}' % deep):
+        with pytest.raises(ValueError, match="an item has no value"):
+            Ranking(ORDERS, "a", descending=False).of_items([item])
+    with pytest.raises(ValueError, match="depth limit"):
+        Ranking(ORDERS, "a", descending=False).of_items([b'{"key":1,"value":[%b]}' % deep])
+
+
+@pytest.mark.parametrize("instance", ["b1", "b2"])
+def test_a_value_nested_as_deep_as_may_be_is_ranked(tmp_path: Path, instance: str) -> None:
+    with world(tmp_path, ORDERS) as made:
+        value = b'{"n":9,"d":%b}' % (b"[" * 1023 + b"]" * 1023)
+        made.put_all({b"%d" % n: b'{"n":%d}' % n for n in range(8)} | {b"deep": value})
+        said = made.ask("top?by=n&limit=2", instance)
+        assert said.status == 200, said.body
+        assert said.body.startswith(b'{"items":[{"key":"deep","value":%b},{"key":"7",' % value)

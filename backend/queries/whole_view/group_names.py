@@ -1,0 +1,38 @@
+"""The names of groups: the JSON text of the value that their entries have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from model.formats.json_decoder import decode_json
+from model.formats.json_encoder import encode_json
+
+_RANKS: dict[type, int] = {type(None): 0, bool: 1, int: 2, float: 2, str: 3}
+"""The order of groups by the type of their JSON value; objects and arrays come last."""
+
+
+def name_of(group: object) -> bytes:
+    """JSON text; equal for numbers that are equal, as 1 and 1.0, and for objects with the same
+    members in another order."""
+    if type(group) is float or type(group) is int:
+        is_short = -(2**63) <= group < 2**64
+        if type(group) is float and is_short and group.is_integer():
+            group = int(group)
+        elif type(group) is int and not is_short:
+            group = _float_if_exact(group)
+    return encode_json(group, sorted_=True)
+
+
+def place(name: bytes) -> tuple[int, Any]:
+    """The rank of a group's type, and what to sort groups of this rank by; ValueError."""
+    if name[:1] in (b"{", b"["):
+        return len(_RANKS), name
+    group = decode_json(name)
+    return _RANKS[type(group)], group
+
+
+def _float_if_exact(number: int) -> float:
+    try:
+        return float(number) if float(number) == number else number
+    except OverflowError:
+        return number
