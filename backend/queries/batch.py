@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import orjson
-
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
 from backend.queries.key_bodies import MAX_KEYS
@@ -26,6 +24,7 @@ from backend.storage.bounded_reads import NOT_READ, ReadBudget
 from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
 from model.formats.base64url import from_base64url
+from model.formats.json_encoder import encode_json
 from model.problems import BadRequest, NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE
 from model.versions import base_of
@@ -109,7 +108,7 @@ class Batches:
                     keys[number] = record_key(reads, value, written)
                 except Problem as problem:
                     count_refusal(reads.counts, problem)
-                    items[number] = _problem_item(written or orjson.dumps(value), problem)
+                    items[number] = _problem_item(written or encode_json(value), problem)
         left, in_any = list(keys), list[int]()
         answerers = ServedBy()
         rounds, budget = self._asker.rounds(), _ReadBudget()

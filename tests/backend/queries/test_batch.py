@@ -128,6 +128,22 @@ def test_a_key_of_another_format_fails_alone(tmp_path: Path, kind: str, key: Any
         assert items[1] == {"key": key, "status": 400, "code": "key-undecodable"}
 
 
+@pytest.mark.parametrize("kind", ["int64", "float64", "uuid", "string", "bytes"])
+@pytest.mark.parametrize("levels", [255, 1000, 1022])
+def test_a_nested_key_fails_alone(tmp_path: Path, kind: str, levels: int) -> None:
+    """It made the whole batch 500."""
+    key = b"[" * levels + b"]" * levels
+    good = {"int64": b"1", "float64": b"1.5", "bytes": b'"YQ"', "string": b'"a"'}
+    good["uuid"] = b'"00000000-0000-0000-0000-00000000000a"'
+    with world(tmp_path, view(key=kind)) as made:
+        said = made.batch(b'{"keys":[%b,%b]}' % (good[kind], key))
+    assert said.status == 200, said.body
+    assert said.body == (
+        b'{"items":[{"key":%b,"status":404},{"key":%b,"status":400,"code":"key-undecodable"}]}'
+        % (good[kind], key)
+    )
+
+
 def test_a_key_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     with world(tmp_path, ORDERS, max_key_bytes=10) as made:
         items = made.batch(["x" * 10, "x" * 11]).json["items"]
