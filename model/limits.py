@@ -5,7 +5,7 @@
 | request line (path and query)       | 32 KiB: nginx and gunicorn check it            |
 | parameters of a request             | 16                                             |
 | a parameter that names a key, a prefix or a cursor | the request line                |
-| `by`                                | 1,024 bytes, 16 levels of fields               |
+| `by`, `value`                       | 1,024 bytes, 16 levels of fields               |
 | `min_offset`                        | 16 KiB                                         |
 | every other parameter               | 64 bytes                                       |
 | `Accept`                            | 4,096 bytes                                    |
@@ -59,21 +59,21 @@ def check_parameter(name: str, value: str) -> None:
         )
 
 
-def check_path(path: str) -> None:
-    """Raise BadRequest if the field path in `by=` is too long or too deep."""
+def check_path(path: str, parameter: str) -> None:
+    """Raise BadRequest if the field path in the `parameter` is too long or too deep."""
     if len(path.encode()) > MAX_PATH_BYTES:
         raise BadRequest(
             "bad-parameter",
-            f"by has more than {MAX_PATH_BYTES} bytes.",
-            parameter="by",
+            f"{parameter} has more than {MAX_PATH_BYTES} bytes.",
+            parameter=parameter,
             limit=MAX_PATH_BYTES,
         )
     fields = path.count(".") + 1
     if fields > MAX_PATH_FIELDS:
         raise BadRequest(
             "bad-parameter",
-            f"by has {fields} levels of fields; at most {MAX_PATH_FIELDS} are allowed.",
-            parameter="by",
+            f"{parameter} has {fields} levels of fields; at most {MAX_PATH_FIELDS} are allowed.",
+            parameter=parameter,
             limit=MAX_PATH_FIELDS,
         )
 

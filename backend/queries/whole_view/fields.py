@@ -57,7 +57,7 @@ class ValueField:
                 "bad-parameter",
                 f"{parameter} names a field, and {view.value} values have none.",
             )
-        check_path(path)  # each name of the path costs a look-up per entry
+        check_path(path, parameter)  # each name of the path costs a look-up per entry
         self._path = path.split(".")
 
     def of(self, documents: list[object]) -> list[object]:

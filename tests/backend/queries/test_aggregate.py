@@ -340,6 +340,14 @@ def test_requests_that_are_refused(orders: World, target: str, code: str) -> Non
     assert orders.code(f"aggregate{target}", 400) == code
 
 
+@pytest.mark.parametrize("path", ["a." * 16 + "a", "a" * 1025])
+@pytest.mark.parametrize("name", ["by", "value"])
+def test_a_path_that_is_too_long_is_named(orders: World, name: str, path: str) -> None:
+    said = orders.ask(f"aggregate?{name}={path}").json
+    assert said["parameter"] == name
+    assert said["detail"].startswith(f"{name} has ")
+
+
 def test_views_without_fields(tmp_path: Path) -> None:
     with world(tmp_path, view(value="string")) as made:
         made.put(b"a", b"text")
