@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -274,12 +275,11 @@ class Instance:
         return self._membership_reporter.now(self._highest_epoch)
 
     def _polled_partitions(self, topic: str) -> TopicPartitions | None:
+        """None if the broker has not answered for a while: the topic may be another one by now."""
         found = self._metadata_poller.get(topic)
-        return (
-            None
-            if found is None
-            else TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
-        )
+        if found is None or time.monotonic() - found.fetched_at > self.settings.ends_trusted_for:
+            return None
+        return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
 
     def _on_state_change(self) -> None:
         self._membership_reporter.remember()  # a store has shown which topic it is

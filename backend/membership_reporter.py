@@ -248,10 +248,12 @@ class MembershipReporter:
         )
 
     def _partition_counts_differ(self) -> bool:
-        """Whether partition counts differ from the topology. Normally the leader detects this."""
+        """Whether partition counts differ from the topology. Normally the leader detects this.
+        Metadata from before the last report do not count: the topic may have been deleted."""
         topology, topic_metadata = self._context.topology, self._context.metadata_poller.latest
         return self._clock() - self._reported_at > _REPEAT_AFTER and any(
             (known := topic_metadata.get(view.topic)) is not None
+            and known.fetched_at >= self._reported_at
             and (placed := topology.views.get(view.name)) is not None
             and known.partitions != placed.partitions
             for view in self._views

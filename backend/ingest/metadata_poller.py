@@ -46,7 +46,8 @@ class MetadataPoller:
         self._interval = interval
         self._timeout = timeout
         self._watched: Mapping[str, Set[int]] = {}
-        self.latest: dict[str, TopicMetadata] = {}  # by topic; readers may keep the dict
+        self.latest: dict[str, TopicMetadata] = {}
+        """By topic, of those watched. Readers may keep the dict."""
         self.on_poll: Callable[[], None] = lambda: None
         """Called after each poll that the broker has answered."""
         # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
@@ -73,13 +74,13 @@ class MetadataPoller:
 
     def watch(self, partitions: Mapping[str, Set[int]]) -> None:
         """Set the topics to poll, and their partitions whose offsets are needed; if they change,
-        poll at once."""
+        poll at once. What is known of other topics is forgotten before the next poll."""
         if partitions != self._watched:
             self._watched = partitions
             self._wake.set()
 
     def get(self, topic: str) -> TopicMetadata | None:
-        """The latest metadata; None if there is none yet."""
+        """The latest metadata; None if there is none yet, or the topic is not watched."""
         return self.latest.get(topic)
 
     def refresh(self) -> None:
@@ -102,6 +103,8 @@ class MetadataPoller:
             self._wake.wait(self._seconds_to_next_poll())
             self._wake.clear()
             watched = self._watched
+            for topic in self.latest.keys() - watched.keys():
+                del self.latest[topic]  # it may be deleted, or get more partitions
             if not watched or self._stop.is_set():
                 continue
             started_at = time.monotonic()

@@ -21,6 +21,7 @@ from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import homes_of, known_counts
 from backend.wire.scan import ScanResponse
 from model.problems import RetryLater
+from model.records import hash_of_topic
 from model.views import View
 
 
@@ -45,8 +46,8 @@ class OtherOffsets:
         self._view = view
         self._context = context
         self._store_partitions = context.store_partitions.of_view(view.name)
-        # topic id, partition -> position up to which the records are of known numbers
-        self._certain: dict[tuple[str, int], int] = {}
+        # hash of the topic, partition -> position up to which the records are of known numbers
+        self._certain: dict[tuple[int, int], int] = {}
 
     def check(self, key: bytes, offsets: Mapping[int, int], asked_at: float) -> None:
         """OffsetsInDoubt if one of these may be of the key, in a partition that is not known to be
@@ -67,23 +68,25 @@ class OtherOffsets:
 
     def is_in_doubt(self, partition: int, offset: int) -> bool:
         """Whether no other instance has applied the record, as far as is known here."""
-        metadata = self._context.metadata_poller.latest.get(self._view.topic)
-        topic_id = "" if metadata is None else metadata.topic_id
-        return self._certain.get((topic_id, partition), 0) <= offset
+        return self._certain.get((self._topic_hash(), partition), 0) <= offset
 
     def note(self, response: ScanResponse) -> None:
         """What another instance has applied, and with which numbers of partitions."""
-        metadata = self._context.metadata_poller.latest.get(self._view.topic)
+        topic_hash = self._topic_hash()
         known = known_counts(self._context, self._view)
-        if (
-            metadata is None
-            or not response.partition_counts
-            or {*response.partition_counts} - known
-        ):
+        if not topic_hash or not response.partition_counts or {*response.partition_counts} - known:
             return
         for partition, position in response.positions.items():
-            place = metadata.topic_id, partition
+            place = topic_hash, partition
             self._certain[place] = max(position, self._certain.get(place, 0))
+
+    def _topic_hash(self) -> int:
+        """The hash of the topic's id: it may be created again. 0: unknown."""
+        metadata = self._context.metadata_poller.latest.get(self._view.topic)
+        if metadata is not None:
+            return hash_of_topic(metadata.topic_id)
+        # an instance without a partition of the topic does not poll it
+        return self._context.placed(self._view).topic_hash
 
     def _applied(self, partition: int, offset: int) -> bool:
         store_partition = self._store_partitions.get(partition)

@@ -53,7 +53,8 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
 
 def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | None:
     """{"silent_ms": time since the broker last answered, "is_silent": whether the lag is unknown
-    because of it}; None if it has not answered yet, or has none of the views' topics."""
+    because of it}; None if it has not answered yet, or nothing is asked of it: this instance has no
+    partitions, or the topics do not exist."""
     polled = [each.fetched_at for each in list(context.metadata_poller.latest.values())]
     if not polled:
         return None

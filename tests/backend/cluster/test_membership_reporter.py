@@ -73,14 +73,29 @@ def test_a_changed_partition_count_is_reported_if_the_leader_does_not_act(tmp_pa
 
 def test_a_report_is_repeated_at_most_every_ten_seconds(tmp_path: Path) -> None:
     b1 = Joined(tmp_path)
-    b1.set_partitions("users", 4)
     times = []
     for _ in range(60):
         b1.now += 0.5
+        b1.set_partitions("users", 4)
         if b1.requests_topology():
             times.append(b1.now - 100)
             b1.report()
     assert times == [10.5, 21.0]
+
+
+def test_a_count_that_the_broker_has_not_confirmed_since_the_report_is_not_reported_again(
+    tmp_path: Path,
+) -> None:
+    """Regression: after a topic was deleted, instances joined the group again every ten seconds."""
+    b1 = Joined(tmp_path)
+    b1.set_partitions("users", 4)
+    b1.now += 11
+    assert b1.requests_topology()
+    b1.report()
+    b1.now += 1_000
+    assert not b1.requests_topology()
+    b1.set_partitions("users", 4)
+    assert b1.requests_topology()
 
 
 def test_matching_or_unknown_partition_counts_are_not_reported(tmp_path: Path) -> None:

@@ -214,3 +214,17 @@ def test_without_any_offset_the_previous_metadata_stay() -> None:
     poller._admin = DescribingAdmin({1, 3})  # type: ignore[assignment]
     poller.poll({"orders": {1, 3}})
     assert poller.latest["orders"] is before
+
+
+def test_a_topic_that_is_not_watched_any_more_is_forgotten() -> None:
+    """Regression: it was taken for the current metadata: the leader placed partitions of a topic
+    that was created again by what was known of the old one."""
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
+    poller._admin = DescribingAdmin()  # type: ignore[assignment]
+    poller.start()
+    try:
+        for watched in ({"orders": {1}, "users": {1}}, {"orders": {1}}, {}, {"users": set[int]()}):
+            poller.watch(watched)
+            wait_until(lambda watched=watched: poller.latest.keys() == watched.keys(), 10, "a poll")
+    finally:
+        poller.stop()

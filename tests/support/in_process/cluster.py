@@ -19,6 +19,7 @@ from backend.wire.answer import MARK, Header
 from backend.wire.answer import Answer as Sent
 from model.partitioner import partition_of
 from model.problems import Unavailable
+from model.records import hash_of_topic
 from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
 from model.views import ANY_PARTITION, View
 from tests.support.in_process.logs import CollectedDeadLetters
@@ -99,6 +100,7 @@ class Cluster:
             self.mispartitioned,
             tuple(sorted(self._partition_counts())),
             moved=moved,
+            topic_hash=hash_of_topic("topic-1"),
             standbys=tuple(map(tuple, self.standbys)),
         )
         topology = Topology(Epoch(next(self._epochs), 1), self._members, {self.view.name: placed})

@@ -124,6 +124,33 @@ def test_offsets_of_other_keys(tmp_path: Path) -> None:
             assert ask(made, id_, key, bounds).status == 200
 
 
+def test_offsets_of_other_keys_at_an_instance_without_a_partition(tmp_path: Path) -> None:
+    """Regression: it does not poll the topic, and answered 503 until it had a partition."""
+    with grown(tmp_path) as (made, _, current):
+        made.place([0, 1, 0, 1, 0])
+        made.settle()
+        cut_off(made, "b3")
+        made.nodes["b3"].metadata_poller.latest.clear()
+        bounds = ",".join(f"{n}:{len(log) - 1}" for n, log in enumerate(made.logs) if log)
+        for key in KEYS:
+            answer = ask(made, "b3", key, f"?min_offset={bounds}")
+            assert (answer.status, answer.json().get("value")) == (200, {"n": 1})
+        # partitions are added that b3 does not know, and the key moves to an old one
+        made.add_partitions(1)
+        current.knows = 6
+        [key, *_] = [
+            each
+            for each in KEYS
+            if partition(each, 6) not in (5, partition(each, 3), partition(each, 5))
+        ]
+        home = current.send(key, b'{"n":2}', 100)
+        for id_ in ("b1", "b2"):
+            made.turn(id_)
+        bounds = f"{home}:{len(made.logs[home]) - 1}"
+        answer = ask(made, "b3", key, f"?min_offset={bounds}")
+        assert (answer.status, answer.json()["code"]) == _REFUSED
+
+
 def test_an_offset_of_a_record_that_shows_that_the_view_is_mispartitioned(tmp_path: Path) -> None:
     with cluster(tmp_path) as made:
         producer = Producer(made)
