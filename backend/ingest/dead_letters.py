@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
 from backend.kafka_clients import is_fatal
+from backend.rate_limited_log import RateLimitedLog
 from model.dead_letters import SUFFIX, Rejected, dead_letter
 from model.kafka.config import NOT_FROM_THE_FUTURE
 from model.kafka.headers import headers_of
@@ -27,7 +28,8 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
-_MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition, on a standby
+_MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition: on a standby, or in a pause
+_PAUSE = 10.0  # after a failure, times as long as that has taken
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 
@@ -40,6 +42,8 @@ class DeadLetters:
         self._timeout = timeout
         self._producer: Producer | None = None
         self._topics: set[str] = set()
+        self._paused_until: dict[str, float] = {}  # topic -> s, monotonic
+        self._log = RateLimitedLog(log)
         self._failed = 0
         self._lock = threading.Lock()
 
@@ -59,45 +63,63 @@ class DeadLetters:
         Other instances keep the latest ones in memory, and write them when the active changes: the
         old active may not have written them, and the new one may have started from a snapshot with
         a later position. Duplicates have the same key.
+
+        After a failure, the active keeps them for a while, too, so that a topic that does not work
+        takes a tenth of the time of ingest at most.
         """
-        store_partition.unsent += dead_letters
+        view, unsent = store_partition.view, store_partition.unsent
+        unsent += dead_letters
         if store_partition.role != ACTIVE and not is_taken_over:
-            _keep_latest(store_partition.unsent)
-        elif store_partition.unsent:
-            self.send(store_partition.view, store_partition.partition, store_partition.unsent)
+            _keep_latest(unsent)
+        elif unsent and time.monotonic() < self._paused_until.get(view.topic + SUFFIX, 0.0):
+            if lost := _keep_latest(unsent):
+                with self._lock:
+                    self._failed += lost
+                self._log.warn(
+                    view.name, f"view {view.name}: {lost} dead letters are lost while none is sent"
+                )
+        elif unsent:
+            self.send(view, store_partition.partition, unsent)
             store_partition.unsent = []
 
     def send(self, view: View, partition: int, dead_letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters and wait for the broker's acknowledgement, at most `timeout` s.
+        """Write dead letters and wait for the broker's acknowledgement, for a few times `timeout` s
+        at most.
+
+        If the topic was deleted, it is created again, and they are sent again.
 
         A failure, such as a missing permission to create the topic, does not stop the view. The
         dead letters that could not be written are counted and logged.
         """
         topic = view.topic + SUFFIX
-        failed_before = self._failed
+        failed_before, began = self._failed, time.monotonic()
+        why = "not acknowledged"
         try:
             try:
                 self._send(topic, view, partition, dead_letters)
+                is_repeated = self._failed > failed_before and self._is_created_again(topic)
             except KafkaException as e:
                 if not is_fatal(e.args[0]):
                     raise
                 log.warning("the producer of dead letters is replaced: %s", e.args[0].str())
+                is_repeated = True
+            if is_repeated:
                 # some may be written twice
                 self._producer, self._failed = None, failed_before
                 self._send(topic, view, partition, dead_letters)
-        except (KafkaException, BufferError) as e:
+        except (KafkaException, BufferError, TimeoutError) as e:
             with self._lock:
                 self._failed = failed_before + len(dead_letters)
-            log.error("could not write %d dead letters to %s: %s", len(dead_letters), topic, e)
-            return
-        failed = self._failed - failed_before
-        if failed:
-            log.error("could not write %d dead letters to %s", failed, topic)
+            why = str(e) or "the broker does not answer"
+        if failed := self._failed - failed_before:
+            log.error("could not write %d dead letters to %s: %s", failed, topic, why)
+            now = time.monotonic()
+            self._paused_until[topic] = now + _PAUSE * (now - began)
 
     def _send(
         self, topic: str, view: View, partition: int, dead_letters: Sequence[DeadLetter]
     ) -> None:
-        """Raises KafkaException, BufferError."""
+        """Raises KafkaException, BufferError, TimeoutError."""
         producer = self._producer_for(topic)
         for letter in dead_letters:
             record = letter.record
@@ -148,13 +170,14 @@ class DeadLetters:
                 self._failed += 1
 
     def _producer_for(self, topic: str) -> Producer:
-        """The producer, after the topic was created. Raises KafkaException."""
+        """The producer, after the topic was created. Raises KafkaException, TimeoutError."""
         if self._producer is None:
             self._producer = Producer(
                 {
                     **self._settings,
                     "client.id": "queryable-dead-letters",
                     "enable.idempotence": True,
+                    "allow.auto.create.topics": False,  # with the broker's defaults
                     "linger.ms": 5,
                     "message.max.bytes": _MAX_BYTES,
                     "message.timeout.ms": int(self._timeout * 1000),
@@ -162,17 +185,31 @@ class DeadLetters:
                 }
             )
         if topic not in self._topics:
-            try:
-                self._create(topic, {**_TOPIC_CONFIG, **NOT_FROM_THE_FUTURE})
-            except KafkaException as e:
-                if e.args[0].code() != KafkaError.INVALID_CONFIG:
-                    raise
-                self._create(topic, _TOPIC_CONFIG)
+            self._ensure(topic)
             self._topics.add(topic)
         return self._producer
 
-    def _create(self, topic: str, config: dict[str, str]) -> None:
-        """Create the topic if it does not exist. Raises KafkaException."""
+    def _is_created_again(self, topic: str) -> bool:
+        """Whether the topic was missing, and was created now."""
+        try:
+            is_created = self._ensure(topic)
+        except (KafkaException, TimeoutError):
+            return False  # perhaps it is not allowed any more
+        if is_created:
+            log.warning("topic %s was deleted: it is created again", topic)
+        return is_created
+
+    def _ensure(self, topic: str) -> bool:
+        """Create the topic if it does not exist, and whether it did not. Raises KafkaException,
+        TimeoutError."""
+        try:
+            return self._create(topic, {**_TOPIC_CONFIG, **NOT_FROM_THE_FUTURE})
+        except KafkaException as e:
+            if e.args[0].code() != KafkaError.INVALID_CONFIG:
+                raise
+            return self._create(topic, _TOPIC_CONFIG)
+
+    def _create(self, topic: str, config: dict[str, str]) -> bool:
         admin = AdminClient(self._settings)
         # one partition: dead letters are few, and consumers read them in order
         new = NewTopic(topic, num_partitions=1, config=config)
@@ -182,13 +219,18 @@ class DeadLetters:
         except KafkaException as e:
             if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+            return False
+        return True
 
 
-def _keep_latest(dead_letters: list[DeadLetter]) -> None:
+def _keep_latest(dead_letters: list[DeadLetter]) -> int:
+    """Without the earlier ones; how many those are."""
+    before = len(dead_letters)
     count = size = 0
     for letter in reversed(dead_letters):
         size += letter.size
         if count == _MAX_UNSENT or (count and size > _MAX_UNSENT_BYTES):
             break
         count += 1
-    del dead_letters[: len(dead_letters) - count]
+    del dead_letters[: before - count]
+    return before - count

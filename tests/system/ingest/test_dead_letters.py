@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kafka import KafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +22,7 @@ from tests.support.client import key_path
 from tests.support.dead_letters import ODD, NotUtf8, Sent, records_of, send, undone
 from tests.support.deployment import views_toml
 from tests.support.in_process.examples import view
+from tests.support.in_process.fakes import Rec
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, ends_of, history
 
@@ -120,6 +124,30 @@ def test_headers_and_timestamps_are_kept(broker: Broker, make_topic: MakeTopic) 
         for each in records
     ]
     assert [letter.value() for letter in found][-1] == b"", "not a tombstone"
+
+
+@pytest.mark.parametrize("properties", [{}, {"auto.create.topics.enable": "true"}])
+def test_a_topic_that_is_deleted_is_created_again(
+    tmp_path: Path, properties: dict[str, str]
+) -> None:
+    """Regression: all dead letters were lost until a restart, or the topic had the broker's
+    defaults."""
+    with Broker(tmp_path / "broker", properties=properties) as broker:
+        settings = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+        admin, topic = AdminClient(settings), "t.dead-letter"
+        letters = DeadLetters(settings, 5)
+        for number in range(3):
+            record = cast(Any, Rec(number, b"k", b"{"))
+            letters.send(view("v", topic="t"), 0, [DeadLetter(record, "odd")])
+            assert letters.failed == 0
+            found = records_of(broker.bootstrap_servers, topic)
+            assert [each.key() for each in found] == [b"t:0:%d" % number]
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            [config] = admin.describe_configs([resource]).values()
+            assert config.result(10)["cleanup.policy"].value == "compact"
+            [deleted] = admin.delete_topics([topic]).values()
+            deleted.result(10)
+        letters.close()
 
 
 def send_not_utf8(servers: str, topic: str, count: int) -> None:
