@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from backend.cluster.change_log import ChangeLog, Subject
+from backend.cluster.change_log import ChangeLog
+from backend.cluster.change_subject import Subject
 from backend.instance_context import InstanceContext
 from backend.settings import Settings
 from model.changes.deployments import DeploymentState, decode_record, encode_record

@@ -227,8 +227,15 @@ class InstanceContext:
     def apply_versions(self, states: States) -> None:
         """Use new states of the views' versions: requests that arrive from now on are answered from
         the versions that are current in them."""
+        self._use_versions(self.versions.with_states(states))
+
+    def doubt_versions(self) -> None:
+        """Answer no request for the current version of a view until `apply_versions` is called."""
+        self._use_versions(self.versions.in_doubt())
+
+    def _use_versions(self, versions: Versions) -> None:
         with self._changing:
-            self.versions = self.versions.with_states(states)
+            self.versions = versions
             for use_versions in self.on_versions:
                 use_versions()
             self._set_topology()

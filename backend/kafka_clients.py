@@ -13,6 +13,13 @@ from backend.kafka_tokens import TokenProvider
 from model.kafka.config import for_kafka_python, for_librdkafka, hide, oidc_client
 from model.kafka.config_providers import resolve
 
+# answers while brokers start, or a leader is elected
+_PASSING = (
+    KafkaError.LEADER_NOT_AVAILABLE, KafkaError.REQUEST_TIMED_OUT, KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION, KafkaError.NOT_CONTROLLER, KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class KafkaClients:
@@ -44,6 +51,11 @@ def is_refusal(error: KafkaError) -> bool:
     """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
     certificate after the handshake: librdkafka calls this a failure of the transport."""
     return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
+
+
+def is_final(error: KafkaError) -> bool:
+    """Whether the broker has answered a request, and would give the same answer again."""
+    return error.code() >= 0 and error.code() not in _PASSING
 
 
 def is_fatal(error: KafkaError) -> bool:

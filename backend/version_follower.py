@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from backend.cluster.change_log import ChangeLog, Subject
+from backend.cluster.change_log import ChangeLog
+from backend.cluster.change_subject import Subject
 from backend.instance_context import InstanceContext
 from backend.settings import Settings
 from model.topology import Topology
@@ -66,9 +67,13 @@ class VersionFollower:
 
     def start(self, context: InstanceContext) -> None:
         """Read which versions are current. Waits for some seconds only: until they are known,
-        requests for the current version get a 503."""
+        requests for the current version get a 503. If the topic exists, or that is not known, any
+        view may have versions that are not declared here."""
         self._context = context
-        if self.initial.are_used or self.log.exists():
+        may_exist = self.log.exists(_TIMEOUT) is not False
+        if may_exist:
+            context.doubt_versions()
+        if may_exist or self.initial.are_used:
             self._is_following = True
             self.log.start()
             if not self.log.wait_until_known(_TIMEOUT):

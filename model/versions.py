@@ -115,10 +115,11 @@ def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
 @dataclass(frozen=True)
 class Versions:
     """The versions of all views, and which of them are current. `states`: None if they are not
-    known yet."""
+    known yet. `may_lack_some`: whether other instances may declare further versions."""
 
     views: tuple[View, ...] = ()
     states: States | None = field(default_factory=lambda: MappingProxyType({}))
+    may_lack_some: bool = False
 
     by_base: Mapping[str, Mapping[int, View]] = field(init=False)
     """Each view's versions that are not dropped; empty if none is left."""
@@ -164,7 +165,7 @@ class Versions:
     def _current(
         self, base: str, declared: Mapping[int, View], left: Mapping[int, View]
     ) -> View | None:
-        if self.states is None and _is_versioned(declared):
+        if self.states is None and (self.may_lack_some or _is_versioned(declared)):
             return None
         state = (self.states or {}).get(base)
         return left.get(min(declared) if state is None else state.current)
@@ -186,6 +187,10 @@ class Versions:
             return None
         known = self.states.get(base)
         return VersionState(min(self.by_base[base], default=1)) if known is None else known
+
+    def in_doubt(self) -> Versions:
+        """Before the states are known: any view may have versions that are not declared here."""
+        return Versions(self.views, None, may_lack_some=True)
 
     def with_states(self, states: States) -> Versions:
         return Versions(self.views, states)

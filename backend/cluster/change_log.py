@@ -29,6 +29,8 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from backend.cluster.change_subject import Subject
+from backend.kafka_clients import is_final
 from backend.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
 from model.kafka.headers import headers_of
@@ -43,29 +45,6 @@ _CHECK_EVERY = 10.0  # s between two comparisons with the end of the topic
 _CHECK_ID_EVERY = 60.0  # s between two comparisons with the id of the topic
 # all records count: compaction or retention could lose the current state
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-
-
-@dataclass(frozen=True)
-class Subject(Generic[S]):
-    """What a topic of changes is about. Texts are parts of messages."""
-
-    topic: str
-    encode: Callable[[str, S, int], bytes]
-    """`encode(name, state, at_ms)`: the value of a record."""
-    decode: Callable[[bytes | str | None], tuple[str, S]]
-    """Its inverse; ValueError."""
-    noun: str
-    """Such as "versions": names the thread and the client."""
-    unknown: str
-    """The problem's code if the topic cannot be read."""
-    conflict: str
-    """The problem's code if another change came first."""
-    unconfirmed: str
-    """The problem's code if Kafka has not confirmed a change."""
-    decides: str
-    """Such as "which version of a view is current"."""
-    name_of: Callable[[str], str]
-    """What changes, by its name, such as "the versions of view orders"."""
 
 
 class ChangeLog(Generic[S]):
@@ -109,11 +88,20 @@ class ChangeLog(Generic[S]):
         if self._thread.is_alive():
             self._thread.join(self._timeout + 1)
 
-    def exists(self) -> bool:
-        """Whether the topic exists, as far as the broker says."""
-        with suppress(KafkaException, TimeoutError):
-            return self._topic_id(self._admin()) is not None
-        return False
+    def exists(self, timeout: float) -> bool | None:
+        """Whether the topic exists; None if it is not known within `timeout` s, and the time-out
+        of a request. A topic that must not be looked at counts as missing."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return self._topic_id(self._admin()) is not None
+            except KafkaException as e:
+                if is_final(e.args[0]):
+                    return False
+            except TimeoutError:
+                pass
+            if time.monotonic() > end or self._stop.wait(_POLL):
+                return None
 
     def _admin(self) -> AdminClient:
         return AdminClient({**self._client_settings, "log_level": 0})
@@ -226,7 +214,8 @@ class ChangeLog(Generic[S]):
             self._stop.wait(_RETRY_AFTER)
 
     def _topic_exists(self) -> bool:
-        """Whether the topic exists; creates it if it does not. Raises KafkaException."""
+        """Whether the topic exists; creates it if it does not. False if that is refused. Raises
+        KafkaException, TimeoutError."""
         admin = self._admin()
         if self._topic_id(admin) is not None:
             self._check_retention(admin)
@@ -238,6 +227,8 @@ class ChangeLog(Generic[S]):
         except KafkaException as e:
             if _code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True
+            if not is_final(e.args[0]):
+                raise
             config = " ".join(f"--config {name}={value}" for name, value in _CONFIG.items())
             self._log.warn(
                 "create",

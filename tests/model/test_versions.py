@@ -60,6 +60,19 @@ def test_other_names_with_an_at_sign_are_refused(text: str, error: str) -> None:
         views(text)
 
 
+def test_views_of_which_others_may_have_versions_are_undecided() -> None:
+    """Until the version topic has been read."""
+    declared = Versions(views("orders", "orders@2", "users"))
+    assert declared.undecided == set()
+    doubted = declared.in_doubt()
+    assert doubted.undecided == {"orders", "users"}
+    assert set(doubted.named) == {"orders@1", "orders@2", "users@1"}
+    assert (doubted.with_versions, doubted.state("users")) == ({"orders"}, None)
+    known = doubted.with_states({"users": VersionState(2, 1, (), 1)})
+    assert known.undecided == {"users"}, "it is not declared here"
+    assert current(known) == 1
+
+
 def test_versions_of_a_view_must_not_share_a_topic_or_a_pipeline() -> None:
     entry = '[views."{}"]\ntopic = "{}"\nkey = "string"\nvalue = "json"\npipeline = "{}"\n'
     with pytest.raises(ConfigurationError, match=r'line 8, .*"a" is the topic of \[views.orders\]'):

@@ -146,11 +146,17 @@ def test_records_that_are_no_changes_are_skipped(
 
 def test_the_topic_keeps_all_records(follow: Callable[[], Followed], broker: Broker) -> None:
     log = follow().log
-    assert log.exists()
+    assert log.exists(5)
     described = quiet_admin(broker.bootstrap_servers).list_topics(log.topic, 10)
     assert len(described.topics[log.topic].partitions) == 1
     settings = {"bootstrap.servers": broker.bootstrap_servers}
-    assert not ChangeLog(settings, "none", 5.0, versions_of("none"), print).exists()
+    assert ChangeLog(settings, "none", 5.0, versions_of("none"), print).exists(5) is False
+
+
+def test_a_broker_that_does_not_answer_does_not_say_whether_a_topic_exists() -> None:
+    settings = {"bootstrap.servers": "127.0.0.1:1"}
+    log = ChangeLog(settings, "app", 0.2, versions_of("app"), print)
+    assert log.exists(0.5) is None
 
 
 def test_one_first_record_counts(broker: Broker) -> None:
