@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 MAX_AGE = 15.0  # s; the job writes the file every second
-MAX_SILENCE = 300.0  # s; a query with nothing to do reports so every second
+MAX_SILENCE = 300.0  # s after the next report was due: a second or a trigger after the last one
 
 
 def problem(

@@ -60,6 +60,15 @@ class Settings:
         given = (each for each in (view.trigger, self.trigger) if each and each != REAL_TIME)
         return next(given, DEFAULT_TRIGGER)
 
+    def report_interval(self, view: View) -> float:
+        """The seconds after which Spark reports on the view again, if nothing delays it: between
+        two triggers, it reports nothing."""
+        if self.once:
+            return 0.0
+        is_real_time = self.is_real_time(view)
+        longest = self.real_time_batch if is_real_time else self.micro_batch_trigger(view)
+        return _length(longest) / 1000
+
     def dead_letters_trigger(self, view: View) -> str:
         """The least time between two micro-batches of the view's dead letters: the view's, or
         DEAD_LETTERS_TRIGGER if it is longer."""

@@ -87,5 +87,6 @@ class ViewControl:
         return True
 
     def _delete_old_keys(self, view: str) -> bool:
-        self._rebuilds.delete_old_keys(view)
+        with self._progress.deleting_old_keys():
+            self._rebuilds.delete_old_keys(view)
         return True

@@ -7,7 +7,8 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -67,9 +68,15 @@ class ProgressListener(StreamingQueryListener):
     """
 
     def __init__(
-        self, session: SparkSession, path: Path | None, views: Iterable[str], events: Events
+        self,
+        session: SparkSession,
+        path: Path | None,
+        views: Iterable[str],
+        events: Events,
+        intervals: Mapping[str, float] | None = None,
     ) -> None:
-        """``path``: the file, or None. Raises OSError if it cannot be written."""
+        """``path``: the file, or None. ``intervals``: the seconds between two reports of Spark, by
+        view; 0 if it has none. Raises OSError if the file cannot be written."""
         self._streams = session.streams
         self._path = path
         self._views = {view: ViewProgress() for view in views}
@@ -86,6 +93,8 @@ class ProgressListener(StreamingQueryListener):
         self._lock = threading.Lock()
         self._reported_dropped: Counter[str] = Counter()  # by view
         self._reported_at: dict[str, float] = {}  # view ► monotonic s
+        self._intervals = intervals or {}
+        self._is_deleting = False  # old keys of a view
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._write()
 
@@ -128,6 +137,19 @@ class ProgressListener(StreamingQueryListener):
                 self._failures.pop(query, None)
             self._reported_at[view] = time.monotonic()
             self._update(view)
+
+    @contextmanager
+    def deleting_old_keys(self) -> Iterator[None]:
+        """While old keys of a rebuilt view are deleted, however long that takes. The views that are
+        to be started again wait for it, and are not silent meanwhile."""
+        with self._lock:
+            self._is_deleting = True
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._is_deleting = False
+                self._reported_at |= dict.fromkeys(self._starting_again, time.monotonic())
 
     def rebuilding(self, view: str) -> None:
         """Call when the view will read its sources from the start."""
@@ -188,8 +210,11 @@ class ProgressListener(StreamingQueryListener):
             state = STOPPED
         else:
             state = RUNNING if view.source_offsets else STARTING
-        is_idle = reported_at is None or state in (STOPPED, PAUSED)
-        silent = None if is_idle or reported_at is None else time.monotonic() - reported_at
+        waits = self._is_deleting and name in self._starting_again
+        silent = None
+        if reported_at is not None and not waits and state not in (STOPPED, PAUSED):
+            due_at = reported_at + self._intervals.get(name, 0.0)
+            silent = max(0.0, time.monotonic() - due_at)
         return ViewStatus(
             state,
             view.source_offsets,

@@ -17,9 +17,10 @@ Offsets = dict[str, dict[str, int]]
 class ViewStatus(NamedTuple):
     """The current status of a view.
 
-    ``error``: why a query failed. ``silent``: seconds since Spark's last report on the view; None:
-    not started. ``caught_up_at``: when the view had last read all records (epoch s); None: never
-    since this start.
+    ``error``: why a query failed. ``silent``: seconds since Spark's next report on the view was
+    due, or 0; None: none is due, because the view is not started, or old keys are deleted.
+    ``caught_up_at``: when the view had last read all records (epoch s); None: never since this
+    start.
     """
 
     state: str

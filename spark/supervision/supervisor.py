@@ -47,7 +47,11 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         moved = MovedKeys(session, settings, topics, log)
         try:
             progress = ProgressListener(
-                session, settings.progress, [view.name for view in settings.views], stop.events
+                session,
+                settings.progress,
+                [view.name for view in settings.views],
+                stop.events,
+                {view.name: settings.report_interval(view) for view in settings.views},
             )
         except OSError as error:
             raise JobError(
