@@ -78,6 +78,16 @@ def missed_tombstones(
     )
 
 
+def long_load(view: str, topic: str, seconds: float, retention: float) -> str:
+    """A warning: a load of a table took longer than the topic keeps tombstones; times in s."""
+    return (
+        f"warning: {view}: the load took {seconds:.0f} s, but topic {topic} keeps tombstones for "
+        f"{retention:.0f} s (delete.retention.ms), so rows that were deleted meanwhile could stay "
+        f"in the view. Set it to more than {seconds * 1000:.0f}, and rebuild the view: `queryable "
+        "pipeline VIEW rebuild`."
+    )
+
+
 def rows_dropped(view: str, rows: int) -> str:
     """A warning: Spark dropped rows of a view that were not late."""
     return (

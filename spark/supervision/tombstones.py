@@ -3,6 +3,9 @@
 Compaction removes a tombstone ``delete.retention.ms`` after it has cleaned the records before it.
 A view that was behind for longer may never see it, and would keep the row forever. So the
 checkpoint has the time when the view had last read all records.
+
+A first load, and a rebuild, may take longer, but then end with a warning: a row may have been
+deleted after they had read it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import JobError, Unavailable, missed_tombstones, summary
+from spark.errors import JobError, Unavailable, long_load, missed_tombstones, summary
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
@@ -27,6 +30,7 @@ _INTERVAL = 60.0  # s between two writes, also after one that failed
 # s that a view may be behind with any ``delete.retention.ms``: it is behind whenever its query
 # starts again
 _TOLERATED = 60.0
+_DEFAULT_RETENTION = 86_400.0  # s; Kafka's default of ``delete.retention.ms``
 
 
 class TombstoneGuard:
@@ -50,6 +54,7 @@ class TombstoneGuard:
         self._folders = {
             view.name: settings.checkpoint(view) for view in settings.views if _tables(view)
         }
+        self._tables = {view.name: _tables(view) for view in settings.views}
         self._stored: dict[str, float] = {}  # by view that was started
         self._not_before: dict[str, float] = {}  # by view whose time could not be stored
         # views that this process has started from the beginning, and that have not been current
@@ -93,12 +98,27 @@ class TombstoneGuard:
         if behind <= _TOLERATED:
             return None
         for topic in _tables(view):
-            retention = self._admin.config(topic, "delete.retention.ms")
-            policy = self._admin.config(topic, "cleanup.policy") or ""
-            if retention and "compact" in policy and behind > int(retention) / 1000:
+            retention = self._retention(topic)
+            if retention is not None and behind > retention:
                 folder = self._folders[view.name]
-                return missed_tombstones(view.name, topic, behind, int(retention) / 1000, folder)
+                return missed_tombstones(view.name, topic, behind, retention, folder)
         return None
+
+    def _retention(self, topic: str) -> float | None:
+        """For how long (s) the topic keeps tombstones; None: always. Raises ``Unavailable``."""
+        retention = self._admin.config(topic, "delete.retention.ms")
+        policy = self._admin.config(topic, "cleanup.policy") or ""
+        return int(retention) / 1000 if retention and "compact" in policy else None
+
+    def _warn_of_long_load(self, name: str, seconds: float) -> None:
+        """If a load took so long that the view may have missed tombstones."""
+        for topic in self._tables[name]:
+            try:
+                retention = self._retention(topic)
+            except Unavailable:
+                retention = _DEFAULT_RETENTION
+            if retention is not None and seconds > max(retention, _TOLERATED):
+                self._log(long_load(name, topic, seconds, retention))
 
     def _last_current_at(self, name: str) -> float:
         return self._missed.get(name) or max(self._stored[name], self._current_at(name))
@@ -115,12 +135,16 @@ class TombstoneGuard:
             step = 0.0 if is_last or name in self._loading else _INTERVAL
             is_due = current_at > stored + step
             if is_due and (is_last or time.time() >= self._not_before.get(name, 0.0)):
+                load_began = stored if name in self._loading else None
                 try:
                     self._store(name, current_at)
                 except (PySparkException, Py4JJavaError) as error:
                     self._not_before[name] = time.time() + _INTERVAL
                     why = summary(str(error))
                     self._log(f"warning: {name}: cannot store when it was current yet: {why}")
+                else:
+                    if load_began is not None:
+                        self._warn_of_long_load(name, time.time() - load_began)
 
     def begin(self, name: str) -> None:
         """The view reads its sources from their start, from now on. Raises PySparkException,

@@ -91,6 +91,36 @@ def test_the_first_load_may_take_long(monkeypatch: pytest.MonkeyPatch, files: Fi
         job.guard.check(job.view)
 
 
+def test_a_load_that_takes_longer_than_tombstones_are_kept_ends_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    """Regression: a row stayed, without a word, if it was deleted after the view had read it and
+    the tombstone was removed before the view got there."""
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    job.now += 0.9 * DAY
+    job.is_current()
+    assert not job.logged
+    job.guard.begin("v")
+    job.status.caught_up_at = None
+    job.now += 1.1 * DAY
+    job.guard.keep()
+    job.guard.check(job.view)
+    assert not job.logged, "it has not ended"
+    for _ in range(2):
+        job.is_current()
+        job.now += 70
+    [warning] = job.logged
+    assert warning.startswith("warning: v: the load took 95040 s, but topic raw keeps tombstones ")
+    assert "for 86400 s (delete.retention.ms)" in warning
+    assert "Set it to more than 95040000, and rebuild the view" in warning
+    later = Job(monkeypatch, files, DAY)
+    later.now = job.now
+    later.guard.check(later.view)
+    later.is_current()
+    assert not later.logged
+
+
 def test_another_process_does_not_continue_a_load_that_was_stopped(
     monkeypatch: pytest.MonkeyPatch, files: Files
 ) -> None:
