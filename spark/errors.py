@@ -68,13 +68,26 @@ def query_failed(query: str, *, source: str, target: str, checkpoint: str, error
 
 
 def missed_tombstones(
-    view: str, topic: str, behind: float, retention: float, checkpoint: str
+    view: str, topic: str, behind: float, retention: float, checkpoint: str, is_known: bool
 ) -> JobError:
-    """A view of a table was behind for longer than the topic keeps tombstones; times in s."""
+    """A view of a table was behind for longer than the topic keeps tombstones; times in s.
+    ``is_known``: whether the job may read the topic's settings."""
+    setting, hint = "delete.retention.ms", ""
+    if not is_known:
+        setting = f"the default of {setting}, which the job may not read"
+        hint = "If the topic keeps them for longer, give the job the permission DescribeConfigs. "
     return JobError(
         f"{view}: the view has not read all of topic {topic} for {behind:.0f} s, but the topic "
-        f"keeps tombstones for {retention:.0f} s (delete.retention.ms), so rows that were deleted "
-        f"could stay in the view. {rebuild(checkpoint)}"
+        f"keeps tombstones for {retention:.0f} s ({setting}), so rows that were deleted could stay "
+        f"in the view. {hint}{rebuild(checkpoint)}"
+    )
+
+
+def unknown_retention(view: str, topic: str, default: float) -> str:
+    """A warning: the job may not read for how long a topic keeps tombstones; time in s."""
+    return (
+        f"warning: {view}: the job may not read delete.retention.ms of topic {topic}, and takes "
+        f"Kafka's default ({default:.0f} s). Give it the permission DescribeConfigs for the topic."
     )
 
 

@@ -200,12 +200,12 @@ class KafkaAdmin:
         return why
 
     def cleanup_policy(self, topic: str) -> str | None:
-        """The topic's ``cleanup.policy``; None if the job may not read it."""
+        """The topic's ``cleanup.policy``. As ``config``."""
         return self.config(topic, "cleanup.policy")
 
     def config(self, topic: str, name: str) -> str | None:
-        """A setting of the topic; None if the job may not read it. ``Unavailable`` if the brokers
-        do not answer."""
+        """A setting of the topic; None if the job may not read it, or the brokers do not have it.
+        ``Unavailable`` after another error: asking again may help."""
         resource_class = self._jvm.org.apache.kafka.common.config.ConfigResource
         kind = resource_class.Type.valueOf("TOPIC")
         try:
@@ -214,10 +214,13 @@ class KafkaAdmin:
             )
         except Py4JJavaError as error:
             why = root_cause(error)
-            if "Timeout" in why:
-                raise Unavailable(f"topic {topic}: the brokers do not answer: {why}") from error
-            return None
-        return str(config.get(name).value())
+            kind = why.partition(":")[0]
+            if kind.endswith("AuthorizationException") or kind == "UnsupportedVersionException":
+                return None
+            raise Unavailable(f"topic {topic}: cannot read its settings: {why}") from error
+        entry = config.get(name)
+        value = None if entry is None else entry.value()
+        return None if value is None else str(value)
 
     def end_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """Topic ► partition ► end offset. ``topics``: their numbers of partitions. Raises OSError,

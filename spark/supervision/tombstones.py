@@ -10,6 +10,7 @@ deleted after they had read it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -19,7 +20,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import JobError, Unavailable, long_load, missed_tombstones, summary
+from spark.errors import (
+    JobError,
+    Unavailable,
+    long_load,
+    missed_tombstones,
+    summary,
+    unknown_retention,
+)
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
@@ -59,6 +67,7 @@ class TombstoneGuard:
         self._not_before: dict[str, float] = {}  # by view whose time could not be stored
         # views that this process has started from the beginning, and that have not been current
         self._loading: set[str] = set()
+        self._asked: set[str] = set()  # topics whose settings the job has asked for
         # by view that has missed tombstones while it ran: when it had last been current before
         self._missed: dict[str, float] = {}
 
@@ -66,6 +75,7 @@ class TombstoneGuard:
         """Call before each start of a view. ``JobError`` if it may have missed tombstones."""
         if view.name not in self._folders:
             return
+        self._warn_of_unknown(view)
         found = self._checkpoints.read_json(self._file(view.name))
         if found is None:
             self.begin(view.name)
@@ -98,26 +108,41 @@ class TombstoneGuard:
         if behind <= _TOLERATED:
             return None
         for topic in _tables(view):
-            retention = self._retention(topic)
-            if retention is not None and behind > retention:
+            retention, is_known = self._retention(topic)
+            if behind > retention:
                 folder = self._folders[view.name]
-                return missed_tombstones(view.name, topic, behind, retention, folder)
+                return missed_tombstones(view.name, topic, behind, retention, folder, is_known)
         return None
 
-    def _retention(self, topic: str) -> float | None:
-        """For how long (s) the topic keeps tombstones; None: always. Raises ``Unavailable``."""
+    def _retention(self, topic: str) -> tuple[float, bool]:
+        """For how long (s) the topic keeps tombstones, and whether that is known: otherwise, it is
+        Kafka's default. Raises ``Unavailable``."""
         retention = self._admin.config(topic, "delete.retention.ms")
-        policy = self._admin.config(topic, "cleanup.policy") or ""
-        return int(retention) / 1000 if retention and "compact" in policy else None
+        if retention is None:
+            return _DEFAULT_RETENTION, False
+        if "compact" not in (self._admin.config(topic, "cleanup.policy") or ""):
+            return math.inf, True
+        return int(retention) / 1000, True
+
+    def _warn_of_unknown(self, view: View) -> None:
+        """If the job may not read for how long the view's topics keep tombstones; once each."""
+        for topic in self._tables[view.name]:
+            if topic in self._asked:
+                continue
+            with suppress(Unavailable):
+                _, is_known = self._retention(topic)
+                self._asked.add(topic)
+                if not is_known:
+                    self._log(unknown_retention(view.name, topic, _DEFAULT_RETENTION))
 
     def _warn_of_long_load(self, name: str, seconds: float) -> None:
         """If a load took so long that the view may have missed tombstones."""
         for topic in self._tables[name]:
             try:
-                retention = self._retention(topic)
+                retention, _ = self._retention(topic)
             except Unavailable:
                 retention = _DEFAULT_RETENTION
-            if retention is not None and seconds > max(retention, _TOLERATED):
+            if seconds > max(retention, _TOLERATED):
                 self._log(long_load(name, topic, seconds, retention))
 
     def _last_current_at(self, name: str) -> float:

@@ -8,13 +8,22 @@ records as the old one, and writes only new results to a recreated view topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from model.dead_letters import MAX_MESSAGE_BYTES
 from spark.checkpoints.files import CheckpointFiles
-from spark.errors import JVM_ENDED, JobError, needs_slots, recreated, repartitioned, unobserved
+from spark.errors import (
+    JVM_ENDED,
+    JobError,
+    Unavailable,
+    needs_slots,
+    recreated,
+    repartitioned,
+    unobserved,
+)
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
@@ -88,7 +97,9 @@ def _check_cleanup_policy(
     admin: KafkaAdmin, topic: str, view: View, log: Callable[[str], None]
 ) -> None:
     """Warns if Kafka would delete entries of the view, or keep all records."""
-    policy = admin.cleanup_policy(topic)
+    policy = None
+    with suppress(Unavailable):  # only a warning depends on it
+        policy = admin.cleanup_policy(topic)
     if policy is None:
         return
     wanted = view_topic_config(view)["cleanup.policy"]
@@ -102,7 +113,9 @@ def _check_cleanup_policy(
 
 def _check_message_bytes(admin: KafkaAdmin, topic: str, log: Callable[[str], None]) -> None:
     """Warns if Kafka would reject large dead letters."""
-    most = admin.config(topic, "max.message.bytes")
+    most = None
+    with suppress(Unavailable):
+        most = admin.config(topic, "max.message.bytes")
     if most is not None and int(most) < MAX_MESSAGE_BYTES:
         log(
             f"warning: topic {topic} has max.message.bytes={most}, so a large dead letter makes "

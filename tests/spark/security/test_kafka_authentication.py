@@ -16,11 +16,12 @@ from local.kafka.broker import quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.settings import REPOSITORY
 from model.kafka.config import for_java
+from spark.errors import Unavailable
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
 from tests.model.kafka.test_config_providers import PROPERTIES
 from tests.support.deployment import views_toml
-from tests.support.secure_kafka.broker import MECHANISMS, PASSWORDS, SecureBroker
+from tests.support.secure_kafka.broker import LIMITED, MECHANISMS, PASSWORDS, SecureBroker
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
@@ -40,6 +41,23 @@ def test_spark_reads_and_writes_with_each_mechanism(
     assert [bytes(row["value"]).decode() for row in read.collect()] == [mechanism]
     plan = str(read._jdf.queryExecution().toString())
     assert not any(text in f"{kafka.spark()} {plan}" for text in PASSWORDS.values())
+
+
+def test_a_setting_is_unknown_if_it_may_not_be_read_and_unavailable_after_another_error(
+    session: SparkSession, secure_broker: SecureBroker
+) -> None:
+    """Regression: every error but a time-out meant that the job may not read it."""
+    create_topics(quiet_admin(secure_broker.bootstrap_servers), [Topic("described", 1)])
+    table = secure_broker.java_table("PLAIN")
+    limited = {"sasl.username": LIMITED, "sasl.password": secure_broker.reference(LIMITED)}
+    address = secure_broker.address("PLAIN")
+    with KafkaAdmin(session, Kafka(address, for_java(table))) as admin:
+        assert admin.config("described", "delete.retention.ms") == "86400000"
+        assert admin.config("described", "no.such.setting") is None
+        with pytest.raises(Unavailable, match="UnknownTopicOrPartition"):
+            admin.config("no-such-topic", "delete.retention.ms")
+    with KafkaAdmin(session, Kafka(address, for_java(table | limited))) as admin:
+        assert admin.config("described", "delete.retention.ms") is None
 
 
 def test_java_reads_properties_files_as_this_project_does(session: SparkSession) -> None:

@@ -210,6 +210,39 @@ def test_a_view_goes_on_if_it_is_not_known_how_long_tombstones_are_kept(
     assert not job.missed()
 
 
+def test_kafkas_default_counts_if_the_job_may_not_read_how_long_tombstones_are_kept(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    """Regression: without DescribeConfigs, no view was stopped, and no warning said so."""
+    job = Job(monkeypatch, files, DAY)
+    monkeypatch.setattr(job.guard, "_admin", SimpleNamespace(config=lambda topic, name: None))
+    for _ in range(2):
+        job.guard.check(job.view)
+    [warning] = job.logged
+    assert warning.startswith("warning: v: the job may not read delete.retention.ms of topic raw")
+    assert "DescribeConfigs" in warning
+    job.is_current()
+    job.now += 0.9 * DAY
+    assert not job.missed()
+    job.now += 0.2 * DAY
+    assert "keeps tombstones for 86400 s (the default of delete.retention.ms" in job.missed()
+
+
+def test_a_table_that_is_not_compacted_keeps_its_tombstones(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    job = Job(monkeypatch, files, DAY)
+    config = {"delete.retention.ms": "1000", "cleanup.policy": "delete"}
+    admin = SimpleNamespace(config=lambda topic, name: config[name])
+    monkeypatch.setattr(job.guard, "_admin", admin)
+    job.guard.check(job.view)
+    job.is_current()
+    job.now += 9 * DAY
+    job.guard.check(job.view)
+    assert not job.missed()
+    assert not job.logged
+
+
 @pytest.mark.spark
 @pytest.mark.broker
 def test_a_job_stops_a_view_of_a_table_that_is_behind_for_too_long(
