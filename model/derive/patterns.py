@@ -1,7 +1,10 @@
-"""Regular expressions that Java and Python read alike, and that cannot fail on a long text.
+"""Regular expressions that Java and Python read alike, and that cannot fail or take hours on a long
+text.
 
 Java's matcher calls itself for each repetition of a group, so ``(a|b)*`` on a long text ends the
-query with a StackOverflowError. Nested repetitions can take exponential time.
+query with a StackOverflowError. Nested repetitions can take exponential time. Several repetitions
+that match what follows them, as in ``.*a.*b``, take the length of the text to the power of their
+number: so on a text of ``LONG_TEXT`` characters, a pattern takes about its square at most.
 """
 
 from __future__ import annotations
@@ -9,7 +12,10 @@ from __future__ import annotations
 import re
 import warnings
 
+from model.derive.pattern_steps import LONG_TEXT, Part, most_steps
+
 _MAX_REPETITIONS = 8
+_MAX_STEPS = 10 * LONG_TEXT**2  # Java takes some minutes for them
 _MAX_TIMES = 1000
 # One part of a pattern, in the syntax that is allowed.
 _PART = re.compile(
@@ -25,6 +31,7 @@ _PART = re.compile(
 def check_pattern(pattern: str) -> int:
     """The number of groups. Raises ValueError."""
     repetitions = at = 0
+    parts: list[Part] = []
     while at < len(pattern):
         part = _PART.match(pattern, at)
         if part is None:
@@ -39,12 +46,36 @@ def check_pattern(pattern: str) -> int:
             repetitions += 1
             if max(int(part[end] or 0) for end in ("from", "to")) > _MAX_TIMES:
                 raise ValueError(f"a regular expression repeats at most {_MAX_TIMES} times")
+            if parts:
+                parts[-1] = _repeated(parts[-1], part)
+        else:
+            parts.append(Part("(" if part["group"] else ")" if part["end"] else part[0]))
         at = part.end()
     if repetitions > _MAX_REPETITIONS:
         raise ValueError(f"a regular expression has at most {_MAX_REPETITIONS} repetitions")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", FutureWarning)  # sets that will get another meaning
-            return re.compile(pattern, re.ASCII).groups
+            groups = re.compile(pattern, re.ASCII).groups
     except (re.error, FutureWarning) as e:
         raise ValueError(f"'{pattern[:60]}' is not a regular expression: {e}") from None
+    steps, first = most_steps(parts)
+    if steps > _MAX_STEPS:
+        raise ValueError(
+            f"a regular expression must not take hours for a long text: {first} also matches what "
+            "can follow it. Exclude that, as in [^ ]* before a space, set a limit, as in {0,20}, "
+            "or let the pattern begin with ^"
+        )
+    return groups
+
+
+def _repeated(part: Part, repetition: re.Match[str]) -> Part:
+    if part.least != part.most:
+        return part  # a repetition of a repetition: a*+
+    if repetition["from"] is None:
+        least = 1 if repetition[0][0] == "+" else 0
+        return part._replace(least=least, most=1 if repetition[0][0] == "?" else LONG_TEXT)
+    least, most = int(repetition["from"]), repetition["to"]
+    return part._replace(
+        least=least, most=least if most is None else int(most) if most else LONG_TEXT
+    )
