@@ -2,8 +2,8 @@
 
 The view topic keeps its entries meanwhile, so readers always find values. When the view has read
 its sources to the end, keys that it has not written since the start of the rebuild are deleted: the
-view has no value for them any more. Until then, ``rebuild.json`` in the checkpoint has the ends of
-the view topic at the start.
+view has no value for them any more. So results of records that have expired in the sources are
+lost. Until then, ``rebuild.json`` in the checkpoint has the ends of the view topic at the start.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class Rebuilds:
         Py4JError, JobError; the view must not start then before another call has succeeded."""
         view = self._views[name]
         ends = self._ends(view)
+        expired = self._expired(view)
         checkpoint = self._settings.checkpoint(view)
         folders = begin_generation(self._checkpoints, checkpoint)
         # The new generation has what its static sources have now. Never the old one: so not before.
@@ -69,6 +70,11 @@ class Rebuilds:
         self._checkpoints.replace_json(self._file(view), {"ends": ends[view.topic]})
         self._deleting_after[name] = time.time()
         self._log(f"rebuilding {name}: its new checkpoint is {folders.result}")
+        for topic, which in expired.items():
+            self._log(
+                f"warning: rebuilding {name}: topic {topic} no longer has its first records "
+                f"({which}), so results that only they have are lost"
+            )
 
     def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
         """The views that have caught up, so that ``delete_old_keys`` is due."""
@@ -163,6 +169,20 @@ class Rebuilds:
     def _ends(self, view: View) -> dict[str, dict[int, int]]:
         """The end offsets of the view topic, by topic and partition."""
         return self._admin.end_offsets({view.topic: self._topics[view.topic].partitions})
+
+    def _expired(self, view: View) -> dict[str, str]:
+        """Source topic ► how many of its first records it has no longer, by partition."""
+        counts = {topic: self._topics[topic].partitions for topic in view.source_topics}
+        starts = self._admin.start_offsets(counts)
+        found = {
+            topic: ", ".join(
+                f"{start} in partition {partition}"
+                for partition, start in sorted(of_topic.items())
+                if start
+            )
+            for topic, of_topic in starts.items()
+        }
+        return {topic: which for topic, which in found.items() if which}
 
     def _file(self, view: View) -> str:
         return f"{self._settings.checkpoint(view)}/rebuild.json"

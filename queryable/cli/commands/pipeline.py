@@ -63,8 +63,9 @@ def pipeline(
 
     A pause lasts until resume, restart or rebuild, also if the job is started again meanwhile.
     rebuild begins a new checkpoint, reads the sources from the start, and deletes keys that have no
-    value any more. Meanwhile, counts and sums begin again: use a new version of the view if
-    readers must not see that. rebuild asks first, unless --yes is given.
+    value any more. Results of records that the sources no longer have are lost. Meanwhile, counts
+    and sums begin again: use a new version of the view if readers must not see that. rebuild asks
+    first, unless --yes is given.
 
     Waits until the job has carried out the action. Exits with 2 if the job does not run, 3 if it
     has not carried out the action within a minute. An action needs the scope admin.
@@ -138,6 +139,6 @@ def _text(value: object) -> str:
 
 def _confirmed(view: str) -> bool:
     return is_confirmed(
-        f"Delete the checkpoint of {view} and read its sources from the start? Counts and sums "
-        "begin again meanwhile"
+        f"Delete the checkpoint of {view} and read its sources from the start? Results of records "
+        "that they no longer have are lost, and counts and sums begin again meanwhile"
     )

@@ -25,7 +25,8 @@ const COMMANDS = [
   ["Pause", "pause", "It stops reading until it is resumed; the view keeps its entries."],
   ["Resume", "resume", "It continues where it stopped."],
   ["Restart", "restart", "Its queries stop and start again, from their checkpoints."],
-  ["Rebuild", "rebuild", "It deletes its checkpoints, and derives the view again from the start of its sources."],
+  ["Rebuild", "rebuild", "It deletes its checkpoints, and derives the view again from the start of its sources. " +
+    "Results of records that the sources no longer have are lost."],
 ];
 
 /** The buttons for the pipeline of a view; none if no job would carry out a command. */

@@ -55,6 +55,7 @@ def test_a_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
         done = run(server.url, "words", "rebuild", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
+        assert "Results of records that they no longer have are lost" in done.stderr
         assert run(server.url, "words", "rebuild", input="y\n").exit_code == SUCCESS
         assert run(server.url, "words", "rebuild", "--yes").exit_code == SUCCESS
 
