@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
+from model.pipelines.status import STOPPED, UNKNOWN
 from model.problems import Conflict, NotFound, Unavailable
 from model.versions import MAX_VERSION, VersionState, public_name
 from model.views import View
@@ -86,11 +88,33 @@ class VersionRoutes:
             raise Conflict(
                 "topic-in-use", f"Topic {view.topic} is also the topic of view {users[0]}."
             )
+        if deletes:
+            self._check_pipeline(view)
         answer = await self._change(view.base, state.without(view.version))
         if deletes:
             assert self._context.version_log is not None
             await asyncio.to_thread(self._context.version_log.delete_topic, view.topic)
         return answer
+
+    def _check_pipeline(self, view: View) -> None:
+        """Conflict if the job of the version runs: it would end, with all its views, when the topic
+        is deleted. Unavailable if that is not known yet."""
+        pipelines = self._context.pipelines
+        pipeline = pipelines.get(view.name)
+        if pipeline is None or list(pipelines.values()).count(pipeline) > 1:
+            return  # a pipeline of several views may go on without this topic
+        status = pipeline.status(time.monotonic())
+        if status.state == STOPPED or status.heard_ago is None:
+            return
+        if status.state == UNKNOWN:
+            raise Unavailable(
+                "pipeline-unknown", f"It is not known whether pipeline {pipeline.group} runs."
+            )
+        raise Conflict(
+            "pipeline-running",
+            f"The job of pipeline {pipeline.group} runs, and would fail without topic {view.topic}."
+            f" Start it again without {_name(view)}, then repeat this.",
+        )
 
     def _asked(self, request: Request, asked: dict[str, Any]) -> tuple[VersionState, View]:
         """The state of the view, and the version that the body names."""

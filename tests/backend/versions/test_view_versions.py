@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +17,7 @@ import pytest
 from backend.http.flask_app import create_flask_app
 from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
+from model.pipelines.status import CommittedOffset, Pipeline
 from model.records import ENTRY
 from model.versions import VersionState
 from tests.backend.http.kiqr_client import asking
@@ -324,3 +326,58 @@ def test_commands_that_change_nothing_say_so(made: Deployment) -> None:
     ):
         answer = made.ask(f"/views/orders/{command}", "b1", "POST", body)
         assert (answer.status, answer.json["code"]) == (status, code), command
+
+
+def dropped(
+    made: Deployment, monkeypatch: pytest.MonkeyPatch, **more: Any
+) -> tuple[Any, list[str]]:
+    """The answer to a drop of version 1, and the topics that were deleted. Version 2 is current."""
+    deleted: list[str] = []
+    log = SimpleNamespace(change=lambda base, state: None, delete_topic=deleted.append)
+    monkeypatch.setattr(made.contexts["b1"], "version_log", log)
+    answer = made.ask("/views/orders/drop", "b1", "POST", {"version": 1, **more})
+    return answer.json.get("code", answer.status), deleted
+
+
+def heard(states: list[str], group: str = "spark-orders") -> Pipeline:
+    """A pipeline with these heartbeats, the last one now."""
+    pipeline = Pipeline(group, 5.0)
+    now, wall_ms = time.monotonic() - 0.1 * len(states), time.time_ns() // 1_000_000
+    for number, state in enumerate(states):
+        heartbeat = orjson.dumps({"state": state, "at": wall_ms + number}).decode()
+        committed = {("raw", 0): CommittedOffset(7, heartbeat)}
+        pipeline.record_poll(now + 0.1 * number, wall_ms + number, committed, {}, None)
+    return pipeline
+
+
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        (["running", "running"], "pipeline-running"),
+        (["running", "paused"], "pipeline-running"),
+        (["running", "failed"], "pipeline-running"),
+        (["running"], "pipeline-unknown"),
+        (["running", "stopped"], 200),
+        ([], 200),
+    ],
+)
+def test_the_topic_of_a_pipeline_that_runs_is_not_deleted(
+    made: Deployment, monkeypatch: pytest.MonkeyPatch, states: list[str], code: str | int
+) -> None:
+    """Regression: the Spark job ended, with all its views, and did not start again."""
+    made.switch(2)
+    monkeypatch.setattr(made.contexts["b1"], "pipelines", {"orders": heard(states)})
+    found, deleted = dropped(made, monkeypatch, delete_topic=True)
+    assert (found, deleted) == (code, ["orders"] if code == 200 else [])
+    assert dropped(made, monkeypatch) == (200, [])
+
+
+def test_the_topic_of_a_pipeline_that_runs_for_another_version_is_deleted(
+    made: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not write this topic any more."""
+    made.switch(2)
+    pipeline = heard(["running", "running"])
+    pipelines = {"orders": pipeline, "orders@2": pipeline}
+    monkeypatch.setattr(made.contexts["b1"], "pipelines", pipelines)
+    assert dropped(made, monkeypatch, delete_topic=True) == (200, ["orders"])

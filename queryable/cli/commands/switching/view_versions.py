@@ -143,8 +143,8 @@ def drop(
     """Remove a version of a view that is not current.
 
     Its stores are deleted on all instances, and it cannot become current again. The number is not
-    used again. Asks first, unless --yes is given. Exits with 2 if it is refused. Needs the scope
-    admin.
+    used again. Asks first, unless --yes is given. Exits with 2 if it is refused. Before
+    --delete-topic, stop the pipeline that writes the topic. Needs the scope admin.
 
     \b
     Examples:

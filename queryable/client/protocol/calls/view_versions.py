@@ -56,7 +56,8 @@ def drop(
     delete_topic: bool = False,
     timeout: float | None = None,
 ) -> Call[dict[str, Any]]:
-    """Removes a version that is not current: its stores, and its topic if `delete_topic`."""
+    """Removes a version that is not current: its stores, and its topic if `delete_topic`. Raises
+    BadRequest with the code `pipeline-running` if the job that writes this topic runs."""
     body = {"version": version, "delete_topic": delete_topic}
     return (yield from _command(context, _path(view, "drop"), body, timeout))
 
