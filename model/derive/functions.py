@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from model.derive.patterns import check_pattern
+from model.derive.patterns import check_like, check_pattern
 from model.derive.types import (
     BOOLEAN,
     INT64_MAX,
@@ -195,6 +195,7 @@ def _like(arguments: Arguments) -> Type:
     pattern = arguments[1].literal
     if not isinstance(pattern, str) or "\\" in pattern:
         raise ValueError("the pattern of like must be written out, and has no \\")
+    check_like(pattern)
     return BOOLEAN.or_null(optional)
 
 

@@ -69,6 +69,21 @@ def check_pattern(pattern: str) -> int:
     return groups
 
 
+def check_like(pattern: str) -> None:
+    """For a pattern of SQL's ``like``, which Spark makes a regular expression of. Raises
+    ValueError."""
+    of_sign = {"%": Part(".", 0, LONG_TEXT), "_": Part(".")}
+    wanted = pattern.rstrip("%")
+    parts = [of_sign.get(sign) or Part(re.escape(sign)) for sign in wanted]
+    end = [] if wanted != pattern else [Part("$")]
+    steps, _ = most_steps([Part("^"), *parts, *end])
+    if steps > _MAX_STEPS:
+        raise ValueError(
+            "the pattern of like has at most two %, beside those at its end: it would take hours "
+            "for a long text"
+        )
+
+
 def _repeated(part: Part, repetition: re.Match[str]) -> Part:
     if part.least != part.most:
         return part  # a repetition of a repetition: a*+

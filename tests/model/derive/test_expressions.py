@@ -40,6 +40,7 @@ NAMES = {
         ("text is null", Kind.BOOLEAN, False),
         ("number > -1 and not flag", Kind.BOOLEAN, True),
         ("word not in ('a', 'b') or word like '%x'", Kind.BOOLEAN, False),
+        ("word like '%a_(%|%' or word like 'a%b%c' or word like '%'", Kind.BOOLEAN, False),
         ("small not between 1 and 2", Kind.BOOLEAN, False),
         ("small != 1", Kind.BOOLEAN, False),
         ("price <= price", Kind.BOOLEAN, False),
@@ -106,6 +107,8 @@ def test_the_range_of_a_result(text: str, low: int, high: int) -> None:
         ("substring(word, small)", "the start of substring must be a number from 1"),
         ("word in (text)", "the values after in must be written out"),
         ("word like text", "the pattern of like must be written out"),
+        ("word like '%a%b%c%'", "would take hours for a long text"),
+        ("word like 'a%b%c%d'", "would take hours for a long text"),
         ("regexp_like(word, text)", "the pattern of regexp_like must be written out"),
         ("regexp_like(word, '(a|b)*')", "must not repeat a group"),
         (
