@@ -67,13 +67,16 @@ class VersionFollower:
 
     def start(self, context: InstanceContext) -> None:
         """Read which versions are current. Waits for some seconds only: until they are known,
-        requests for the current version get a 503. If the topic exists, or that is not known, any
-        view may have versions that are not declared here."""
+        requests for the current version get a 503. If the topic exists, any view may have versions
+        that are not declared here."""
         self._context = context
-        may_exist = self.log.exists(_TIMEOUT) is not False
-        if may_exist:
+        exists = self.log.exists(_TIMEOUT)
+        if exists:
             context.doubt_versions()
-        if may_exist or self.initial.are_used:
+        elif exists is None and not self.initial.are_used:
+            # to follow the topic would create it
+            log.warning("it is not known whether views have versions: the broker does not answer")
+        if exists or self.initial.are_used:
             self._is_following = True
             self.log.start()
             if not self.log.wait_until_known(_TIMEOUT):

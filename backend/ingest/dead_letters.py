@@ -72,15 +72,23 @@ class DeadLetters:
         if store_partition.role != ACTIVE and not is_taken_over:
             _keep_latest(unsent)
         elif unsent and time.monotonic() < self._paused_until.get(view.topic + SUFFIX, 0.0):
-            if lost := _keep_latest(unsent):
-                with self._lock:
-                    self._failed += lost
-                self._log.warn(
-                    view.name, f"view {view.name}: {lost} dead letters are lost while none is sent"
-                )
+            self._count_lost(view, _keep_latest(unsent))
         elif unsent:
             self.send(view, store_partition.partition, unsent)
             store_partition.unsent = []
+
+    def forget(self, store_partition: StorePartition) -> None:
+        """The store is closed: count the dead letters of an active that wait for a pause to end."""
+        if store_partition.role == ACTIVE:
+            self._count_lost(store_partition.view, len(store_partition.unsent))
+
+    def _count_lost(self, view: View, lost: int) -> None:
+        if lost:
+            with self._lock:
+                self._failed += lost
+            self._log.warn(
+                view.name, f"view {view.name}: {lost} dead letters are lost while none is sent"
+            )
 
     def send(self, view: View, partition: int, dead_letters: Sequence[DeadLetter]) -> None:
         """Write dead letters and wait for the broker's acknowledgement, for a few times `timeout` s

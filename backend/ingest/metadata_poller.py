@@ -28,6 +28,7 @@ from backend.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
+_FORGET_AFTER = 2.0  # s for which a topic is not watched
 _NEW_CLIENT_AFTER = 15.0  # s without an answer
 _CONFIG_EVERY = 300.0  # s between two looks at the configuration of a topic
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
@@ -46,6 +47,7 @@ class MetadataPoller:
         self._interval = interval
         self._timeout = timeout
         self._watched: Mapping[str, Set[int]] = {}
+        self._unwatched: dict[str, float] = {}  # topic -> since when: s, monotonic
         self.latest: dict[str, TopicMetadata] = {}
         """By topic, of those watched. Readers may keep the dict."""
         self.on_poll: Callable[[], None] = lambda: None
@@ -74,7 +76,7 @@ class MetadataPoller:
 
     def watch(self, partitions: Mapping[str, Set[int]]) -> None:
         """Set the topics to poll, and their partitions whose offsets are needed; if they change,
-        poll at once. What is known of other topics is forgotten before the next poll."""
+        poll at once. What is known of other topics is forgotten after some seconds."""
         if partitions != self._watched:
             self._watched = partitions
             self._wake.set()
@@ -103,8 +105,7 @@ class MetadataPoller:
             self._wake.wait(self._seconds_to_next_poll())
             self._wake.clear()
             watched = self._watched
-            for topic in self.latest.keys() - watched.keys():
-                del self.latest[topic]  # it may be deleted, or get more partitions
+            self._forget(self.latest.keys() - watched.keys())
             if not watched or self._stop.is_set():
                 continue
             started_at = time.monotonic()
@@ -122,9 +123,19 @@ class MetadataPoller:
                 self._admin = AdminClient(self._client_settings)
                 self._answered_at = time.monotonic()
 
+    def _forget(self, topics: Set[str]) -> None:
+        """Topics that are not watched: they may be deleted, or get more partitions. Only after a
+        while, because stores may not be closed yet."""
+        now = time.monotonic()
+        self._unwatched = {topic: self._unwatched.get(topic, now) for topic in topics}
+        for topic, since in self._unwatched.items():
+            if now - since > _FORGET_AFTER:
+                del self.latest[topic]
+
     def _seconds_to_next_poll(self) -> float:
         retentions = [each.delete_retention for each in self.latest.values()]
         needed = [longest_poll_interval(each) for each in retentions if each is not None]
+        needed += [_FORGET_AFTER] if self._unwatched else []
         return min([self._interval, *needed])
 
     def poll(self, watched: Mapping[str, Set[int] | None]) -> bool:

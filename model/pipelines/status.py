@@ -112,7 +112,7 @@ class Status:
         }
 
 
-_NEVER_POLLED = Status(UNKNOWN, None, None, None, None, {})
+NEVER_POLLED = Status(UNKNOWN, None, None, None, None, {})
 
 
 def parse_heartbeat(metadata: str) -> Heartbeat | None:
@@ -243,7 +243,7 @@ class Pipeline:
     def status(self, now: float) -> Status:
         """The status at `now`."""
         if self._polled_at is None:
-            return _NEVER_POLLED
+            return NEVER_POLLED
         heartbeat, heartbeat_at = self._heartbeat, self._heartbeat_at
         state = self._state(now)
         lags: dict[str, int | None] = dict.fromkeys(sorted(self._unknown))

@@ -15,7 +15,7 @@ from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
-from model.pipelines.status import STOPPED, UNKNOWN
+from model.pipelines.status import NEVER_POLLED, STOPPED, UNKNOWN
 from model.problems import Conflict, NotFound, Unavailable
 from model.versions import MAX_VERSION, VersionState, public_name
 from model.views import View
@@ -104,11 +104,14 @@ class VersionRoutes:
         if pipeline is None or list(pipelines.values()).count(pipeline) > 1:
             return  # a pipeline of several views may go on without this topic
         status = pipeline.status(time.monotonic())
-        if status.state == STOPPED or status.heard_ago is None:
+        was_polled = status is not NEVER_POLLED
+        if was_polled and (status.state == STOPPED or status.heard_ago is None):
             return
         if status.state == UNKNOWN:
             raise Unavailable(
-                "pipeline-unknown", f"It is not known whether pipeline {pipeline.group} runs."
+                "pipeline-unknown",
+                f"It is not known whether pipeline {pipeline.group} runs. Repeat this, or drop the "
+                "version and delete its topic yourself.",
             )
         raise Conflict(
             "pipeline-running",

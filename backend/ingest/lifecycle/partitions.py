@@ -264,6 +264,7 @@ class PartitionLifecycle:
     def close(self, store_partition: StorePartition) -> None:
         if self._discard_candidate(store_partition, None):
             return
+        self._dead_letters.forget(store_partition)
         self._registry.remove(store_partition)
         self._opened = {}
         self.unopened += 1

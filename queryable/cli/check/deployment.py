@@ -119,7 +119,11 @@ def _topics_of_the_job(view: View, topics: dict[str, int], made: set[str]) -> It
     """About a view whose topic does not exist yet. `made`: the topics that Spark's job creates. The
     topics that a Python file reads are not known here."""
     subject = f"view {view.name}"
-    yield ok(subject, f"topic {view.topic} does not exist yet: Spark's job creates it")
+    yield ok(
+        subject,
+        f"topic {view.topic} does not exist yet: Spark's job creates it, if it may create topics"
+        + _hint(view.topic, topics),
+    )
     if (derivation := view.derivation) is None:
         return
     table = f"views.{view.name}.derive"

@@ -71,8 +71,8 @@ def write_views(path: Path, kafka: str, entries: str, *, is_added: bool) -> None
 
 
 def _replace(path: Path, text: str, before: os.stat_result | None, *, has_secrets: bool) -> None:
-    """`before`: of the file that is replaced. Raises OSError if the new one cannot have its owner
-    and group."""
+    """`before`: of the file that is replaced. The new one has its owner and group, as far as this
+    user may give them. Raises OSError."""
     with tempfile.NamedTemporaryFile(
         "w", dir=path.absolute().parent, prefix=".views-", delete=False
     ) as file:
@@ -80,9 +80,7 @@ def _replace(path: Path, text: str, before: os.stat_result | None, *, has_secret
             file.write(text)
             # a new file may have passwords: only this user reads it, as it has been created
             if before is not None:
-                new = os.fstat(file.fileno())
-                if (new.st_uid, new.st_gid) != (before.st_uid, before.st_gid):
-                    os.fchown(file.fileno(), before.st_uid, before.st_gid)
+                _keep_owner(path, file.fileno(), before)
                 mode = stat.S_IMODE(before.st_mode)
                 os.fchmod(file.fileno(), mode & ~stat.S_IRWXO if has_secrets else mode)
                 if has_secrets and mode & stat.S_IROTH:
@@ -93,6 +91,16 @@ def _replace(path: Path, text: str, before: os.stat_result | None, *, has_secret
             with suppress(OSError):
                 os.unlink(file.name)
             raise
+
+
+def _keep_owner(path: Path, new: int, before: os.stat_result) -> None:
+    for owner in (before.st_uid, -1):  # -1: it stays
+        with suppress(PermissionError):
+            os.fchown(new, owner, before.st_gid)
+            break
+    after = os.fstat(new)
+    if (after.st_uid, after.st_gid) != (before.st_uid, before.st_gid):
+        print_stderr(f"{path}: it has another owner or group now; may the backends read it?")
 
 
 def _require_valid(path: Path, text: str) -> None:

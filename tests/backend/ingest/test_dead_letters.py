@@ -13,6 +13,7 @@ from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
 from backend.storage.data_directory import DataDirectory
 from local.waiting import wait_until
+from model.topology import STANDBY
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.instance import Instance
@@ -90,6 +91,22 @@ def test_ingest_waits_for_a_topic_that_does_not_work_a_tenth_of_the_time(
     wait_until(are_sent, 30, "the dead letters", 0.05)
     assert producer.delivered == [b"orders:0:%d" % at for at in range(51, 151)]
     assert dead_letters.failed == 51
+    folder.close()
+
+
+def test_dead_letters_that_wait_when_the_store_is_closed_are_counted(tmp_path: Path) -> None:
+    folder = DataDirectory(tmp_path)
+    opened = Instance(folder, ORDERS).hold(0)
+    dead_letters = DeadLetters({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, timeout=0.2)
+    dead_letters.take(opened, [letter(0)])
+    dead_letters.take(opened, [letter(1), letter(2)])
+    assert dead_letters.failed == 1
+    dead_letters.forget(opened)
+    assert dead_letters.failed == 3
+    opened.role = STANDBY
+    dead_letters.take(opened, [letter(3)])
+    dead_letters.forget(opened)
+    assert dead_letters.failed == 3, "the active sends them"
     folder.close()
 
 

@@ -216,9 +216,10 @@ def test_without_any_offset_the_previous_metadata_stay() -> None:
     assert poller.latest["orders"] is before
 
 
-def test_a_topic_that_is_not_watched_any_more_is_forgotten() -> None:
+def test_a_topic_that_is_not_watched_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: it was taken for the current metadata: the leader placed partitions of a topic
     that was created again by what was known of the old one."""
+    monkeypatch.setattr(metadata_poller, "_FORGET_AFTER", 0.2)
     poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
     poller._admin = DescribingAdmin()  # type: ignore[assignment]
     poller.start()

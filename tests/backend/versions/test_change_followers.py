@@ -17,6 +17,7 @@ from backend.version_follower import VersionFollower, versions_of
 from local.kafka.broker import Broker, quiet_admin
 from model.changes.deployments import DeploymentState
 from model.versions import Versions, VersionState
+from model.views import View
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
 
@@ -58,18 +59,19 @@ def test_lost_changes_of_deployments_need_a_newer_topology() -> None:
     rejoin.assert_called_once_with()
 
 
-@pytest.mark.parametrize("is_declared", [False, True])
+def without_broker(monkeypatch: pytest.MonkeyPatch, *views: View) -> VersionFollower:
+    monkeypatch.setattr(version_follower, "_TIMEOUT", 0.2)
+    settings = cast(Any, Mock(application_id="app", broker_timeout=0.2))
+    return VersionFollower(views, {"bootstrap.servers": "127.0.0.1:1"}, settings, Mock(), Mock())
+
+
 def test_no_version_is_current_until_the_topic_has_been_read(
-    monkeypatch: pytest.MonkeyPatch, is_declared: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Regression: an instance that lacked the current version answered from version 1."""
-    monkeypatch.setattr(version_follower, "_TIMEOUT", 0.2)
-    views = (ORDERS, view("users"), view("users@2")) if is_declared else (ORDERS,)
-    settings = cast(Any, Mock(application_id="app", broker_timeout=0.2))
-    follower = VersionFollower(
-        views, {"bootstrap.servers": "127.0.0.1:1"}, settings, Mock(), Mock()
-    )
-    of = context(views)
+    follower = without_broker(monkeypatch, ORDERS)
+    monkeypatch.setattr(follower.log, "exists", lambda timeout: True)
+    of = context([ORDERS])
     of.versions = follower.initial
     follower.start(of)
     try:
@@ -78,6 +80,28 @@ def test_no_version_is_current_until_the_topic_has_been_read(
         assert "orders" in of.versions.undecided, "it is not declared here"
         follower._apply({})
         assert of.versions.named["orders"] is ORDERS
+    finally:
+        follower.log.stop()
+
+
+def test_without_an_answer_only_declared_versions_are_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Views without versions are answered, and no topic is created for them."""
+    follower = without_broker(monkeypatch, ORDERS)
+    of = context([ORDERS])
+    of.versions = follower.initial
+    follower.start(of)
+    assert of.versions.named["orders"] is ORDERS
+    assert not follower.log._thread.is_alive()
+
+    views = (ORDERS, view("users"), view("users@2"))
+    follower = without_broker(monkeypatch, *views)
+    of = context(views)
+    of.versions = follower.initial
+    follower.start(of)
+    try:
+        assert of.versions.undecided == {"users"}
     finally:
         follower.log.stop()
 

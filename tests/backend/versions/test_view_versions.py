@@ -342,6 +342,7 @@ def dropped(
 def heard(states: list[str], group: str = "spark-orders") -> Pipeline:
     """A pipeline with these heartbeats, the last one now."""
     pipeline = Pipeline(group, 5.0)
+    pipeline.record_poll(time.monotonic() - 5, time.time_ns() // 1_000_000 - 5000, {}, {}, None)
     now, wall_ms = time.monotonic() - 0.1 * len(states), time.time_ns() // 1_000_000
     for number, state in enumerate(states):
         heartbeat = orjson.dumps({"state": state, "at": wall_ms + number}).decode()
@@ -370,6 +371,14 @@ def test_the_topic_of_a_pipeline_that_runs_is_not_deleted(
     found, deleted = dropped(made, monkeypatch, delete_topic=True)
     assert (found, deleted) == (code, ["orders"] if code == 200 else [])
     assert dropped(made, monkeypatch) == (200, [])
+
+
+def test_the_topic_of_a_pipeline_that_was_not_looked_at_is_not_deleted(
+    made: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.switch(2)
+    monkeypatch.setattr(made.contexts["b1"], "pipelines", {"orders": Pipeline("unknown", 5.0)})
+    assert dropped(made, monkeypatch, delete_topic=True) == ("pipeline-unknown", [])
 
 
 def test_the_topic_of_a_pipeline_that_runs_for_another_version_is_deleted(

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from backend.ingest.applier import RecordApplier
 from backend.ingest.consumer import SourceAssignments
+from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.lifecycle.recovery import RecoveryPolicy
 from backend.ingest.loop import IngestLoop
@@ -43,6 +44,7 @@ def ingest_of(
     fetcher: PushFetcher | None = None,
 ) -> Ingest:
     """`consumer` and the others may be fakes."""
+    dead_letters = DeadLetters({}, 0) if dead_letters is None else dead_letters
     assignments = SourceAssignments(registry)
     assignments.consumer = consumer
     writer = PartitionWriter(lambda: None)

@@ -62,6 +62,24 @@ def test_a_file_keeps_its_mode_and_group(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
 
 
+def test_a_file_whose_owner_cannot_be_kept_is_written_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "views.toml"
+    path.write_text(ORDERS)
+    before = path.stat()
+    values = [*before[:4], before.st_uid + 1, *before[5:]]
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: os.stat_result(values))
+
+    def fchown(*_: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "fchown", fchown)
+    write_views(path, "", OTHERS, is_added=True)
+    assert path.read_text() == f"{ORDERS}\n{OTHERS}"
+    assert "it has another owner or group now" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("is_added", [False, True])
 def test_other_users_may_not_read_new_passwords(
     is_added: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
