@@ -35,6 +35,7 @@ SESSIONS = (
     (
         "tests/spark/test_supervise.py",
         "tests/spark/supervision/test_control.py",
+        "tests/spark/supervision/test_silence.py",
         "tests/spark/supervision/test_checkpoint_errors.py",
         "tests/spark/supervision/test_dead_letters.py",
         "tests/spark/supervision/test_slow_stop.py",
