@@ -29,7 +29,7 @@ from model.views import View
 log = logging.getLogger(__name__)
 
 _MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition: on a standby, or in a pause
-_PAUSE = 10.0  # after a failure, times as long as that has taken
+_PAUSE = 10.0  # the pause after a failure is so many times as long as the failure took
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 

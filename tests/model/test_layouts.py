@@ -10,7 +10,7 @@ from model.formats.bytes import BytesCodec
 from model.formats.codec import Codec
 from model.formats.registry import KEY_CODECS
 from model.kinds.key_value import KeyValueLayout
-from model.kinds.layout import ALL, EntryKey, after
+from model.kinds.layout import ALL, EntryKey, Layout, after
 from model.kinds.session import SessionLayout
 from model.kinds.versioned import VersionedLayout
 from model.kinds.window import WindowLayout
@@ -74,6 +74,17 @@ def test_sessions_and_versions_are_decoded_and_sort_by_key(name: str, data: st.D
     assert less == ((meaning(one), start) < (meaning(other), end))
 
 
+def stored_in_each_layout(codec: Codec, key: bytes, time: int) -> list[tuple[Layout, bytes]]:
+    """Each layout, and the stored key that it makes of the key and the time."""
+    of_layout: list[tuple[Layout, bytes]] = [
+        (KeyValueLayout(codec), key),
+        (WindowLayout(codec), window(key, time)),
+        (SessionLayout(codec), session(key, time, time)),
+        (VersionedLayout(codec), key),
+    ]
+    return [(layout, layout.stored_key(record_key, time)) for layout, record_key in of_layout]
+
+
 def within(stored: bytes, bounds: tuple[bytes, bytes]) -> bool:
     return bounds[0] <= stored < bounds[1]
 
@@ -88,13 +99,7 @@ def test_a_key_range_contains_exactly_the_keys_within_its_bounds(
     codec: Codec = KEY_CODECS[name]
     time = data.draw(TIMES)
     inside = meaning(first) <= meaning(key) <= meaning(last)
-    for layout, record_key in (
-        (KeyValueLayout(codec), key),
-        (WindowLayout(codec), window(key, time)),
-        (SessionLayout(codec), session(key, time, time)),
-        (VersionedLayout(codec), key),
-    ):
-        stored = layout.stored_key(record_key, time)
+    for layout, stored in stored_in_each_layout(codec, key, time):
         assert within(stored, ALL)
         assert within(stored, layout.key_range(first, last)) == inside
         assert within(stored, layout.key_range(first, None)) == (meaning(first) <= meaning(key))
@@ -112,13 +117,7 @@ class FourBytes(BytesCodec):
 @example(key=b"aabc", length=0, other=b"aabc\x80", time=0)
 def test_a_prefix_of_keys_of_one_size(key: bytes, length: int, other: bytes, time: int) -> None:
     codec = FourBytes()
-    for layout, record_key in (
-        (KeyValueLayout(codec), key),
-        (WindowLayout(codec), window(key, time)),
-        (SessionLayout(codec), session(key, time, time)),
-        (VersionedLayout(codec), key),
-    ):
-        stored = layout.stored_key(record_key, time)
+    for layout, stored in stored_in_each_layout(codec, key, time):
         for prefix in (key[:length], other):
             assert within(stored, layout.prefix_range(prefix)) == key.startswith(prefix)
 

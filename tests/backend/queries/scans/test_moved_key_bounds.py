@@ -21,16 +21,22 @@ from tests.support.in_process.cluster import Cluster
 _REFUSED = (503, "not-up-to-offset")
 
 
+def moved_to_an_old_partition(made: Cluster, current: Producer) -> bytes:
+    """Adds a sixth partition, which the producer knows, and returns a key that moves by it to a
+    partition that existed before."""
+    made.add_partitions(1)
+    current.knows = 6
+    return next(
+        each
+        for each in KEYS
+        if partition(each, 6) not in (5, partition(each, 3), partition(each, 5))
+    )
+
+
 def test_an_offset_in_an_old_partition_that_is_the_new_one_of_the_key(tmp_path: Path) -> None:
     """Partitions are added for the second time, and the key moves to one that existed before."""
     with grown(tmp_path) as (made, _, current):
-        made.add_partitions(1)
-        current.knows = 6
-        [key, *_] = [
-            each
-            for each in KEYS
-            if partition(each, 6) not in (5, partition(each, 3), partition(each, 5))
-        ]
+        key = moved_to_an_old_partition(made, current)
         home = current.send(key, b'{"n":2}', 100)
         offset = len(made.logs[home]) - 1
         for id_ in made.nodes:
@@ -136,13 +142,7 @@ def test_offsets_of_other_keys_at_an_instance_without_a_partition(tmp_path: Path
             answer = ask(made, "b3", key, f"?min_offset={bounds}")
             assert (answer.status, answer.json().get("value")) == (200, {"n": 1})
         # partitions are added that b3 does not know, and the key moves to an old one
-        made.add_partitions(1)
-        current.knows = 6
-        [key, *_] = [
-            each
-            for each in KEYS
-            if partition(each, 6) not in (5, partition(each, 3), partition(each, 5))
-        ]
+        key = moved_to_an_old_partition(made, current)
         home = current.send(key, b'{"n":2}', 100)
         for id_ in ("b1", "b2"):
             made.turn(id_)
