@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 _POLL_MS = 200
 _IDLE_POLL = 2.0  # s between two polls while there is nothing to join
 _LOOK = 0.2  # s between two looks whether there is
+# After a join, others may join as well: a member learns of this from the answer to a heartbeat.
+_JOINED_RECENTLY = 3.0  # s
+_MIN_HEARTBEAT_MS = 100
+_FREQUENT_HEARTBEATS = 250  # per second of the whole group
 
 
 class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -84,7 +88,7 @@ class GroupMember:
             "auto_offset_reset": "latest",
             "allow_auto_create_topics": False,
             "session_timeout_ms": session_timeout_ms,
-            "heartbeat_interval_ms": max(100, session_timeout_ms // 5),
+            "heartbeat_interval_ms": max(_MIN_HEARTBEAT_MS, session_timeout_ms // 5),
             # the time for which a rebalance waits for live members that do not join
             "max_poll_interval_ms": max(2 * session_timeout_ms, 10_000),
             "metadata_max_age_ms": metadata_max_age_ms,
@@ -146,6 +150,7 @@ class GroupMember:
         try:
             subscribe(consumer, self._topics, listener)
             while not self._stop.is_set():
+                set_heartbeat_interval(consumer, self._heartbeat_ms(consumer))
                 self._poll(consumer)
                 # a join must be continued at once, and brings another topology
                 if not is_joining(consumer):
@@ -153,6 +158,16 @@ class GroupMember:
                 self._wait(consumer)
         finally:
             consumer.close(autocommit=False, timeout_ms=2_000)
+
+    def _heartbeat_ms(self, consumer: KafkaConsumer) -> int:
+        """The interval, ms. It is shorter before a join and for some seconds after it, so that
+        instances that start one after the other soon share the partitions; the more members, the
+        longer, so that heartbeats are no load for the broker."""
+        usual: int = self._settings["heartbeat_interval_ms"]
+        if not must_join(consumer) and time.monotonic() > self._joined_at + _JOINED_RECENTLY:
+            return usual
+        by_group = 1000 * len(self._current.members) // _FREQUENT_HEARTBEATS
+        return min(usual, max(_MIN_HEARTBEAT_MS, by_group))
 
     def _poll(self, consumer: KafkaConsumer) -> None:
         consumer.poll(timeout_ms=_POLL_MS if must_join(consumer) else 0)
@@ -181,8 +196,9 @@ class GroupMember:
         ten times; that one sends the heartbeats, and notes that the group rebalances."""
         attempt = self._fetcher.wait
         until = time.monotonic() + (_IDLE_POLL if attempt is None else attempt)
+        look = min(_LOOK, self._heartbeat_ms(consumer) / 2000)
         while not must_join(consumer) and (left := until - time.monotonic()) > 0:
-            if self._rejoin.wait(min(left, _LOOK)) or self._stop.is_set():
+            if self._rejoin.wait(min(left, look)) or self._stop.is_set():
                 return
 
     def _metadata(self) -> MemberMetadata:
@@ -238,6 +254,12 @@ def request_rejoin(consumer: KafkaConsumer) -> None:
     function uses the private one.
     """
     consumer._coordinator.request_rejoin()
+
+
+def set_heartbeat_interval(consumer: KafkaConsumer, ms: int) -> None:
+    """Change the interval, from the next heartbeat on. kafka-python has no public method for this,
+    and reads the number before each wait."""
+    consumer._coordinator.heartbeat.config["heartbeat_interval_ms"] = ms
 
 
 def create_no_topics(consumer: KafkaConsumer) -> None:

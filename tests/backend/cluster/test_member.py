@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,8 @@ from local.kafka.broker import Broker
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference
 from model.topology import Epoch, Topology
-from tests.support.in_process.examples import candidate
+from model.views import View
+from tests.support.in_process.examples import ORDERS, candidate, view
 from tests.support.plugins.fixtures import MakeTopic
 
 _REAL_IDLE_POLL = member_module._IDLE_POLL  # s
@@ -29,7 +32,8 @@ _REAL_IDLE_POLL = member_module._IDLE_POLL  # s
 class Instance:
     """Counts how often its metadata are taken: each time it believes that the leader has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, id_: str = "b1", views: Iterable[View] = (ORDERS,)) -> None:
+        self._as_member = candidate(id_, views)
         self.reports = 0
         self.topologies: list[Topology] = []
         self.encoded = EncodedTopologies()
@@ -37,7 +41,7 @@ class Instance:
 
     def metadata(self) -> MemberMetadata:
         self.reports += 1
-        return candidate("b1")
+        return self._as_member
 
 
 def joined(instance: Instance) -> GroupMember:
@@ -164,6 +168,31 @@ def test_a_joined_member_polls_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
     assert member._settings["max_poll_interval_ms"] >= 5_000 * _REAL_IDLE_POLL
 
 
+class Joined:
+    """A consumer that is in its group, with kafka-python's heartbeats."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator: Any = coordinator
+
+
+def test_heartbeats_are_frequent_just_after_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    member, coordinator = joined(Instance()), Coordinator()
+    consumer: Any = Joined(coordinator)
+    assert member._heartbeat_ms(consumer) == 100
+    monkeypatch.setattr(member_module, "_JOINED_RECENTLY", 0.0)
+    assert member._heartbeat_ms(consumer) == 400, "a fifth of the session timeout"
+    coordinator.rebalances.set()
+    assert member._heartbeat_ms(consumer) == 100, "the next join follows"
+
+
+def test_heartbeats_of_a_large_group_are_no_load_for_the_broker() -> None:
+    member = joined(Instance())
+    consumer: Any = Joined(Coordinator())
+    for members, interval in [(25, 100), (60, 240), (2_000, 400)]:
+        member._topology(place([candidate(f"b{i}") for i in range(members)], {"orders": 1}, 5))
+        assert member._heartbeat_ms(consumer) == interval
+
+
 def test_a_topology_by_reference_is_applied_when_it_is_there() -> None:
     instance = Instance()
     member = joined(instance)
@@ -245,3 +274,35 @@ def test_a_consumer_has_the_metadata_of_its_topics_before_it_joins(
         assert consumer._coordinator._metadata_snapshot == {first: {0, 1, 2}, second: {0}}
     finally:
         consumer.close(autocommit=False)
+
+
+@pytest.mark.system
+def test_the_first_member_soon_learns_of_the_second(broker: Broker, make_topic: MakeTopic) -> None:
+    """Regression: it learned of it with its next usual heartbeat, and read all partitions until
+    then."""
+    orders = view(make_topic(2))
+    first, second = Instance("b1", [orders]), Instance("b2", [orders])
+    members = [
+        GroupMember(
+            frozenset([orders.topic]), f"{orders.topic}-group",
+            {"bootstrap_servers": broker.bootstrap_servers}, 100_000, 5_000,
+            instance.metadata, instance.topologies.append, Policy(),
+            instance.encoded, TopologyFetcher("b1", instance.encoded, None), 900_000,
+            lambda topic: None,
+        )
+        for instance in (first, second)
+    ]  # fmt: skip
+    assert members[0]._settings["heartbeat_interval_ms"] == 20_000
+    with ExitStack() as stack:
+        for instance, member in zip((first, second), members, strict=True):
+            member.start()
+            stack.callback(member.stop, 5)
+            wait_until(lambda: instance.topologies)  # noqa: B023
+        wait_until(lambda: len(first.topologies[-1].members) == 2)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + 15
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
