@@ -339,10 +339,7 @@ class ViewReads(KeyRouting):
         return self._stored_entries(store, list(map(self._stored_key, keys)))
 
     def _stored_entries(self, store: Store, stored_keys: list[bytes]) -> list[Entry | None]:
-        if len(stored_keys) == 1:  # a list of one takes longer
-            found = [store.get(stored_keys[0])]
-        else:
-            found = store.get_many(stored_keys)
+        found = store.get_many(stored_keys)
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
             found = [s if s is None or decode_entry(s).timestamp >= until else None for s in found]

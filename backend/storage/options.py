@@ -52,7 +52,9 @@ class SharedMemory:
 
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.tuning = tuning or Tuning()
-        self.cache = Cache(self.tuning.cache)
+        # A look-up locks nothing, and writes to fewer places in memory than one in an LRU cache. 0:
+        # RocksDB finds the number of its entries itself
+        self.cache = Cache.new_hyper_clock_cache(self.tuning.cache, 0)
         # no write stalls: a stalled write would hold the interpreter lock
         self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             self.tuning.write_buffers, False, self.cache

@@ -38,6 +38,7 @@ from model.records import (
 CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 # after other errors of reads, such as "Too many open files", the next read may succeed
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
+_FEW_KEYS = 8  # RocksDB's look-up of a list (MultiGet) takes longer than so many single ones
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 
 
@@ -97,7 +98,10 @@ class RocksDBStore:
     def get_many(self, keys: list[bytes]) -> list[bytes | None]:
         """`get` for each key. If one read fails, all fail."""
         try:
-            return self._get(keys)  # type: ignore[no-any-return]
+            get = self._get
+            if len(keys) <= _FEW_KEYS:
+                return [get(key) for key in keys]
+            return get(keys)  # type: ignore[no-any-return]
         except Exception as e:
             raise self._read_error(e) from e
 

@@ -86,6 +86,18 @@ def test_touch_changes_only_the_time(folder: DataDirectory) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("count", [0, 1, 2, 8, 9, 40])
+def test_few_and_many_keys_are_found_alike(folder: DataDirectory, count: int) -> None:
+    store = filled_store(folder)
+    keys = [b"\x01%d" % (i if i % 3 else -1) for i in range(count)]
+    found = store.get_many(keys)
+    assert found == [store.get(key) for key in keys]
+    assert [entry is None for entry in found] == [i % 3 == 0 for i in range(count)]
+    store.close()
+    with pytest.raises(StoreClosedError):
+        store.get_many([b"\x011"])
+
+
 def test_an_existing_store_is_opened_with_all_tuning_options(folder: DataDirectory) -> None:
     filled_store(folder).close()
     store = open_store(folder)
