@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from local.ports import free_ports
 from local.progress import bar
 from local.settings import REPOSITORY
 from local.stack.nginx import find_nginx, lay_out, workers_beside_backends
+from local.stack.services import HUGE_PAGES
 from local.stack.supervisor import Child, Supervisor
 
 _START_TIMEOUT = 60.0  # s
@@ -117,6 +119,7 @@ class Stack:
         file.write_text(views or views_toml(tables or [self.table]))
         [port] = free_ports(1)
         env = {
+            **HUGE_PAGES,
             "QUERYABLE_BOOTSTRAP_SERVERS": self.servers,
             "QUERYABLE_APPLICATION_ID": group,
             "QUERYABLE_INSTANCE_ID": name,
@@ -192,6 +195,7 @@ class Stack:
         views.write_text(views_toml([self.table]))
         [port] = free_ports(1)
         env = {
+            **HUGE_PAGES,
             "QUERYABLE_PORT": str(port),
             "QUERYABLE_VIEWS": str(views),
             "BENCH_APP": f"bench.references.{module}:create()",
@@ -307,6 +311,7 @@ def run_references(commands: Sequence[tuple[str, ...]]) -> list[dict[str, float]
             stderr=subprocess.STDOUT,
             text=True,
             cwd=REPOSITORY,
+            env={**os.environ, **HUGE_PAGES},
         )
         for module, *arguments in commands
     ]

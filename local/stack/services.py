@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Iterable
@@ -14,6 +15,9 @@ from local.settings import StackSettings
 from local.spark_views import DerivedView
 
 BACKEND = [sys.executable, "-m", "gunicorn", "-c", "python:backend.gunicorn_conf"]
+
+HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""For the environment of backends: the C library asks for huge pages (docs/sizing.md)."""
 
 
 def cluster_secret(settings: StackSettings) -> Path:
@@ -41,6 +45,7 @@ def create_cluster_secret(settings: StackSettings) -> None:
 def backend_environment(settings: StackSettings, number: int, port: int) -> dict[str, str]:
     """The environment of backend ``number``, counted from 1."""
     return {
+        **{name: os.environ.get(name, value) for name, value in HUGE_PAGES.items()},
         "QUERYABLE_BOOTSTRAP_SERVERS": settings.servers,
         "QUERYABLE_APPLICATION_ID": settings.application_id,
         "QUERYABLE_INSTANCE_ID": f"b{number}",

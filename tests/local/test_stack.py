@@ -24,7 +24,12 @@ from local.stack.run_folder import (
     running_in_background,
     stop_background,
 )
-from local.stack.services import backend_environment, create_cluster_secret, proxy_environment
+from local.stack.services import (
+    HUGE_PAGES,
+    backend_environment,
+    create_cluster_secret,
+    proxy_environment,
+)
 from local.stack.stack import Stack
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
@@ -164,6 +169,16 @@ def test_each_kafka_has_its_own_state_folder(tmp_path: Path) -> None:
     other = StackSettings(run_dir=tmp_path, bootstrap_servers="a:9092,b:9092")
     assert embedded.state_dir == tmp_path / "state" / "embedded"
     assert other.state_dir == tmp_path / "state" / "a-9092-b-9092"
+
+
+def test_backends_ask_for_huge_pages_unless_the_user_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = StackSettings(run_dir=tmp_path)
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert HUGE_PAGES.items() <= backend_environment(settings, 1, 8081).items()
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.hugetlb=0")
+    assert backend_environment(settings, 1, 8081)["GLIBC_TUNABLES"] == "glibc.malloc.hugetlb=0"
 
 
 def test_backends_and_nginx_of_a_stack_have_the_same_secret(tmp_path: Path) -> None:
