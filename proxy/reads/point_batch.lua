@@ -2,7 +2,8 @@
 
 local ffi = require "ffi"
 
-local cast, concat, find, sub = ffi.cast, table.concat, string.find, string.sub
+local cast, concat = ffi.cast, table.concat
+local find, gsub, sub = string.find, string.gsub, string.sub
 -- the framing is little-endian, like every machine on which nginx runs LuaJIT
 local NUMBERS = ffi.typeof("const uint32_t *")
 local BYTES = ffi.typeof("const uint8_t *")
@@ -101,6 +102,31 @@ local function parse_lines(lines)
     return names, values, served_by
 end
 
+--- {lines, content_type, served_by}: the lines as a response has them, each after "\r\n", without
+-- that of the content type; its value; and the value of served-by.
+local function parse_block(lines)
+    local names, values, served_by = parse_lines(lines)
+    local parts, content_type = {}, nil
+    for i = 1, #names do
+        if names[i] == "content-type" then
+            content_type = values[i]
+        else
+            parts[#parts + 1] = "\r\n" .. names[i] .. ": " .. values[i]
+        end
+    end
+    return { lines = concat(parts), content_type = content_type, served_by = served_by }
+end
+
+--- The state lines of a group, in the form of `parse_block`; nil if they are not in their form.
+local function state_lines(lines)
+    if lines == "" then
+        return lines
+    elseif sub(lines, -1) ~= "\n" then
+        return nil
+    end
+    return "\r\n" .. gsub(sub(lines, 1, -2), "\n", "\r\n")
+end
+
 local function parse_head(status, lines)
     local names, values, served_by = parse_lines(lines)
     return { status = status, names = names, values = values, served_by = served_by }
@@ -110,8 +136,9 @@ end
 local MAX_FIXED = 10000
 local fixed_blocks, fixed_count = {}, 0
 
---- The fixed lines of a group: {names, values, served_by} of all answers, `found`, the same of
--- found keys, and `etag`, up to the offset; nil if they are not in this form.
+--- The fixed lines of a group: {lines, served_by} of all answers, and `found`: {lines,
+-- content_type} of found keys, whose lines begin with those of all answers, and end in the ETag, up
+-- to the offset. Nil if they are not in this form.
 local function parse_fixed(text)
     local known = fixed_blocks[text]
     if known then
@@ -126,9 +153,10 @@ local function parse_fixed(text)
     if not etag_at then
         return nil
     end
-    local fixed = parse_head(nil, sub(text, 1, empty))
-    fixed.found = parse_head(nil, sub(rest, 1, etag_at - 1))
-    fixed.etag = sub(rest, etag_at + #"etag: ")
+    local fixed = parse_block(sub(text, 1, empty))
+    fixed.found = parse_block(sub(rest, 1, etag_at - 1))
+    fixed.found.lines = fixed.lines .. fixed.found.lines .. "\r\netag: "
+        .. sub(rest, etag_at + #"etag: ")
     if fixed_count >= MAX_FIXED then
         fixed_blocks, fixed_count = {}, 0
     end
@@ -136,13 +164,13 @@ local function parse_fixed(text)
     return fixed
 end
 
---- The miss of a group: {names, values, body}; nil if it is not in this form.
+--- The miss of a group: {lines, content_type, body}; nil if it is not in this form.
 local function parse_miss(text)
     local empty = find(text, "\n\n", 1, true)
     if not empty then
         return nil
     end
-    local miss = parse_head(404, sub(text, 1, empty))
+    local miss = parse_block(sub(text, 1, empty))
     miss.body = sub(text, empty + 2)
     return miss
 end
@@ -184,9 +212,9 @@ local function decode_groups(answer, numbers, of_keys, at)
         local group = of_keys[i]
         local fixed, state, miss = numbers[number], numbers[number + 1], numbers[number + 2]
         number = number + 3
-        if fixed > 0 then
-            group.fixed = parse_fixed(sub(answer, at + 1, at + fixed))
-            group.names, group.values = parse_lines(sub(answer, at + fixed + 1, at + fixed + state))
+        local lines = state_lines(sub(answer, at + fixed + 1, at + fixed + state))
+        if fixed > 0 and lines then
+            group.fixed, group.lines = parse_fixed(sub(answer, at + 1, at + fixed)), lines
             if miss > 0 then
                 group.miss = parse_miss(sub(answer, at + fixed + state + 1,
                                             at + fixed + state + miss))
@@ -200,8 +228,8 @@ end
 --- Decodes the answers to a request that `encode` has made, into `batch`: `epoch`; `answer`, which
 -- has the entries; `lengths` and `positions` of the entries of the keys (the length is ABSENT or
 -- ALONE if there is none); `heads`, `etags` and `bodies` of the paths. A head is {status, names,
--- values, served_by}, or false for a read that must be sent by itself. Sets `fixed`, `names`,
--- `values` and `miss` of each group of keys.
+-- values, served_by}, or false for a read that must be sent by itself. Sets `fixed`, `lines` and
+-- `miss` of each group of keys.
 -- Returns true; or nil and an error, and then `batch` is unchanged.
 function _M.decode(answer, of_keys, keys, paths, batch)
     local size = #answer

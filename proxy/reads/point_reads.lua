@@ -78,22 +78,27 @@ local function set_headers(header, lines)
     end
 end
 
---- Answers the read of a key, with 200 or 404.
-local function send_key(batch, group, number, status, key)
+--- Answers the read of a key, with 200 or 404. nginx takes some 0.2 µs for each header that Lua
+-- sets. So all other lines follow the epoch in the value of one header (see nginx.conf), in which
+-- nginx escapes nothing. This is for HTTP/1.1 only.
+local function send_key(var, batch, group, number, status, key)
     local header, fixed = ngx.header, group.fixed
-    set_headers(header, group)
-    set_headers(header, fixed)
-    header["topology-epoch"] = batch.epoch
     if status == 404 then
         local miss = group.miss
         ngx.status = 404
-        set_headers(header, miss)
+        var.queryable_head = batch.epoch .. group.lines .. fixed.lines .. miss.lines
+        header["Content-Type"] = miss.content_type
         header["Content-Length"] = #miss.body
         return ngx.print(miss.body)
     end
     local value, offset = point_batch.value(batch, group, number)
-    set_headers(header, fixed.found)
-    header["etag"] = fixed.etag .. offset .. '-json"'
+    local found, head = fixed.found, group.head
+    if not head then
+        head = batch.epoch .. group.lines .. found.lines
+        group.head = head
+    end
+    var.queryable_head = head .. offset .. '-json"'
+    header["Content-Type"] = found.content_type
     header["Content-Length"] = DOCUMENT_BYTES + #key + #value
     return ngx.print { '{"key":"', key, '","value":', value, "}" }
 end
@@ -179,7 +184,7 @@ local function read(var, current)
     end
     retry_budget.earn(budget)
     if is_as_stored then
-        send_key(batch, group, number, status, key)
+        send_key(var, batch, group, number, status, key)
     else
         send_path(batch, number, head)
     end

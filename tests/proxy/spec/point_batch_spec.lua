@@ -69,8 +69,8 @@ local HEAD_TWO = "content-type: application/problem+json\n"
 local PATHS = "QTR2" .. u32(0, 2, 3, 200, #HEAD_ONE, 404, #HEAD_TWO, 0, 2, 5, ALONE, 0, 0, 1, 0, 4)
     .. "7-1" .. HEAD_ONE .. HEAD_TWO .. '"e' .. "value" .. "miss"
 
-local FIXED = 'served-by: b1; active\n\ncontent-type: application/json\netag: "t-1-4-'
-local STATE, MISS = "partition: 4\noffset: 9\n", "content-type: p\n\n{}"
+local FIXED = 'served-by: b1; active\n\ncontent-type: application/json\nvary: accept\netag: "t-1-4-'
+local STATE, MISS = "partition: 4\noffset: 9\n", "content-type: p\na: b\n\n{}"
 
 local function entry(offset, value)
     return ("\0"):rep(8) .. offset .. value
@@ -111,14 +111,13 @@ describe("a batch of answers", function()
         assert.is_true(point_batch.decode(KEYS, groups, 6, 0, into))
         local one, two = groups[1], groups[2]
         assert.equal("7-1", into.epoch)
-        assert.same({ "partition", "offset" }, one.names)
-        assert.same({ "4", "9" }, one.values)
-        assert.same({ "served-by" }, one.fixed.names)
+        assert.equal("\r\npartition: 4\r\noffset: 9", one.lines)
+        assert.equal("\r\nserved-by: b1; active", one.fixed.lines)
         assert.equal("b1; active", one.fixed.served_by)
-        assert.same({ "content-type" }, one.fixed.found.names)
-        assert.equal('"t-1-4-', one.fixed.etag)
-        assert.same({ "content-type" }, one.miss.names)
-        assert.equal("{}", one.miss.body)
+        assert.equal("application/json", one.fixed.found.content_type)
+        assert.equal('\r\nserved-by: b1; active\r\nvary: accept\r\netag: "t-1-4-',
+                     one.fixed.found.lines)
+        assert.same({ lines = "\r\na: b", content_type = "p", body = "{}" }, one.miss)
         local statuses = {}
         for number = 1, 5 do
             statuses[number] = point_batch.status(into, one, number) or 0
@@ -157,14 +156,27 @@ describe("a batch of answers", function()
     end)
 
     it("leaves out keys whose headers are not in the form", function()
-        for _, fixed in ipairs { "served-by: x\n", "served-by: x\n\nvary: y\n" } do
+        for _, lines in ipairs {
+            { "served-by: x\n", STATE }, { "served-by: x\n\nvary: y\n", STATE },
+            { FIXED, "offset: 9" },
+        } do
+            local fixed, state = unpack(lines)
             local group = keys("", "a")
             group.first = 0
-            local answer = "QTR2" .. u32(1, 0, 0, #fixed, 0, 0, #SMALL) .. fixed .. SMALL
+            local answer = "QTR2" .. u32(1, 0, 0, #fixed, #state, 0, #SMALL) .. fixed .. state
+                .. SMALL
             local into = batch()
             assert.is_true(point_batch.decode(answer, { group }, 1, 0, into))
             assert.is_nil(point_batch.status(into, group, 1))
         end
+    end)
+
+    it("may have no lines about the state of a partition", function()
+        local group = keys("", "a")
+        group.first = 0
+        local answer = "QTR2" .. u32(1, 0, 0, #FIXED, 0, 0, #SMALL) .. FIXED .. SMALL
+        assert.is_true(point_batch.decode(answer, { group }, 1, 0, batch()))
+        assert.equal("", group.lines)
     end)
 
     it("takes lines of a name and a value as headers, and skips others", function()
