@@ -156,7 +156,10 @@ class Settings(BaseSettings):
         8, ge=1, le=1024, description="MiB of a store's memtable before it is flushed (RocksDB)"
     )
     background_jobs: int = Field(
-        2, ge=1, le=64, description="threads for flushes and compactions (RocksDB)"
+        2,
+        ge=1,
+        le=64,
+        description="threads for flushes (two at least) and compactions (RocksDB)",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="log lines: `text` for people, `json` for one object an event"

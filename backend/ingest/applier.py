@@ -209,12 +209,12 @@ class RecordApplier:
             store_partition.completeness.end_fetched(offset, position, now)
 
     def expire(self) -> None:
-        """Delete some expired entries of each store partition whose view has a retention. End the
-        bulk loads of stores that were read."""
+        """Delete some expired entries of each store partition whose view has a retention. Finish
+        bulk loads."""
         for store_partition in self._registry.all():
             # for all partitions ten times a second: `_guard` would take most of the time
             try:
-                store_partition.store.end_bulk_load()
+                store_partition.store.finish_bulk_load()
                 if store_partition.view.retention is not None:
                     self._expire(store_partition)
             except StoreError as e:

@@ -56,8 +56,9 @@ class Store(Protocol):
     def begin_bulk_load(self, until: int) -> None:
         """Optimise for writes up to this position: few reads are expected."""
 
-    def end_bulk_load(self) -> None:
-        """End a bulk load early if anything has been read since it began."""
+    def finish_bulk_load(self) -> None:
+        """End a bulk load early if anything has been read since it began; and do what is left after
+        its end."""
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None: ...
 

@@ -127,7 +127,7 @@ class CustomPartition:
     def begin_bulk_load(self, until: int) -> None:
         """Does nothing: the store is in memory."""
 
-    def end_bulk_load(self) -> None:
+    def finish_bulk_load(self) -> None:
         """Does nothing: the store is in memory."""
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None:

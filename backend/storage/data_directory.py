@@ -200,11 +200,10 @@ class DataDirectory:
         self._mark.make(path)
 
     def _open(self, path: Path) -> RocksDBStore:
-        bulk_load = self._memory.shared_options(bulk_load=True)
-        return RocksDBStore(path, self._options(), self._mark, bulk_load)
+        return RocksDBStore(path, self._options(), self._mark, self._memory.store_options)
 
     def _options(self) -> Options:
-        return self._memory.shared_options()
+        return self._memory.store_options.usual
 
     def rocksdb(self) -> tuple[dict[str, int], int]:
         """RocksDB's counters, by name, and the bytes in its block cache, of all stores together."""

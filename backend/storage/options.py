@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from rocksdict import Cache, MemtableFactory, Options, WriteBufferManager
+from rocksdict import Cache, Env, MemtableFactory, Options, WriteBufferManager
 
 from backend.settings import Settings
 from model.pushes.tables import BLOCK_SIZE, BLOOM_BITS_PER_KEY, table_options
 
 # "rocksdb.block.cache.hit COUNT : 12"; the line of a histogram has more
 _TICKER = re.compile(r"^rocksdb\.(\S+) COUNT : (\d+)$", re.MULTILINE)
+
+LEVEL0_FILES = 4
+"""Files of level 0 that are compacted together."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Tuning:
     max_wal: int = 64 << 20
     background_jobs: int = 2
     deletes_window: int = 4096  # entries
-    bulk_load_files: int = 12  # of level 0, until they are compacted; RocksDB's default is 4
+    bulk_load_files: int = 12  # instead of LEVEL0_FILES, during a bulk load and just after it
 
     @classmethod
     def of(cls, settings: Settings) -> Tuning:
@@ -45,6 +49,27 @@ class Tuning:
             write_buffer=min(settings.write_buffer_mb << 20, cache // 2),
             background_jobs=settings.background_jobs,
         )
+
+    @property
+    def flush_threads(self) -> int:
+        """The number of threads for flushes of all stores. RocksDB has one for four background
+        jobs, but stores that are bulk loaded together also end together."""
+        return max(2, self.background_jobs // 4)
+
+
+class StoreOptions(NamedTuple):
+    """Options for opening one store partition (keys and values are bytes). Do not change them:
+    stores that are opened with the same options share their statistics.
+
+    `bulk_load`: a vector memtable, which is sorted when it is flushed. Writes take a quarter of the
+    time, but each read copies and sorts the vector. Files are compacted less often. `loaded`: for
+    the first time after a bulk load, in which files are not compacted more often yet. The file
+    format is the same.
+    """
+
+    usual: Options
+    bulk_load: Options
+    loaded: Options
 
 
 class SharedMemory:
@@ -60,30 +85,21 @@ class SharedMemory:
             self.tuning.write_buffers, False, self.cache
         )
 
-        # stores that are opened with the same options share their statistics
-        self._shared = {bulk_load: self.options(bulk_load) for bulk_load in (False, True)}
-        for options in self._shared.values():
+        Env().set_high_priority_background_threads(self.tuning.flush_threads)
+        self.store_options = StoreOptions(self.options(), self._bulk_load(), self._loaded())
+        for options in self.store_options:
             options.enable_statistics()
-
-    def shared_options(self, bulk_load: bool = False) -> Options:
-        """`options` whose stores are in the statistics. Do not change them."""
-        return self._shared[bulk_load]
 
     def tickers(self) -> dict[str, int]:
         """RocksDB's counters since the start of the process, by their names without "rocksdb."."""
         found: dict[str, int] = {}
-        for options in self._shared.values():
+        for options in self.store_options:
             for name, number in _TICKER.findall(options.get_statistics() or ""):
                 found[name] = found.get(name, 0) + int(number)
         return found
 
-    def options(self, bulk_load: bool = False) -> Options:
-        """New options for opening one store partition (keys and values are bytes).
-
-        `bulk_load`: use a vector memtable, which is sorted when it is flushed. Writes take a
-        quarter of the time, but each read copies and sorts the vector. Files are compacted less
-        often. The file format is the same.
-        """
+    def options(self) -> Options:
+        """New options as `StoreOptions.usual`, without statistics."""
         tuning = self.tuning
         options = table_options(self.cache, tuning.block_size, tuning.bloom_bits_per_key)
         options.create_if_missing(True)
@@ -101,8 +117,16 @@ class SharedMemory:
         options.add_compact_on_deletion_collector_factory(
             tuning.deletes_window, tuning.deletes_window // 2, 0.5
         )
-        if bulk_load:
-            options.set_memtable_factory(MemtableFactory.vector())
-            options.set_allow_concurrent_memtable_write(False)  # not supported by vectors
-            options.set_level_zero_file_num_compaction_trigger(tuning.bulk_load_files)
+        options.set_level_zero_file_num_compaction_trigger(LEVEL0_FILES)
+        return options
+
+    def _bulk_load(self) -> Options:
+        options = self._loaded()
+        options.set_memtable_factory(MemtableFactory.vector())
+        options.set_allow_concurrent_memtable_write(False)  # not supported by vectors
+        return options
+
+    def _loaded(self) -> Options:
+        options = self.options()
+        options.set_level_zero_file_num_compaction_trigger(self.tuning.bulk_load_files)
         return options

@@ -21,6 +21,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from backend.storage.options import LEVEL0_FILES, StoreOptions
 from backend.storage.ownership import Mark
 from backend.telemetry.engine import EngineState
 from model.problems import StoreClosedError, StoreError
@@ -40,6 +41,7 @@ CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FEW_KEYS = 8  # RocksDB's look-up of a list (MultiGet) takes longer than so many single ones
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
+_COMPACT_AFTER = 5.0  # s after it
 
 
 class RocksDBStore:
@@ -50,19 +52,20 @@ class RocksDBStore:
         path: Path,
         options: Options,
         mark: Mark,
-        bulk_load_options: Options | None = None,
+        reopening: StoreOptions | None = None,
         memory: bool = False,
     ) -> None:
         """Open or create the store. Raises the errors of rocksdict (see `DataDirectory.open`).
 
         `mark`: the mark of the folder, which must exist and have it.
-        `bulk_load_options`: for `begin_bulk_load`, which does nothing without them.
+        `reopening`: for bulk loads; without it, `begin_bulk_load` does nothing.
         `memory`: the options have an in-memory environment, and `close` discards the data.
         """
         self.path = path
         self._mark = mark
-        self._options, self._bulk_load_options = options, bulk_load_options
+        self._reopening = reopening
         self._bulk_load_end: int | None = None  # the position at which a bulk load ends
+        self._compact_at: float | None = None  # s, monotonic: after a bulk load
         self._was_read = False  # since the bulk load began
         self._is_flushing = False
         self._closed = False
@@ -187,26 +190,42 @@ class RocksDBStore:
         yet: entries with the position after them. While it begins or ends, reads raise
         StoreClosedError. Raises StoreError.
         """
-        if self._bulk_load_options is not None:
-            self._reopen(self._bulk_load_options)
+        if self._reopening is not None:
+            self._reopen(self._reopening.bulk_load)
+            self._db.set_write_options(_without_log())
             self._get = self._get_while_bulk_loading
             self._bulk_load_end, self._was_read, self._is_flushing = until, False, False
+            self._compact_at = None
 
-    def end_bulk_load(self) -> None:
-        """End a bulk load early if there was a read since it began. Raises StoreError."""
-        if self._bulk_load_end is not None and self._was_read:
-            self._reopen(self._options)
-            self._bulk_load_end = None
+    def finish_bulk_load(self) -> None:
+        """Do what is due: end a bulk load early if there was a read since it began; and some time
+        after its end let RocksDB compact the files. Raises StoreError."""
+        if self._bulk_load_end is not None:
+            if self._was_read:
+                self._end_bulk_load()
+        elif self._compact_at is not None and time.monotonic() >= self._compact_at:
+            self._compact_at = None
+            trigger = {"level0_file_num_compaction_trigger": str(LEVEL0_FILES)}
+            try:
+                self._db.set_options(trigger)
+            except Exception as e:
+                raise _store_error(f"setting options of {self.path}", e) from e
 
     def _continue_bulk_load(self, until: int, position: int) -> None:
         if position >= until:
-            self._reopen(self._options)
-            self._bulk_load_end = None
+            self._end_bulk_load()
         elif position >= until - _FLUSH_BEFORE_END and not self._is_flushing:
             # flush in the background, so that reopening has little left to flush
             self._is_flushing = True
             with suppress(Exception):  # for example a full disk; reopening reports it
                 self._db.flush(wait=False)
+
+    def _end_bulk_load(self) -> None:
+        assert self._reopening is not None
+        self._reopen(self._reopening.loaded)
+        self._bulk_load_end = None
+        # other stores are still loaded, and need the processors
+        self._compact_at = time.monotonic() + _COMPACT_AFTER
 
     def _reopen(self, options: Options) -> None:
         """Close and open the database, which is the only way to change the kind of memtable. Raises
@@ -215,8 +234,6 @@ class RocksDBStore:
         try:
             self._db.close()
             self._db = open_db(self.path, options)
-            if options is self._bulk_load_options:
-                self._db.set_write_options(_without_log())
         except Exception as e:
             raise _store_error(f"opening {self.path} again", e) from e
         self._get = self._db.get

@@ -11,6 +11,7 @@ from backend.ingest.lifecycle.recovery import open_partition
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
+from backend.storage.options import LEVEL0_FILES
 from backend.storage.rocksdb_store import RocksDBStore
 from model.problems import StoreClosedError, StoreError
 from model.views import View
@@ -82,6 +83,38 @@ def test_a_bulk_load_ends_at_the_given_position(folder: DataDirectory) -> None:
     store.close()
 
 
+def test_files_are_compacted_some_time_after_a_bulk_load(
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just after it, other stores are still loaded, and need the processors."""
+    store = new_store(folder)
+    store.begin_bulk_load(until=3_000)
+    for end in (1_000, 2_000, 3_000):
+        write(store, end)
+        store._db.flush()
+    store.finish_bulk_load()
+    assert not has_vector_memtable(store)
+    assert level0_files(store) > LEVEL0_FILES
+    for name in ("compaction-pending", "num-running-compactions"):
+        assert store._estimate(name) == 0
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 6)
+    store.finish_bulk_load()
+    monkeypatch.undo()
+    deadline = time.monotonic() + 20
+    while level0_files(store) > 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert entries(store) == entries_at(3_000)
+    store.close()
+
+
+def level0_files(store: RocksDBStore) -> int:
+    engine = store.engine()
+    assert engine is not None
+    return engine.level0_files
+
+
 def test_it_writes_no_write_ahead_log(folder: DataDirectory) -> None:
     store = new_store(folder)
     store.begin_bulk_load(until=5_000)
@@ -114,7 +147,7 @@ def test_a_read_is_correct_and_ends_the_bulk_load(folder: DataDirectory, method:
     else:
         assert entries(store) == expected
     assert has_vector_memtable(store)
-    store.end_bulk_load()
+    store.finish_bulk_load()
     assert not has_vector_memtable(store)
     assert entries(store) == entries_at(3_500)
     write(store, 4_000)
@@ -126,7 +159,7 @@ def test_nothing_is_lost_if_the_store_is_closed_during_a_bulk_load(folder: DataD
     store = new_store(folder)
     store.begin_bulk_load(until=FAR_POSITION)
     write(store, 3_500)
-    store.end_bulk_load()
+    store.finish_bulk_load()
     assert has_vector_memtable(store), "there was no read"
     store.close()
     store.close()
@@ -161,7 +194,7 @@ def test_a_concurrent_reader_gets_correct_values_or_store_closed(folder: DataDir
     for round_ in range(8):
         store.begin_bulk_load(until=FAR_POSITION)
         write(store, BATCH * (round_ * 2 + 3))
-        store.end_bulk_load()
+        store.finish_bulk_load()
     before, deadline = reads[0], time.monotonic() + 10
     while reads[0] == before and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -195,7 +228,7 @@ def test_reopening_fails_during_a_scan_without_damage(folder: DataDirectory) -> 
     scan = store.scan(b"\x01", b"\x02")
     first = next(scan)
     with pytest.raises(StoreError) as raised:
-        store.end_bulk_load()
+        store.finish_bulk_load()
     assert not raised.value.damaged
     assert first[0] in entries_at(3_500)
     with pytest.raises(StoreClosedError):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from backend.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import SharedMemory, Tuning
@@ -49,7 +47,9 @@ def test_statistics_are_those_of_all_stores_together(tmp_path: Path) -> None:
     directory.close()
 
 
-@pytest.mark.parametrize("bulk_load", [False, True])
-def test_stores_share_their_options(bulk_load: bool) -> None:
-    memory = SharedMemory()
-    assert memory.shared_options(bulk_load) is memory.shared_options(bulk_load)
+def test_stores_that_are_bulk_loaded_together_flush_together() -> None:
+    assert Tuning().flush_threads == 2
+    assert Tuning(background_jobs=16).flush_threads == 4
+    SharedMemory()
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    assert names.count("rocksdb:high\n") == 2
