@@ -150,7 +150,6 @@ class GroupMember:
         try:
             subscribe(consumer, self._topics, listener)
             while not self._stop.is_set():
-                set_heartbeat_interval(consumer, self._heartbeat_ms(consumer))
                 self._poll(consumer)
                 # a join must be continued at once, and brings another topology
                 if not is_joining(consumer):
@@ -166,10 +165,13 @@ class GroupMember:
         usual: int = self._settings["heartbeat_interval_ms"]
         if not must_join(consumer) and time.monotonic() > self._joined_at + _JOINED_RECENTLY:
             return usual
+        if self._fetcher.wait is not None:  # the topology is large, and so is the group
+            return usual
         by_group = 1000 * len(self._current.members) // _FREQUENT_HEARTBEATS
         return min(usual, max(_MIN_HEARTBEAT_MS, by_group))
 
     def _poll(self, consumer: KafkaConsumer) -> None:
+        set_heartbeat_interval(consumer, self._heartbeat_ms(consumer))
         consumer.poll(timeout_ms=_POLL_MS if must_join(consumer) else 0)
         # a request stays until its metadata are sent: the end of a join that began before the
         # request makes kafka-python forget that it must rejoin
@@ -196,7 +198,9 @@ class GroupMember:
         ten times; that one sends the heartbeats, and notes that the group rebalances."""
         attempt = self._fetcher.wait
         until = time.monotonic() + (_IDLE_POLL if attempt is None else attempt)
-        look = min(_LOOK, self._heartbeat_ms(consumer) / 2000)
+        heartbeat_ms = self._heartbeat_ms(consumer)
+        set_heartbeat_interval(consumer, heartbeat_ms)  # the poll may have brought a topology
+        look = min(_LOOK, heartbeat_ms / 2000)
         while not must_join(consumer) and (left := until - time.monotonic()) > 0:
             if self._rejoin.wait(min(left, look)) or self._stop.is_set():
                 return

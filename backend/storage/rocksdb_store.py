@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -42,6 +43,9 @@ _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FEW_KEYS = 8  # RocksDB's look-up of a list (MultiGet) takes longer than so many single ones
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
 _COMPACT_AFTER = 5.0  # s after it
+_COMPACT_AGAIN_AFTER = 30.0  # s after a failure
+
+log = logging.getLogger(__name__)
 
 
 class RocksDBStore:
@@ -205,11 +209,11 @@ class RocksDBStore:
                 self._end_bulk_load()
         elif self._compact_at is not None and time.monotonic() >= self._compact_at:
             self._compact_at = None
-            trigger = {"level0_file_num_compaction_trigger": str(LEVEL0_FILES)}
             try:
-                self._db.set_options(trigger)
-            except Exception as e:
-                raise _store_error(f"setting options of {self.path}", e) from e
+                self._db.set_options({"level0_file_num_compaction_trigger": str(LEVEL0_FILES)})
+            except Exception as e:  # for example a full disk; the store can be used
+                log.warning("the files of %s are not compacted yet: %s", self.path, e)
+                self._compact_at = time.monotonic() + _COMPACT_AGAIN_AFTER
 
     def _continue_bulk_load(self, until: int, position: int) -> None:
         if position >= until:

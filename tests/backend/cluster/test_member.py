@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
+from kafka.coordinator.heartbeat import Heartbeat
 
 from backend.cluster import member as member_module
 from backend.cluster.encoded_topologies import EncodedTopologies
@@ -79,6 +80,7 @@ class Coordinator:
     """Of a member that has joined, until a heartbeat says that the group rebalances."""
 
     def __init__(self) -> None:
+        self.heartbeat = Heartbeat(heartbeat_interval_ms=1_200)
         self.rejoining = False
         self.rebalances = threading.Event()
 
@@ -94,6 +96,7 @@ class SlowJoin:
     longer than two polls."""
 
     def __init__(self, member: GroupMember) -> None:
+        self.heartbeat = Heartbeat()
         self._member = member
         self._coordinator = self
         self._is_needed = False
@@ -185,12 +188,25 @@ def test_heartbeats_are_frequent_just_after_a_join(monkeypatch: pytest.MonkeyPat
     assert member._heartbeat_ms(consumer) == 100, "the next join follows"
 
 
-def test_heartbeats_of_a_large_group_are_no_load_for_the_broker() -> None:
+def test_heartbeats_of_a_large_group_are_no_load_for_the_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_module, "_IDLE_POLL", 0.0)
+    coordinator = Coordinator()
+    consumer: Any = Joined(coordinator)
     member = joined(Instance())
-    consumer: Any = Joined(Coordinator())
     for members, interval in [(25, 100), (60, 240), (2_000, 400)]:
         member._topology(place([candidate(f"b{i}") for i in range(members)], {"orders": 1}, 5))
-        assert member._heartbeat_ms(consumer) == interval
+        member._wait(consumer)
+        assert coordinator.heartbeat.config["heartbeat_interval_ms"] == interval
+
+
+def test_heartbeats_are_not_frequent_while_the_topology_is_fetched() -> None:
+    """A topology is sent by reference if the group is large."""
+    member = joined(Instance())
+    member._assigned(TopologyReference.to(b"x", 1, candidate("b9", port=1).member, 5), 7)
+    consumer: Any = Joined(Coordinator())
+    assert member._heartbeat_ms(consumer) == 400
 
 
 def test_a_topology_by_reference_is_applied_when_it_is_there() -> None:

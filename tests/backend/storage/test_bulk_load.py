@@ -83,10 +83,8 @@ def test_a_bulk_load_ends_at_the_given_position(folder: DataDirectory) -> None:
     store.close()
 
 
-def test_files_are_compacted_some_time_after_a_bulk_load(
-    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Just after it, other stores are still loaded, and need the processors."""
+def bulk_loaded(folder: DataDirectory) -> RocksDBStore:
+    """A store after a bulk load, with more files than RocksDB keeps otherwise."""
     store = new_store(folder)
     store.begin_bulk_load(until=3_000)
     for end in (1_000, 2_000, 3_000):
@@ -94,18 +92,54 @@ def test_files_are_compacted_some_time_after_a_bulk_load(
         store._db.flush()
     store.finish_bulk_load()
     assert not has_vector_memtable(store)
-    assert level0_files(store) > LEVEL0_FILES
-    for name in ("compaction-pending", "num-running-compactions"):
-        assert store._estimate(name) == 0
+    return store
+
+
+def finish_after(seconds: float, store: RocksDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now + 6)
-    store.finish_bulk_load()
-    monkeypatch.undo()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", lambda: now + seconds)
+        store.finish_bulk_load()
+
+
+def wait_until_compacted(store: RocksDBStore) -> None:
     deadline = time.monotonic() + 20
     while level0_files(store) > 0:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def is_compacting(store: RocksDBStore) -> bool:
+    names = ("compaction-pending", "num-running-compactions")
+    return any(store._estimate(name) for name in names)
+
+
+def test_files_are_compacted_some_time_after_a_bulk_load(
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Just after it, other stores are still loaded, and need the processors."""
+    store = bulk_loaded(folder)
+    assert level0_files(store) > LEVEL0_FILES
+    assert not is_compacting(store)
+    finish_after(6, store, monkeypatch)
+    wait_until_compacted(store)
     assert entries(store) == entries_at(3_000)
+    store.close()
+
+
+def test_a_store_whose_files_cannot_be_compacted_yet_can_be_used(
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = bulk_loaded(folder)
+    elsewhere = store.path.rename(store.path.with_name("elsewhere"))
+    finish_after(6, store, monkeypatch)
+    elsewhere.rename(store.path)
+    assert "are not compacted yet" in caplog.text
+    write(store, 3_500)
+    assert entries(store) == entries_at(3_500)
+    finish_after(40, store, monkeypatch)
+    wait_until_compacted(store)
+    assert entries(store) == entries_at(3_500)
     store.close()
 
 
