@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_LATER = 0.01  # s
+_LATER = 0.1  # s: a busy event loop is late
 
 
 class _Stream:

@@ -298,17 +298,25 @@ def test_client_stays_usable_after_cancelled_tasks() -> None:
             finished.set()
 
 
-def test_timeout_includes_the_wait_for_a_free_connection() -> None:
+@pytest.mark.parametrize("late", [0.0, 0.05], ids=["idle", "busy"])
+def test_timeout_includes_the_wait_for_a_free_connection(late: float) -> None:
+    """Also if the event loop is busy when the time ends."""
     disconnected = threading.Event()
+
+    async def occupy() -> None:
+        await asyncio.sleep(0.18)
+        time.sleep(late)
 
     async def ask(url: str) -> None:
         async with AsyncClient(url, connections=1) as client:
             async for _ in client.scan("orders", stream=True):
                 with pytest.raises(NoAnswer):
                     await client.get("orders", "a", timeout=0.2)
+                busy = asyncio.create_task(occupy())
                 with pytest.raises(NoAnswer) as raised:
                     await client.scan("orders", stream=True, timeout=0.2).to_list()
                 assert not raised.value.may_have_arrived
+                await busy
                 break
 
     with serving(lambda request: send_rows(request, disconnected)) as server:
