@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from backend.cluster.member import GroupMember, _Pause, subscribe
 from backend.cluster.placement import Policy, place
 from backend.cluster.topology_fetcher import GIVE_UP_AFTER, TopologyFetcher
 from local.kafka.broker import Broker
+from local.waiting import wait_until
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference
 from model.topology import Epoch, Topology
@@ -45,15 +46,25 @@ class Instance:
         return self._as_member
 
 
-def joined(instance: Instance) -> GroupMember:
-    """After a join."""
+def member_of(
+    instance: Instance,
+    topic: str = "orders",
+    group: str = "group",
+    client_settings: Mapping[str, Any] = MappingProxyType({}),
+    session_timeout_ms: int = 2_000,
+) -> GroupMember:
     topologies = instance.encoded
-    member = GroupMember(
-        frozenset(["orders"]), "group", {}, 2_000, 500,
+    return GroupMember(
+        frozenset([topic]), group, client_settings, session_timeout_ms, 500,
         instance.metadata, instance.topologies.append, Policy(),
         topologies, TopologyFetcher("b1", topologies, None, clock=lambda: instance.now), 900_000,
         lambda topic: None,
     )  # fmt: skip
+
+
+def joined(instance: Instance) -> GroupMember:
+    """After a join."""
+    member = member_of(instance)
     member._metadata()
     return member
 
@@ -171,16 +182,9 @@ def test_a_joined_member_polls_now_and_then(monkeypatch: pytest.MonkeyPatch) -> 
     assert member._settings["max_poll_interval_ms"] >= 5_000 * _REAL_IDLE_POLL
 
 
-class Joined:
-    """A consumer that is in its group, with kafka-python's heartbeats."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator: Any = coordinator
-
-
 def test_heartbeats_are_frequent_just_after_a_join(monkeypatch: pytest.MonkeyPatch) -> None:
     member, coordinator = joined(Instance()), Coordinator()
-    consumer: Any = Joined(coordinator)
+    consumer: Any = SimpleNamespace(_coordinator=coordinator)
     assert member._heartbeat_ms(consumer) == 100
     monkeypatch.setattr(member_module, "_JOINED_RECENTLY", 0.0)
     assert member._heartbeat_ms(consumer) == 400, "a fifth of the session timeout"
@@ -193,7 +197,7 @@ def test_heartbeats_of_a_large_group_are_no_load_for_the_broker(
 ) -> None:
     monkeypatch.setattr(member_module, "_IDLE_POLL", 0.0)
     coordinator = Coordinator()
-    consumer: Any = Joined(coordinator)
+    consumer: Any = SimpleNamespace(_coordinator=coordinator)
     member = joined(Instance())
     for members, interval in [(25, 100), (60, 240), (2_000, 400)]:
         member._topology(place([candidate(f"b{i}") for i in range(members)], {"orders": 1}, 5))
@@ -205,7 +209,7 @@ def test_heartbeats_are_not_frequent_while_the_topology_is_fetched() -> None:
     """A topology is sent by reference if the group is large."""
     member = joined(Instance())
     member._assigned(TopologyReference.to(b"x", 1, candidate("b9", port=1).member, 5), 7)
-    consumer: Any = Joined(Coordinator())
+    consumer: Any = SimpleNamespace(_coordinator=Coordinator())
     assert member._heartbeat_ms(consumer) == 400
 
 
@@ -298,27 +302,16 @@ def test_the_first_member_soon_learns_of_the_second(broker: Broker, make_topic: 
     then."""
     orders = view(make_topic(2))
     first, second = Instance("b1", [orders]), Instance("b2", [orders])
+    servers = {"bootstrap_servers": broker.bootstrap_servers}
     members = [
-        GroupMember(
-            frozenset([orders.topic]), f"{orders.topic}-group",
-            {"bootstrap_servers": broker.bootstrap_servers}, 100_000, 5_000,
-            instance.metadata, instance.topologies.append, Policy(),
-            instance.encoded, TopologyFetcher("b1", instance.encoded, None), 900_000,
-            lambda topic: None,
-        )
+        member_of(instance, orders.topic, f"{orders.topic}-group", servers, 250_000)
         for instance in (first, second)
-    ]  # fmt: skip
-    assert members[0]._settings["heartbeat_interval_ms"] == 20_000
+    ]
+    # longer than the waits below, however much they are stretched
+    assert members[0]._settings["heartbeat_interval_ms"] == 50_000
     with ExitStack() as stack:
         for instance, member in zip((first, second), members, strict=True):
             member.start()
             stack.callback(member.stop, 5)
-            wait_until(lambda: instance.topologies)  # noqa: B023
-        wait_until(lambda: len(first.topologies[-1].members) == 2)
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+            wait_until(lambda: instance.topologies, 8, "a topology")  # noqa: B023
+        wait_until(lambda: len(first.topologies[-1].members) == 2, 8, "the second member")

@@ -13,6 +13,7 @@ from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import LEVEL0_FILES
 from backend.storage.rocksdb_store import RocksDBStore
+from local.waiting import wait_until
 from model.problems import StoreClosedError, StoreError
 from model.views import View
 from tests.backend.storage.store_writer import TUNING
@@ -103,10 +104,7 @@ def finish_after(seconds: float, store: RocksDBStore, monkeypatch: pytest.Monkey
 
 
 def wait_until_compacted(store: RocksDBStore) -> None:
-    deadline = time.monotonic() + 20
-    while level0_files(store) > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: level0_files(store) == 0, 20, "the files to be compacted")
 
 
 def is_compacting(store: RocksDBStore) -> bool:
