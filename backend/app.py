@@ -43,6 +43,7 @@ from backend.pipelines.commands import CommandSender
 from backend.pipelines.monitor import PipelineMonitor
 from backend.pipelines.unused_groups import UnusedGroups
 from backend.security.cluster import cluster_access
+from backend.server.memory import release_free_memory
 from backend.settings import Settings
 from backend.storage.custom import CustomStore, load_store
 from backend.storage.data_directory import DataDirectory
@@ -137,6 +138,7 @@ class Instance:
             assignments,
             writer,
             settings.clock_tolerance,
+            release_free_memory,
         )
         self._ingest_loop = IngestLoop(
             self._registry,

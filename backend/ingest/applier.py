@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -20,6 +21,8 @@ from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
 from model.records import LastRecord
 
+_RELEASE_AFTER = 5.0  # s after the last bulk load, whose files are compacted meanwhile
+
 
 class RecordApplier:
     """Applies records to store partitions. Only the ingest thread may use it."""
@@ -33,8 +36,10 @@ class RecordApplier:
         assignments: SourceAssignments,
         writer: PartitionWriter,
         clock_tolerance: float,
+        release_free_memory: Callable[[], None],
     ) -> None:
-        """`clock_tolerance` (s): how far stream time may be ahead of the clock."""
+        """`clock_tolerance` (s): how far stream time may be ahead of the clock.
+        `release_free_memory()`: to the operating system; bulk loads leave much of it."""
         self._registry = registry
         self._lifecycle = lifecycle
         self._metadata_poller = metadata_poller
@@ -42,6 +47,8 @@ class RecordApplier:
         self._assignments = assignments
         self._writer = writer
         self._tolerance = clock_tolerance
+        self._release_free_memory = release_free_memory
+        self._release_at: float | None = None  # s, monotonic
 
     def apply(self, fetched: Fetched) -> None:
         """Apply the records and log ends. Rebuild store partitions whose position is no longer in
@@ -210,15 +217,19 @@ class RecordApplier:
 
     def expire(self) -> None:
         """Delete some expired entries of each store partition whose view has a retention. Finish
-        bulk loads."""
+        bulk loads, and release the memory that they have left."""
         for store_partition in self._registry.all():
             # for all partitions ten times a second: `_guard` would take most of the time
             try:
-                store_partition.store.finish_bulk_load()
+                if store_partition.store.finish_bulk_load():
+                    self._release_at = time.monotonic() + _RELEASE_AFTER
                 if store_partition.view.retention is not None:
                     self._expire(store_partition)
             except StoreError as e:
                 self._lifecycle.fail(store_partition, e)
+        if self._release_at is not None and time.monotonic() >= self._release_at:
+            self._release_at = None
+            self._release_free_memory()
 
     def _expire(self, store_partition: StorePartition) -> None:
         advance(store_partition, max_stream_time(self._tolerance))

@@ -127,8 +127,9 @@ class CustomPartition:
     def begin_bulk_load(self, until: int) -> None:
         """Does nothing: the store is in memory."""
 
-    def finish_bulk_load(self) -> None:
+    def finish_bulk_load(self) -> bool:
         """Does nothing: the store is in memory."""
+        return False
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None:
         self.write(CustomBatch(), position, metadata)

@@ -201,9 +201,10 @@ class RocksDBStore:
             self._bulk_load_end, self._was_read, self._is_flushing = until, False, False
             self._compact_at = None
 
-    def finish_bulk_load(self) -> None:
+    def finish_bulk_load(self) -> bool:
         """Do what is due: end a bulk load early if there was a read since it began; and some time
-        after its end let RocksDB compact the files. Raises StoreError."""
+        after its end let RocksDB compact the files. Returns whether this call has done the latter.
+        Raises StoreError."""
         if self._bulk_load_end is not None:
             if self._was_read:
                 self._end_bulk_load()
@@ -214,6 +215,8 @@ class RocksDBStore:
             except Exception as e:  # for example a full disk; the store can be used
                 log.warning("the files of %s are not compacted yet: %s", self.path, e)
                 self._compact_at = time.monotonic() + _COMPACT_AGAIN_AFTER
+            return self._compact_at is None
+        return False
 
     def _continue_bulk_load(self, until: int, position: int) -> None:
         if position >= until:

@@ -1,4 +1,4 @@
-"""Tests that all threads share a bounded number of malloc arenas."""
+"""Tests of the memory of the C library."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import subprocess
 import sys
 
 import pytest
+
+needs_glibc = pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas"
+)
 
 # Threads that allocate at the same time; malloc_info then reports the number of heaps.
 _PROGRAM = """
@@ -47,7 +51,37 @@ def heaps(path: str, mode: str) -> int:
     return int(result.stdout)
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+@needs_glibc
 def test_threads_share_two_arenas(tmp_path: object) -> None:
     assert heaps(f"{tmp_path}/free", "free") > 2
     assert heaps(f"{tmp_path}/bounded", "bounded") <= 2
+
+
+# Blocks of 1 KiB, of which every 64th is kept, so that no free memory is at the end of an arena.
+_FREES = """
+import ctypes
+from pathlib import Path
+from backend.server.memory import release_free_memory
+
+def resident_mb():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 // 2**20
+
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+blocks = [libc.malloc(1024) for _ in range(100 * 1024)]
+for block in blocks: ctypes.memset(block, 1, 1024)
+for i, block in enumerate(blocks):
+    if i % 64: libc.free(block)
+before = resident_mb()
+release_free_memory()
+print(before - resident_mb())
+"""
+
+
+@needs_glibc
+def test_free_memory_is_released() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _FREES], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert int(result.stdout) > 50

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,10 +98,16 @@ def bulk_loaded(folder: DataDirectory) -> RocksDBStore:
 
 
 def finish_after(seconds: float, store: RocksDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with later(seconds, monkeypatch):
+        store.finish_bulk_load()
+
+
+@contextmanager
+def later(seconds: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     now = time.monotonic()
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", lambda: now + seconds)
-        store.finish_bulk_load()
+        yield
 
 
 def wait_until_compacted(store: RocksDBStore) -> None:
@@ -320,6 +327,35 @@ def test_expiry_ends_a_bulk_load_after_a_read_even_without_new_records(
     ingest.applier.expire()
     assert not has_vector_memtable(store)
     store.close()
+
+
+def test_free_memory_is_released_once_after_the_last_bulk_load(
+    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = view()
+    topic_metadata = TopicMetadata("topic-1", 2, {0: 0, 1: 0}, {0: 20_000, 1: 20_000}, None, 0.0)
+    registry = PartitionRegistry((of,))
+    released_at: list[float] = []
+    ingest = ingest_without_broker(
+        of, folder, registry, lambda: released_at.append(time.monotonic())
+    )
+    stores = []
+    for partition in (0, 1):
+        opened, _ = open_partition(folder, of, partition, topic_metadata, 10_000)
+        registry.add(opened)
+        assert isinstance(opened.store, RocksDBStore)
+        stores.append(opened.store)
+    began = time.monotonic()
+    write(stores[0], 20_000)
+    with later(6, monkeypatch):
+        ingest.applier.expire()
+        write(stores[1], 20_000)
+    for seconds in (8, 12, 14, 18, 24, 60):
+        with later(seconds, monkeypatch):
+            ingest.applier.expire()
+    assert [round(each - began) for each in released_at] == [18]
+    for store in stores:
+        store.close()
 
 
 def test_an_answerable_store_is_not_bulk_loaded(folder: DataDirectory) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -42,6 +42,7 @@ def ingest_of(
     acceptable_recovery_lag: int = 0,
     cleanup_delay: float = 0.0,
     fetcher: PushFetcher | None = None,
+    release_free_memory: Callable[[], None] = lambda: None,
 ) -> Ingest:
     """`consumer` and the others may be fakes."""
     dead_letters = DeadLetters({}, 0) if dead_letters is None else dead_letters
@@ -72,6 +73,7 @@ def ingest_of(
         assignments,
         writer,
         policy.clock_tolerance,
+        release_free_memory,
     )
     settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     loop = IngestLoop(
@@ -80,8 +82,20 @@ def ingest_of(
     return Ingest(lifecycle, applier, assignments, loop)
 
 
-def ingest_without_broker(of: View, folder: Any, registry: PartitionRegistry) -> Ingest:
+def ingest_without_broker(
+    of: View,
+    folder: Any,
+    registry: PartitionRegistry,
+    release_free_memory: Callable[[], None] = lambda: None,
+) -> Ingest:
     """Ingest of one view. Its topic has no metadata."""
     poller = FakeWatcher()
     cast(Any, poller).refresh = lambda: None
-    return ingest_of((of,), folder, registry, poller, FakeFetcher())
+    return ingest_of(
+        (of,),
+        folder,
+        registry,
+        poller,
+        FakeFetcher(),
+        release_free_memory=release_free_memory,
+    )
