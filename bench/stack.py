@@ -28,6 +28,7 @@ from local.stack.services import HUGE_PAGES
 from local.stack.supervisor import Child, Supervisor
 
 _START_TIMEOUT = 60.0  # s
+_ASK_EVERY = 0.05  # s. Each question takes CPU: with one every 0.02 s, launches took 7 % longer
 _MIN_INGEST_RATE = 15_000  # records/s of a backend that recovers on a busy machine
 _IDLE_CPU = 0.1  # CPU seconds per second of a backend without requests and compactions
 _GUNICORN = str(Path(sys.executable).with_name("gunicorn"))
@@ -277,9 +278,16 @@ class Stack:
 
         self._supervisor.wait_until(idle, _START_TIMEOUT, f"{server.name} to be idle", 0.5)
 
-    def wait(self, condition: Any, what: str, timeout: float = _START_TIMEOUT) -> None:
-        """Waits until `condition()`; LocalError if a process has died, or after `timeout` s."""
-        self._supervisor.wait_until(condition, timeout, what, 0.02)
+    def wait(
+        self,
+        condition: Any,
+        what: str,
+        timeout: float = _START_TIMEOUT,
+        every: float = _ASK_EVERY,
+    ) -> None:
+        """Waits until `condition()`, asking each `every` s. Raises LocalError if a process has
+        died, or after `timeout` s."""
+        self._supervisor.wait_until(condition, timeout, what, every)
 
     def stop(self, *servers: Server) -> None:
         self._supervisor.stop([server.name for server in servers])

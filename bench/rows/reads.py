@@ -25,7 +25,12 @@ _NAMES = (
 CPU_TARGETS = {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}  # µs, by proxy
 P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection: coalescing must not delay a single reader
 P99_TARGETS = {64: Target(5.0)}  # ms, by proxy
-LIMIT_TARGET = Target(1.0, of_ratio=True)  # below nginx ► static nginx, from 64 connections on
+# beside nginx ► static nginx
+LIMIT_TARGETS = {
+    16: Target(1.4, of_ratio=True),
+    64: Target(1.0, of_ratio=True),
+    256: Target(0.9, of_ratio=True),
+}
 BACKEND_TARGETS = {16: Target(100.0)}  # µs
 
 Rounds = dict[tuple[str, int], list[Measurement]]
@@ -152,7 +157,7 @@ def _proxy_comparisons(found: Rounds, connections: int) -> list[Comparison]:
         ),
         Comparison.of(
             "CPU", "µs", cpu_of(ours), "nginx ► static nginx", cpu_of(static),
-            LIMIT_TARGET if connections >= 64 else None,
+            LIMIT_TARGETS.get(connections),
         ),
     ]  # fmt: skip
 
