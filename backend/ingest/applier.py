@@ -221,7 +221,7 @@ class RecordApplier:
         for store_partition in self._registry.all():
             # for all partitions ten times a second: `_guard` would take most of the time
             try:
-                if store_partition.store.finish_bulk_load():
+                if store_partition.store.finish_load():
                     self._release_at = time.monotonic() + _RELEASE_AFTER
                 if store_partition.view.retention is not None:
                     self._expire(store_partition)

@@ -56,9 +56,10 @@ class Store(Protocol):
     def begin_bulk_load(self, until: int) -> None:
         """Optimise for writes up to this position: few reads are expected."""
 
-    def finish_bulk_load(self) -> bool:
-        """End a bulk load early if anything has been read since it began; and do what is left after
-        its end. Returns whether this call has done the last of it."""
+    def finish_load(self) -> bool:
+        """End a bulk load early if anything has been read since it began; and do what is left some
+        time after its end, or after the store was copied. Returns whether this call has done the
+        latter."""
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None: ...
 

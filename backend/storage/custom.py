@@ -127,7 +127,7 @@ class CustomPartition:
     def begin_bulk_load(self, until: int) -> None:
         """Does nothing: the store is in memory."""
 
-    def finish_bulk_load(self) -> bool:
+    def finish_load(self) -> bool:
         """Does nothing: the store is in memory."""
         return False
 

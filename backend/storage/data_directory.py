@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from rocksdict import Env, Options
+from rocksdict import Env
 
 from backend.settings import Settings
 from backend.storage import in_use
@@ -71,6 +71,8 @@ class DataDirectory:
         self._custom: dict[str, type[CustomStore]] = {}
         # stores that are open in the folder of a snapshot: see `replace`
         self._moved: dict[tuple[str, int], Path] = {}
+        # stores that were copied, and not opened since
+        self._copies: set[tuple[str, int]] = set()
         lock: int | None = None
         try:
             root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,8 +182,10 @@ class DataDirectory:
             options.set_env(Env.mem_env())
             return RocksDBStore(path, options, self._mark, memory=True), None
         self._make(path)
+        is_copy = (view, partition) in self._copies
+        self._copies.discard((view, partition))
         try:
-            return self._open(path), None
+            return self._open(path, is_copy), None
         except Exception as e:
             if not _is_damage(e):
                 raise
@@ -199,11 +203,11 @@ class DataDirectory:
             self._mark.put(path)
         self._mark.make(path)
 
-    def _open(self, path: Path) -> RocksDBStore:
-        return RocksDBStore(path, self._options(), self._mark, self._memory.store_options)
-
-    def _options(self) -> Options:
-        return self._memory.store_options.usual
+    def _open(self, path: Path, is_copy: bool = False) -> RocksDBStore:
+        options = self._memory.store_options
+        return RocksDBStore(
+            path, options.loaded if is_copy else options.usual, self._mark, options, is_copy=is_copy
+        )
 
     def rocksdb(self) -> tuple[dict[str, int], int]:
         """RocksDB's counters, by name, and the bytes in its block cache, of all stores together."""
@@ -247,7 +251,7 @@ class DataDirectory:
         lag behind other instances. The files are synced before the rename, so that the store is
         complete after a power failure.
         """
-        store = RocksDBStore(snapshot, self._options(), self._mark)
+        store = RocksDBStore(snapshot, self._memory.store_options.loaded, self._mark)
         try:
             if store.metadata is None or store.position is None:
                 raise ValueError("the snapshot has no metadata")
@@ -259,6 +263,7 @@ class DataDirectory:
         _sync_all(snapshot)
         snapshot.rename(self._usual_path(view, partition))
         sync(snapshot.parent)
+        self._copies.add((view, partition))
 
     def build(
         self,
@@ -272,7 +277,7 @@ class DataDirectory:
 
         `check(store)` raises if it does not have what it should. Raises StoreError.
         """
-        store = RocksDBStore(snapshot, self._options(), self._mark)
+        store = RocksDBStore(snapshot, self._memory.store_options.usual, self._mark)
         try:
             store.ingest(files)
             check(store)

@@ -63,8 +63,8 @@ class StoreOptions(NamedTuple):
 
     `bulk_load`: a vector memtable, which is sorted when it is flushed. Writes take a quarter of the
     time, but each read copies and sorts the vector. Files are compacted less often. `loaded`: for
-    the first time after a bulk load, in which files are not compacted more often yet. The file
-    format is the same.
+    the first time after a bulk load or a copy, in which files are not compacted more often yet. The
+    file format is the same.
     """
 
     usual: Options

@@ -42,7 +42,7 @@ CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
 _FEW_KEYS = 8  # RocksDB's look-up of a list (MultiGet) takes longer than so many single ones
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
-_COMPACT_AFTER = 5.0  # s after it
+_COMPACT_AFTER = 5.0  # s after it, or after the store was copied
 _COMPACT_AGAIN_AFTER = 30.0  # s after a failure
 
 log = logging.getLogger(__name__)
@@ -58,18 +58,22 @@ class RocksDBStore:
         mark: Mark,
         reopening: StoreOptions | None = None,
         memory: bool = False,
+        is_copy: bool = False,
     ) -> None:
         """Open or create the store. Raises the errors of rocksdict (see `DataDirectory.open`).
 
         `mark`: the mark of the folder, which must exist and have it.
         `reopening`: for bulk loads; without it, `begin_bulk_load` does nothing.
         `memory`: the options have an in-memory environment, and `close` discards the data.
+        `is_copy`: the options are those after a bulk load, because the store is a new copy of one.
         """
         self.path = path
         self._mark = mark
         self._reopening = reopening
         self._bulk_load_end: int | None = None  # the position at which a bulk load ends
-        self._compact_at: float | None = None  # s, monotonic: after a bulk load
+        self._compact_at: float | None = None  # s, monotonic: after a load
+        if is_copy:
+            self._compact_at = time.monotonic() + _COMPACT_AFTER
         self._was_read = False  # since the bulk load began
         self._is_flushing = False
         self._closed = False
@@ -201,10 +205,10 @@ class RocksDBStore:
             self._bulk_load_end, self._was_read, self._is_flushing = until, False, False
             self._compact_at = None
 
-    def finish_bulk_load(self) -> bool:
+    def finish_load(self) -> bool:
         """Do what is due: end a bulk load early if there was a read since it began; and some time
-        after its end let RocksDB compact the files. Returns whether this call has done the latter.
-        Raises StoreError."""
+        after its end, or after the store was copied, let RocksDB compact the files. Returns whether
+        this call has done the latter. Raises StoreError."""
         if self._bulk_load_end is not None:
             if self._was_read:
                 self._end_bulk_load()

@@ -2,9 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -12,64 +9,21 @@ from backend.ingest.lifecycle.recovery import open_partition
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
-from backend.storage.options import LEVEL0_FILES
 from backend.storage.rocksdb_store import RocksDBStore
-from local.waiting import wait_until
 from model.problems import StoreClosedError, StoreError
 from model.views import View
-from tests.backend.storage.store_writer import TUNING
-from tests.support.in_process.examples import metadata, view
+from tests.backend.storage.loads import (
+    BATCH,
+    FAR_POSITION,
+    entries,
+    entries_at,
+    has_vector_memtable,
+    key,
+    new_store,
+    write,
+)
+from tests.support.in_process.examples import view
 from tests.support.in_process.ingest import ingest_without_broker
-
-BATCH = 500
-FAR_POSITION = 1_000_000
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[DataDirectory]:
-    folder = DataDirectory(tmp_path, TUNING)
-    yield folder
-    folder.close()
-
-
-def new_store(folder: DataDirectory) -> RocksDBStore:
-    store, _ = folder.open("orders", 0)
-    assert isinstance(store, RocksDBStore)
-    store.initialise(0, metadata(view()))
-    return store
-
-
-def key(n: int) -> bytes:
-    return b"\x01key %d" % (n % 700)
-
-
-def write(store: RocksDBStore, end: int) -> None:
-    """Write the same keys repeatedly, up to the position `end`; every fifth change is a delete."""
-    assert store.position is not None
-    while store.position < end:
-        batch, until = store.new_batch(), min(end, store.position + BATCH)
-        for n in range(store.position, until):
-            if n % 5:
-                batch.put(key(n), b"%d" % n * 40)
-            else:
-                batch.delete(key(n))
-        store.write(batch, until)
-
-
-def entries_at(end: int) -> dict[bytes, bytes]:
-    """The entries at the position `end`."""
-    latest = {key(n): n for n in range(end)}
-    return {k: b"%d" % n * 40 for k, n in latest.items() if n % 5}
-
-
-def entries(store: RocksDBStore) -> dict[bytes, bytes]:
-    return dict(store.scan(b"\x01", b"\x02"))
-
-
-def has_vector_memtable(store: RocksDBStore) -> bool:
-    """Whether its memtable is a vector, according to RocksDB's own log."""
-    log = (store.path / "LOG").read_text()
-    return "memtable_factory: VectorRepFactory" in log
 
 
 def test_a_bulk_load_ends_at_the_given_position(folder: DataDirectory) -> None:
@@ -83,79 +37,6 @@ def test_a_bulk_load_ends_at_the_given_position(folder: DataDirectory) -> None:
     write(store, 21_000)
     assert entries(store) == entries_at(21_000)
     store.close()
-
-
-def bulk_loaded(folder: DataDirectory) -> RocksDBStore:
-    """A store after a bulk load, with more files than RocksDB keeps otherwise."""
-    store = new_store(folder)
-    store.begin_bulk_load(until=3_000)
-    for end in (1_000, 2_000, 3_000):
-        write(store, end)
-        store._db.flush()
-    store.finish_bulk_load()
-    assert not has_vector_memtable(store)
-    return store
-
-
-def finish_after(seconds: float, store: RocksDBStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    with later(seconds, monkeypatch):
-        store.finish_bulk_load()
-
-
-@contextmanager
-def later(seconds: float, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    now = time.monotonic()
-    with monkeypatch.context() as patch:
-        patch.setattr(time, "monotonic", lambda: now + seconds)
-        yield
-
-
-def wait_until_compacted(store: RocksDBStore) -> None:
-    wait_until(lambda: level0_files(store) == 0, 20, "the files to be compacted")
-
-
-def is_compacting(store: RocksDBStore) -> bool:
-    names = ("compaction-pending", "num-running-compactions")
-    return any(store._estimate(name) for name in names)
-
-
-def test_files_are_compacted_some_time_after_a_bulk_load(
-    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Just after it, other stores are still loaded, and need the processors."""
-    store = bulk_loaded(folder)
-    assert level0_files(store) > LEVEL0_FILES
-    assert not is_compacting(store)
-    finish_after(6, store, monkeypatch)
-    wait_until_compacted(store)
-    assert entries(store) == entries_at(3_000)
-    store.close()
-
-
-def test_a_store_whose_files_cannot_be_compacted_yet_can_be_used(
-    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """RocksDB stores its options in a file when they change. Here, it cannot write that file."""
-    store = bulk_loaded(folder)
-    names = [f"OPTIONS-{number:06d}.dbtmp" for number in range(200)]
-    for name in names:
-        (store.path / name).mkdir()
-    finish_after(6, store, monkeypatch)
-    assert "are not compacted yet" in caplog.text
-    for name in names:
-        (store.path / name).rmdir()
-    write(store, 3_500)
-    assert entries(store) == entries_at(3_500)
-    finish_after(40, store, monkeypatch)
-    wait_until_compacted(store)
-    assert entries(store) == entries_at(3_500)
-    store.close()
-
-
-def level0_files(store: RocksDBStore) -> int:
-    engine = store.engine()
-    assert engine is not None
-    return engine.level0_files
 
 
 def test_it_writes_no_write_ahead_log(folder: DataDirectory) -> None:
@@ -190,7 +71,7 @@ def test_a_read_is_correct_and_ends_the_bulk_load(folder: DataDirectory, method:
     else:
         assert entries(store) == expected
     assert has_vector_memtable(store)
-    store.finish_bulk_load()
+    store.finish_load()
     assert not has_vector_memtable(store)
     assert entries(store) == entries_at(3_500)
     write(store, 4_000)
@@ -202,7 +83,7 @@ def test_nothing_is_lost_if_the_store_is_closed_during_a_bulk_load(folder: DataD
     store = new_store(folder)
     store.begin_bulk_load(until=FAR_POSITION)
     write(store, 3_500)
-    store.finish_bulk_load()
+    store.finish_load()
     assert has_vector_memtable(store), "there was no read"
     store.close()
     store.close()
@@ -237,7 +118,7 @@ def test_a_concurrent_reader_gets_correct_values_or_store_closed(folder: DataDir
     for round_ in range(8):
         store.begin_bulk_load(until=FAR_POSITION)
         write(store, BATCH * (round_ * 2 + 3))
-        store.finish_bulk_load()
+        store.finish_load()
     before, deadline = reads[0], time.monotonic() + 10
     while reads[0] == before and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -271,7 +152,7 @@ def test_reopening_fails_during_a_scan_without_damage(folder: DataDirectory) -> 
     scan = store.scan(b"\x01", b"\x02")
     first = next(scan)
     with pytest.raises(StoreError) as raised:
-        store.finish_bulk_load()
+        store.finish_load()
     assert not raised.value.damaged
     assert first[0] in entries_at(3_500)
     with pytest.raises(StoreClosedError):
@@ -327,35 +208,6 @@ def test_expiry_ends_a_bulk_load_after_a_read_even_without_new_records(
     ingest.applier.expire()
     assert not has_vector_memtable(store)
     store.close()
-
-
-def test_free_memory_is_released_once_after_the_last_bulk_load(
-    folder: DataDirectory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of = view()
-    topic_metadata = TopicMetadata("topic-1", 2, {0: 0, 1: 0}, {0: 20_000, 1: 20_000}, None, 0.0)
-    registry = PartitionRegistry((of,))
-    released_at: list[float] = []
-    ingest = ingest_without_broker(
-        of, folder, registry, lambda: released_at.append(time.monotonic())
-    )
-    stores = []
-    for partition in (0, 1):
-        opened, _ = open_partition(folder, of, partition, topic_metadata, 10_000)
-        registry.add(opened)
-        assert isinstance(opened.store, RocksDBStore)
-        stores.append(opened.store)
-    began = time.monotonic()
-    write(stores[0], 20_000)
-    with later(6, monkeypatch):
-        ingest.applier.expire()
-        write(stores[1], 20_000)
-    for seconds in (8, 12, 14, 18, 24, 60):
-        with later(seconds, monkeypatch):
-            ingest.applier.expire()
-    assert [round(each - began) for each in released_at] == [18]
-    for store in stores:
-        store.close()
 
 
 def test_an_answerable_store_is_not_bulk_loaded(folder: DataDirectory) -> None:

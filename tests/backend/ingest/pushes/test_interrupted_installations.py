@@ -177,12 +177,12 @@ def test_a_store_whose_creation_was_interrupted_does_not_take_the_place_of_the_p
     (store / "CURRENT").write_bytes(b"damaged")
     open_store, attempts = DataDirectory._open, 0
 
-    def open_until_full(self: DataDirectory, path: Path) -> Any:
+    def open_until_full(self: DataDirectory, path: Path, is_copy: bool) -> Any:
         nonlocal attempts
         attempts += 1
         if attempts == 2:
             raise OSError("IO error: No space left on device")
-        return open_store(self, path)
+        return open_store(self, path, is_copy)
 
     monkeypatch.setattr(DataDirectory, "_open", open_until_full)
     cluster.start("b1")
