@@ -57,6 +57,15 @@ def end_line(files: int, size: int) -> bytes:
     return orjson.dumps({"files": files, "bytes": size}) + b"\n"
 
 
+def seconds_left(problem: bytes) -> float | None:
+    """Of a refusal: the seconds until the store partition may be complete; None if unknown."""
+    try:
+        found = orjson.loads(problem)["seconds_left"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return float(found) if type(found) in (int, float) and found >= 0 else None
+
+
 def receive(
     read: Callable[[int], bytes],
     readline: Callable[[int], bytes],

@@ -133,6 +133,7 @@ def partition_document(
     """The document of one store partition; `estimates` lists the fields that are not exact."""
     progress = store_partition.progress
     staleness = progress.staleness(now)
+    seconds_left = store_partition.seconds_left(now)
     return {
         "view": store_partition.view.name,
         "partition": store_partition.partition,
@@ -147,7 +148,7 @@ def partition_document(
         "end": progress.end,
         "lag": progress.lag(now, trusted_for),
         "staleness": None if staleness is None else round(staleness * 1000),
-        "seconds_left": _seconds_left(store_partition, now),
+        "seconds_left": None if seconds_left is None else round(seconds_left, 1),
         "size_bytes": store_partition.store.size(),
         "entries": store_partition.store.entries(),
         "estimates": []
@@ -157,19 +158,6 @@ def partition_document(
         "mis_partitioned": store_partition.metadata.mispartitioned,
         "push": store_partition.metadata.push or None,
     }
-
-
-def _seconds_left(store_partition: StorePartition, now: float) -> float | None:
-    """Estimated time to the goal, at the average rate so far; 0 if answerable, None if unknown."""
-    progress = store_partition.progress
-    if progress.answerable:
-        return 0.0
-    done = progress.position - progress.started_position
-    if done <= 0:
-        return None
-    return round(
-        (progress.target_offset - progress.position) * (now - store_partition.opened_at) / done, 1
-    )
 
 
 def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:

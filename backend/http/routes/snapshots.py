@@ -54,7 +54,12 @@ class SnapshotSender:
             return Unavailable("not-here", f"Partition {partition} of {view} is not here.")
         store_partition = self._context.store_partitions.get(view, partition)
         if store_partition is None or not store_partition.progress.answerable:
-            return Unavailable(CATCHING_UP, f"Partition {partition} of {view} is not complete yet.")
+            now = time.monotonic()
+            return Unavailable(
+                CATCHING_UP,
+                f"Partition {partition} of {view} is not complete yet.",
+                seconds_left=store_partition and store_partition.seconds_left(now),
+            )
         if lacks_tombstones(self._context, store_partition):
             return Unavailable(
                 "repartitioned",

@@ -17,7 +17,6 @@ import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +29,7 @@ from backend.ingest.topic_metadata import TopicMetadata
 from backend.security.certificates import Certificates
 from backend.security.signatures import Signer
 from backend.wire.answer import code_in
-from backend.wire.snapshot import PATH, SnapshotError, receive
+from backend.wire.snapshot import PATH, SnapshotError, receive, seconds_left
 from model.progress import CATCHING_UP
 from model.topology import ACTIVE, Member
 from model.views import View
@@ -42,17 +41,21 @@ _RETRY_AFTER = 10.0  # s
 _THREADS = 2
 # s until an instance is asked again, and more for each other partition that waits in this thread
 _ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.1, 0.04
+# the same if it has said how long it will take: half of that, but at least and at most so long
+_ASK_SOON_AFTER, _ASK_SOON_AFTER_EACH, _ASK_AT_LATEST_AFTER = 0.04, 0.02, 1.0
 _MAX_WAIT = {"overloaded": 600.0, CATCHING_UP: 60.0}  # s, by the code of the problem
 _MAX_PROBLEM_BYTES = 2000
 _MAX_READ = 0.2  # share of a log; after more, a replay is continued
 
 
 class AskAgain(SnapshotError):
-    """The other instance has the store partition, but cannot send it now. `code`: see _MAX_WAIT."""
+    """The other instance has the store partition, but cannot send it now. `code`: see _MAX_WAIT.
+    `seconds_left`: until it may, None if unknown."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, seconds_left: float | None) -> None:
         super().__init__(message)
         self.code = code
+        self.seconds_left = seconds_left
 
 
 class SnapshotDirectory(Protocol):
@@ -70,11 +73,12 @@ class SnapshotDirectory(Protocol):
 @dataclass
 class SnapshotTransfer:
     """The progress of one transfer. `may_wait`: for an instance that is catching up. `is_waiting`:
-    an instance is asked again later."""
+    an instance is asked again later. `seconds_left`: until it may send a snapshot, as it said."""
 
     may_wait: bool = False
     waits_since: float | None = None  # s, monotonic
     is_waiting: bool = False
+    seconds_left: float | None = None
     done: bool = False
     ended_at: float = 0.0  # s, monotonic
     installed_at: float = 0.0  # s, monotonic; 0.0 without a snapshot
@@ -115,8 +119,8 @@ class SnapshotFetcher:
         self._fetching: set[StorePartitionId] = set()
         self._lock = threading.Lock()  # for `_fetching`
         self._stop = threading.Event()
-        # of each thread: requests, and when to ask again (s, monotonic); the first is the next
-        self._waiting = [deque[tuple[float, _Request]]() for _ in range(_THREADS)]
+        # of each thread: when to ask again (s, monotonic), and requests
+        self._waiting: list[list[tuple[float, _Request]]] = [[] for _ in range(_THREADS)]
         self._threads = [
             threading.Thread(
                 target=self._run, args=[waiting], name=f"snapshot-fetcher-{number}", daemon=True
@@ -246,7 +250,7 @@ class SnapshotFetcher:
             if not transfer.done
         }
 
-    def _run(self, waiting: deque[tuple[float, _Request]]) -> None:
+    def _run(self, waiting: list[tuple[float, _Request]]) -> None:
         while not self._stop.is_set():
             request = self._next_request(waiting)
             if request is None:
@@ -259,18 +263,19 @@ class SnapshotFetcher:
                 transfer.done = True
             else:
                 transfer.is_waiting = True
-                pause = _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * len(waiting)
+                pause = _pause(transfer.seconds_left, len(waiting))
                 waiting.append((time.monotonic() + pause, request))
 
-    def _next_request(self, waiting: deque[tuple[float, _Request]]) -> _Request | None:
+    def _next_request(self, waiting: list[tuple[float, _Request]]) -> _Request | None:
         """The next request; None at the end."""
         timeout = None
         if waiting:
-            timeout = max(0.0, waiting[0][0] - time.monotonic())
+            first = min(range(len(waiting)), key=lambda number: waiting[number][0])
+            timeout = max(0.0, waiting[first][0] - time.monotonic())
         try:
             return self._requests.get(timeout=timeout)
         except queue.Empty:
-            return waiting.popleft()[1]
+            return waiting.pop(first)[1]
 
     def _is_wanted(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """False if the transfer was forgotten; there may be another one."""
@@ -293,7 +298,7 @@ class SnapshotFetcher:
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """Fetch a snapshot from the first instance that can send one. False if another instance
         must be asked again."""
-        waits_for = 0.0
+        waits_for, left = 0.0, list[float]()
         for member in self._sources(view.name, partition):
             try:
                 if self._stop.is_set() or not self._is_wanted(view, partition, transfer):
@@ -304,8 +309,10 @@ class SnapshotFetcher:
             except AskAgain as e:
                 if transfer.may_wait or e.code != CATCHING_UP:
                     waits_for = max(waits_for, _MAX_WAIT[e.code])
+                left += [] if e.seconds_left is None else [e.seconds_left]
                 if not transfer.is_waiting:
                     log.info("view %s, partition %d: %s", view.name, partition, e)
+        transfer.seconds_left = min(left, default=None)
         now = time.monotonic()
         # not since the request: the partitions before it may have taken long
         transfer.waits_since = transfer.waits_since or now
@@ -364,7 +371,8 @@ class SnapshotFetcher:
                 problem = response.read(_MAX_PROBLEM_BYTES)
                 code = code_in(problem)
                 if code in _MAX_WAIT:
-                    raise AskAgain(code, f"{member.id} cannot send a snapshot yet: {code}")
+                    message = f"{member.id} cannot send a snapshot yet: {code}"
+                    raise AskAgain(code, message, seconds_left(problem))
                 raise SnapshotError(f"status {response.status}: {problem!r}")
             transfer.is_waiting = False
             return receive(
@@ -376,3 +384,12 @@ class SnapshotFetcher:
             )
         finally:
             connection.close()
+
+
+def _pause(seconds_left: float | None, others: int) -> float:
+    """s until an instance is asked again, if `others` wait in this thread. Each question takes CPU
+    of both instances, but a copy that is asked for late delays its answers."""
+    if seconds_left is None:
+        return _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * others
+    least = _ASK_SOON_AFTER + _ASK_SOON_AFTER_EACH * others
+    return min(max(seconds_left / 2, least), max(least, _ASK_AT_LATEST_AFTER))

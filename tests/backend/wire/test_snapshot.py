@@ -16,7 +16,13 @@ from hypothesis import strategies as st
 
 from backend.http.routes.snapshots import SnapshotSender
 from backend.storage.data_directory import DataDirectory
-from backend.wire.snapshot import SnapshotError, end_line, file_header, receive
+from backend.wire.snapshot import (
+    SnapshotError,
+    end_line,
+    file_header,
+    receive,
+    seconds_left,
+)
 from model.records import ENTRY, entry_head
 from tests.backend.snapshots import asked, member_of_a_group, question, stream_of
 from tests.support.in_process.examples import ORDERS, metadata
@@ -120,6 +126,34 @@ def test_requests_that_are_refused(instance: Instance) -> None:
     for body in (b"[]", b"", b"{}", b"\xff"):
         sent, problem = asked(instance, body)
         assert (sent, problem.code) == ([], "bad-request")
+
+
+def test_a_refusal_says_how_long_catching_up_will_take(instance: Instance) -> None:
+    store_partition = instance.hold(0, {b"a": b"1"}, goal=9, answerable=False)
+    _, problem = asked(instance, question())
+    assert seconds_left(problem.body()) is None, "it has applied nothing yet"
+    store_partition.progress.applied(3)
+    store_partition.opened_at = time.monotonic() - 2
+    _, problem = asked(instance, question())
+    assert seconds_left(problem.body()) == pytest.approx(6.0, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("problem", "seconds"),
+    [
+        (b'{"seconds_left": 1.5}', 1.5),
+        (b'{"seconds_left": 2}', 2.0),
+        (b'{"seconds_left": -1}', None),
+        (b'{"seconds_left": "1"}', None),
+        (b'{"seconds_left": true}', None),
+        (b'{"seconds_left": null}', None),
+        (b'{"code": "catching-up"}', None),
+        (b"[]", None),
+        (b"", None),
+    ],
+)
+def test_the_seconds_of_a_refusal_are_checked(problem: bytes, seconds: float | None) -> None:
+    assert seconds_left(problem) == seconds
 
 
 def test_a_transfer_stays_within_its_bandwidth(tmp_path: Path) -> None:

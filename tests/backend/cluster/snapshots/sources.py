@@ -32,7 +32,7 @@ SILENCE = 0.5  # s
 class Source:
     """A fake instance on a port of its own. `respond(send, stream)` sends the body of the answer.
     `send` fails when the client has disconnected. The first `refusals` requests get a problem with
-    `code`."""
+    `code` and the `seconds_left` of their partition."""
 
     def __init__(self, id_: str, stream: bytes, respond: Callable[[Any, bytes], None]) -> None:
         source = self
@@ -40,6 +40,7 @@ class Source:
         self.respond = respond
         self.refusals = 0.0
         self.code = "catching-up"
+        self.seconds_left: dict[int, object] = {}
         self.concurrent = self.max_concurrent = 0
         self._lock = threading.Lock()
 
@@ -50,10 +51,14 @@ class Source:
                 self.close_connection = True
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 assert self.path == PATH
-                source._started(orjson.loads(body)["partition"])
+                partition = orjson.loads(body)["partition"]
+                source._started(partition)
                 try:
                     if len(source.asked) <= source.refusals:
-                        refusal = Unavailable(source.code, "Ask again later.").body()
+                        left = source.seconds_left.get(partition)
+                        refusal = Unavailable(
+                            source.code, "Ask again later.", seconds_left=left
+                        ).body()
                         self.send_response(503)
                         self.send_header("Content-Length", str(len(refusal)))
                         self.end_headers()

@@ -55,6 +55,37 @@ def test_a_standby_waits_for_an_instance_that_is_catching_up(
     assert "WARNING" not in caplog.text
 
 
+@pytest.mark.usefixtures("one_thread")
+def test_the_partition_that_will_be_complete_first_is_asked_for_first(
+    setup: Setup, add_source: AddSource
+) -> None:
+    source = add_source(whole)
+    source.refusals = inf
+    source.seconds_left = {0: 30.0, 1: 0.2}
+    for partition in (0, 1):
+        assert not setup.snapshot_fetcher.has_ended(ORDERS, partition, METADATA, may_wait=True)
+    wait_until(lambda: source.asked.count(0) >= 2, 20, "a second request for partition 0", 0.01)
+    assert source.asked[:5] == [0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("seconds_left", "others", "seconds"),
+    [
+        (None, 0, 0.1),
+        (None, 50, 2.1),
+        (0.0, 0, 0.04),
+        (0.6, 0, 0.3),
+        (0.6, 20, 0.44),
+        (1e9, 0, 1.0),
+        (1e9, 300, 6.04),
+    ],
+)
+def test_instances_are_asked_in_half_of_the_time_that_is_left(
+    seconds_left: float | None, others: int, seconds: float
+) -> None:
+    assert snapshot_fetcher._pause(seconds_left, others) == pytest.approx(seconds)
+
+
 def test_an_active_does_not_wait(setup: Setup, add_source: AddSource) -> None:
     source = add_source(whole)
     source.refusals = inf
