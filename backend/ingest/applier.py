@@ -21,7 +21,7 @@ from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
 from model.records import LastRecord
 
-_RELEASE_AFTER = 5.0  # s after the last bulk load, whose files are compacted meanwhile
+_RELEASE_AFTER = 5.0  # s after files of loads began to be compacted, which takes memory as well
 
 
 class RecordApplier:
@@ -39,7 +39,7 @@ class RecordApplier:
         release_free_memory: Callable[[], None],
     ) -> None:
         """`clock_tolerance` (s): how far stream time may be ahead of the clock.
-        `release_free_memory()`: to the operating system; bulk loads leave much of it."""
+        `release_free_memory()`: to the operating system; loads leave much of it."""
         self._registry = registry
         self._lifecycle = lifecycle
         self._metadata_poller = metadata_poller
@@ -217,7 +217,7 @@ class RecordApplier:
 
     def expire(self) -> None:
         """Delete some expired entries of each store partition whose view has a retention. Finish
-        bulk loads, and release the memory that they have left."""
+        loads, and release the memory that they have left."""
         for store_partition in self._registry.all():
             # for all partitions ten times a second: `_guard` would take most of the time
             try:

@@ -80,14 +80,14 @@ class StorePartition:
         return self.progress.position if self.to_verify is None else self.to_verify.offset
 
     def seconds_left(self, now: float) -> float | None:
-        """Estimated time until it is answerable, at the average rate so far; None if unknown."""
+        """Estimated time until it is answerable, at the average rate so far. None if unknown: it
+        has applied nothing yet, or waits for something else than records."""
         progress = self.progress
         if progress.answerable:
             return 0.0
         done = progress.position - progress.started_position
-        if done <= 0:
-            return None
-        return (progress.target_offset - progress.position) * (now - self.opened_at) / done
+        left = progress.target_offset - progress.position
+        return left * (now - self.opened_at) / done if done > 0 and left > 0 else None
 
     def warn_of_mispartitioned(self, offset: int) -> None:
         """Warn about the first mispartitioned record, which is at or before `offset`."""

@@ -20,6 +20,7 @@ _CONSUME = "bare confluent-kafka consume"
 # the last sample must be taken soon
 _SAMPLE_EVERY, _SAMPLE_EVERY_NEAR_THE_END = 0.1, 0.02
 _NEAR_THE_END = 0.95  # of the records
+_SAMPLE_EVERY_PER_RECORD = 1e-7  # s; a topic with few records has several samples, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def replay(stack: Stack) -> Replay:
             return False
         samples.append(sample)
         if sample.applied < _NEAR_THE_END * stack.count:
-            next_at = now + _SAMPLE_EVERY
+            next_at = now + min(_SAMPLE_EVERY, _SAMPLE_EVERY_PER_RECORD * stack.count)
         return sample.answerable
 
     timeout = max(120.0, stack.count / 15_000)

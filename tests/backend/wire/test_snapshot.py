@@ -136,6 +136,9 @@ def test_a_refusal_says_how_long_catching_up_will_take(instance: Instance) -> No
     store_partition.opened_at = time.monotonic() - 2
     _, problem = asked(instance, question())
     assert seconds_left(problem.body()) == pytest.approx(6.0, abs=1)
+    store_partition.progress.position = 9
+    _, problem = asked(instance, question())
+    assert seconds_left(problem.body()) is None, "its last record is not verified yet"
 
 
 @pytest.mark.parametrize(
