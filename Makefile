@@ -76,7 +76,8 @@ types: setup ## check types
 
 unit: setup ## run lint, types, and the fast tests: without a Kafka broker, Spark or other processes
 unit: lint types
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not broker and not spark and not system and not slow'
+	@# more processes than cores: many tests wait
+	@$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not broker and not spark and not system and not slow'
 
 up: setup-run ## start everything in the background; ready when the command returns
 	@$(BIN)/python -m local up
