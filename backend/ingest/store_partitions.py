@@ -85,6 +85,8 @@ class StorePartition:
         progress = self.progress
         if progress.answerable:
             return 0.0
+        if self.waiting_for is not None:
+            return None
         done = progress.position - progress.started_position
         left = progress.target_offset - progress.position
         return left * (now - self.opened_at) / done if done > 0 and left > 0 else None

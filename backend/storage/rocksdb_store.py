@@ -65,7 +65,7 @@ class RocksDBStore:
         `mark`: the mark of the folder, which must exist and have it.
         `reopening`: for bulk loads; without it, `begin_bulk_load` does nothing.
         `memory`: the options have an in-memory environment, and `close` discards the data.
-        `is_copy`: the options are those after a bulk load, because the store is a new copy of one.
+        `is_copy`: the options are those after a bulk load, because the store was just copied.
         """
         self.path = path
         self._mark = mark

@@ -73,12 +73,13 @@ class SnapshotDirectory(Protocol):
 @dataclass
 class SnapshotTransfer:
     """The progress of one transfer. `may_wait`: for an instance that is catching up. `is_waiting`:
-    an instance is asked again later. `seconds_left`: until it may send a snapshot, as it said."""
+    instances are asked again later. `seconds_left`: until they may send a snapshot, as they said;
+    None if unknown."""
 
     may_wait: bool = False
     waits_since: float | None = None  # s, monotonic
     is_waiting: bool = False
-    seconds_left: float | None = None
+    seconds_left: Sequence[float | None] = ()
     done: bool = False
     ended_at: float = 0.0  # s, monotonic
     installed_at: float = 0.0  # s, monotonic; 0.0 without a snapshot
@@ -263,8 +264,9 @@ class SnapshotFetcher:
                 transfer.done = True
             else:
                 transfer.is_waiting = True
-                pause = _pause(transfer.seconds_left, len(waiting))
-                waiting.append((time.monotonic() + pause, request))
+                others = len(waiting)
+                pauses = [_pause(each, others) for each in transfer.seconds_left or [None]]
+                waiting.append((time.monotonic() + min(pauses), request))
 
     def _next_request(self, waiting: list[tuple[float, _Request]]) -> _Request | None:
         """The next request; None at the end."""
@@ -298,7 +300,7 @@ class SnapshotFetcher:
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """Fetch a snapshot from the first instance that can send one. False if another instance
         must be asked again."""
-        waits_for, left = 0.0, list[float]()
+        waits_for, left = 0.0, list[float | None]()
         for member in self._sources(view.name, partition):
             try:
                 if self._stop.is_set() or not self._is_wanted(view, partition, transfer):
@@ -309,10 +311,10 @@ class SnapshotFetcher:
             except AskAgain as e:
                 if transfer.may_wait or e.code != CATCHING_UP:
                     waits_for = max(waits_for, _MAX_WAIT[e.code])
-                left += [] if e.seconds_left is None else [e.seconds_left]
+                    left.append(e.seconds_left)
                 if not transfer.is_waiting:
                     log.info("view %s, partition %d: %s", view.name, partition, e)
-        transfer.seconds_left = min(left, default=None)
+        transfer.seconds_left = left
         now = time.monotonic()
         # not since the request: the partitions before it may have taken long
         transfer.waits_since = transfer.waits_since or now

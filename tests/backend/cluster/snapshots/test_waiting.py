@@ -57,15 +57,28 @@ def test_a_standby_waits_for_an_instance_that_is_catching_up(
 
 @pytest.mark.usefixtures("one_thread")
 def test_the_partition_that_will_be_complete_first_is_asked_for_first(
-    setup: Setup, add_source: AddSource
+    setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = add_source(whole)
     source.refusals = inf
     source.seconds_left = {0: 30.0, 1: 0.2}
+    monkeypatch.setattr(snapshot_fetcher, "_ASK_AT_LATEST_AFTER", 5.0)
     for partition in (0, 1):
         assert not setup.snapshot_fetcher.has_ended(ORDERS, partition, METADATA, may_wait=True)
     wait_until(lambda: source.asked.count(0) >= 2, 20, "a second request for partition 0", 0.01)
     assert source.asked[:5] == [0, 1, 1, 1, 1]
+
+
+def test_an_instance_that_is_busy_is_asked_again_although_another_one_will_take_long(
+    setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot_fetcher, "_ASK_AT_LATEST_AFTER", 60.0)
+    busy, behind = add_source(whole), add_source(whole)
+    busy.code, busy.refusals, behind.refusals = "overloaded", 2, inf
+    behind.seconds_left = {0: 200.0}
+    standby = partial(setup.snapshot_fetcher.has_ended, ORDERS, 0, METADATA, may_wait=True)
+    wait_until(standby, 20, "the end of the transfer", 0.01)
+    check_installed(setup)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,10 @@ def test_a_store_that_is_opened_again_after_the_installation_stays_on_the_disk(
 
 
 def test_a_store_whose_creation_was_interrupted_does_not_take_the_place_of_the_push(
-    cluster: Cluster, folder: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Regression: the damaged store was set aside, and the disk was too full for an empty one. The
     next attempt read the topic into it, and pushed keys were 404 until the push was fetched."""
@@ -177,7 +180,7 @@ def test_a_store_whose_creation_was_interrupted_does_not_take_the_place_of_the_p
     (store / "CURRENT").write_bytes(b"damaged")
     open_store, attempts = DataDirectory._open, 0
 
-    def open_until_full(self: DataDirectory, path: Path, is_copy: bool) -> Any:
+    def open_until_full(self: DataDirectory, path: Path, is_copy: bool = False) -> Any:
         nonlocal attempts
         attempts += 1
         if attempts == 2:
@@ -192,4 +195,5 @@ def test_a_store_whose_creation_was_interrupted_does_not_take_the_place_of_the_p
         cluster.turn("b1")
         answers.add(value(cluster, "pushed"))
     assert attempts > 2
+    assert caplog.text.count("No space left on device") == 1
     assert answers == {503, 1}
