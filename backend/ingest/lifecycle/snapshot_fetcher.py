@@ -17,8 +17,10 @@ import logging
 import queue
 import threading
 import time
+from bisect import insort
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -120,7 +122,7 @@ class SnapshotFetcher:
         self._fetching: set[StorePartitionId] = set()
         self._lock = threading.Lock()  # for `_fetching`
         self._stop = threading.Event()
-        # of each thread: when to ask again (s, monotonic), and requests
+        # of each thread: when to ask again (s, monotonic), and requests; in the order of the times
         self._waiting: list[list[tuple[float, _Request]]] = [[] for _ in range(_THREADS)]
         self._threads = [
             threading.Thread(
@@ -266,18 +268,18 @@ class SnapshotFetcher:
                 transfer.is_waiting = True
                 others = len(waiting)
                 pauses = [_pause(each, others) for each in transfer.seconds_left or [None]]
-                waiting.append((time.monotonic() + min(pauses), request))
+                ask_at = time.monotonic() + min(pauses)
+                insort(waiting, (ask_at, request), key=itemgetter(0))
 
     def _next_request(self, waiting: list[tuple[float, _Request]]) -> _Request | None:
         """The next request; None at the end."""
         timeout = None
         if waiting:
-            first = min(range(len(waiting)), key=lambda number: waiting[number][0])
-            timeout = max(0.0, waiting[first][0] - time.monotonic())
+            timeout = max(0.0, waiting[0][0] - time.monotonic())
         try:
             return self._requests.get(timeout=timeout)
         except queue.Empty:
-            return waiting.pop(first)[1]
+            return waiting.pop(0)[1]
 
     def _is_wanted(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
         """False if the transfer was forgotten; there may be another one."""

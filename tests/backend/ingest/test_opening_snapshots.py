@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from local.waiting import wait_until
 from model.topology import Member
 from model.views import View
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, VIEW, Process
+from tests.backend.storage.data_directories import copy_files
 from tests.support.in_process.fakes import Rec
 
 
@@ -35,9 +35,7 @@ class Copies(SnapshotFetcher):
         if not self._store.exists():
             return False
         snapshot = self._directory.new_snapshot(view.name, partition)
-        for file in self._store.iterdir():
-            if not file.name.startswith("~"):
-                shutil.copy(file, snapshot)
+        copy_files(self._store, snapshot)
         self._directory.install(snapshot, view.name, partition)
         return True
 

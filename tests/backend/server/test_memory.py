@@ -57,7 +57,7 @@ def test_threads_share_two_arenas(tmp_path: object) -> None:
     assert heaps(f"{tmp_path}/bounded", "bounded") <= 2
 
 
-# Blocks of 1 KiB, of which every 64th is kept, so that no free memory is at the end of an arena.
+# Allocates blocks of 1 KiB, and frees all but every 64th. So the end of an arena is never free.
 _FREES = """
 import ctypes
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Makes data directories with a store, without marks, and with files of other programs."""
+"""Makes data directories with a store, a copy, no marks, and files of other programs."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from backend.storage.data_directory import DataDirectory
@@ -20,6 +21,13 @@ def write_store(
         batch.put(b"\x01%d" % i, b"v")
     store.write(batch, records, metadata())
     store.close()
+
+
+def copy_files(store: Path, snapshot: Path) -> None:
+    """Copy RocksDB's files of a closed store into a folder of `DataDirectory.new_snapshot`."""
+    for file in store.iterdir():
+        if not file.name.startswith("~"):  # the mark, and other files of ours
+            shutil.copy(file, snapshot)
 
 
 def remove_marks(root: Path) -> None:

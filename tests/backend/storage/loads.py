@@ -2,6 +2,7 @@
 
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
+from tests.backend.storage.stores import open_store
 from tests.support.in_process.examples import metadata, view
 
 BATCH = 500
@@ -9,8 +10,7 @@ FAR_POSITION = 1_000_000
 
 
 def new_store(folder: DataDirectory) -> RocksDBStore:
-    store, _ = folder.open("orders", 0)
-    assert isinstance(store, RocksDBStore)
+    store = open_store(folder)
     store.initialise(0, metadata(view()))
     return store
 

@@ -1,6 +1,5 @@
 """Tests of what is done some time after loads: files are compacted, and memory is released."""
 
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +12,9 @@ from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import LEVEL0_FILES
-from backend.storage.ownership import MARK
 from backend.storage.rocksdb_store import RocksDBStore
 from local.waiting import wait_until
+from tests.backend.storage.data_directories import copy_files
 from tests.backend.storage.loads import entries, entries_at, has_vector_memtable, new_store, write
 from tests.backend.storage.store_writer import TUNING
 from tests.support.in_process.examples import view
@@ -77,9 +76,7 @@ def test_files_of_a_copy_are_compacted_some_time_later(
     source.close()
     other = DataDirectory(tmp_path / "other", TUNING)
     snapshot = other.new_snapshot("orders", 0)
-    for file in source.path.iterdir():
-        if file.name != MARK:
-            shutil.copy(file, snapshot)
+    copy_files(source.path, snapshot)
     other.install(snapshot, "orders", 0)
     store, _ = other.open("orders", 0)
     assert isinstance(store, RocksDBStore)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from model.problems import ConfigurationError
 from tests.backend.storage.data_directories import (
     LEFTOVERS,
     add_foreign_files,
+    copy_files,
     remove_marks,
     write_store,
 )
@@ -312,9 +312,7 @@ def test_a_snapshot_is_synced_before_it_is_renamed(
     write_store(source)
     data = DataDirectory(tmp_path / "data")
     snapshot = data.new_snapshot("orders", 0)
-    for file in source.path("orders", 0).iterdir():
-        if file.name != MARK:
-            shutil.copy(file, snapshot)
+    copy_files(source.path("orders", 0), snapshot)
     calls: list[tuple[str, str]] = []
     fsync, rename = os.fsync, Path.rename
 
