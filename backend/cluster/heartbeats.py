@@ -63,6 +63,8 @@ class Heartbeats:
         self._topology: Topology | None = None
         self._neighbours: list[Member] = []
         self._task: asyncio.Task[None] | None = None
+        self._repeat_at = 0.0  # the loop's time in the middle of two intervals
+        self._repeat: asyncio.TimerHandle | None = None
         self._last_at = 0
 
     def start(self) -> None:
@@ -73,6 +75,8 @@ class Heartbeats:
         tasks = [*self._in_flight.values(), *([self._task] if self._task else [])]
         for task in tasks:
             task.cancel()
+        if self._repeat is not None:
+            self._repeat.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._posts.close()
 
@@ -109,11 +113,20 @@ class Heartbeats:
                 task.add_done_callback(lambda _, id_=member.id: self._in_flight.pop(id_, None))  # type: ignore[misc]
 
     async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            self._repeat_at = loop.time() + self._interval
             self.beat()
-            await asyncio.sleep(self._interval)
-            self.beat_again()
-            await asyncio.sleep(self._interval)
+            await asyncio.sleep(2 * self._interval)
+
+    def _repeat_soon(self) -> None:
+        """Call `beat_again` after this interval. If the second interval has begun, all instances
+        get the next heartbeat at its end."""
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._repeat_at:
+            if self._repeat is not None:
+                self._repeat.cancel()
+            self._repeat = loop.call_at(self._repeat_at, self.beat_again)
 
     async def _send_one(self, member: Member) -> None:
         instance, started = self._instance, time.monotonic()
@@ -135,6 +148,7 @@ class Heartbeats:
         elif time.monotonic() - started < 3 * self._interval:
             # after a longer time this instance itself was stalled, and the other may be alive
             instance.peers.missed(member.id)
+            self._repeat_soon()
             if member.id in instance.dead:
                 instance.lost.dead(member)
 

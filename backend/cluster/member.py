@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from backend.cluster.assignor import TopologyAssignor
@@ -29,25 +29,10 @@ log = logging.getLogger(__name__)
 
 _POLL_MS = 200
 _IDLE_POLL = 2.0  # s between two polls while there is nothing to join
-_LOOK = 0.2  # s between two looks whether there is
 # After a join, others may join as well: a member learns of this from the answer to a heartbeat.
 _JOINED_RECENTLY = 3.0  # s
 _MIN_HEARTBEAT_MS = 100
 _FREQUENT_HEARTBEATS = 250  # per second of the whole group
-
-
-class _Pause(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Pauses all assigned partitions: the data plane fetches the records."""
-
-    def __init__(self) -> None:
-        self.consumer: KafkaConsumer | None = None
-
-    def on_partitions_assigned(self, assigned: Any) -> None:
-        if self.consumer is not None and assigned:
-            self.consumer.pause(*assigned)
-
-    def on_partitions_revoked(self, revoked: Any) -> None:
-        """Does nothing: only a newer topology takes partitions away."""
 
 
 class GroupMember:
@@ -97,6 +82,7 @@ class GroupMember:
             "metrics_enabled": False,
         }
         self._rejoin = threading.Event()
+        self._wake = threading.Event()  # ends a wait
         self._stop = threading.Event()
         self._joined_at = time.monotonic()
         self.rebalance_seconds = 0.0  # from joining to the new topology, since the start
@@ -108,7 +94,7 @@ class GroupMember:
     def stop(self, timeout: float) -> None:
         """Leave the group at once, so that others need not wait for the session timeout."""
         self._stop.set()
-        self._rejoin.set()  # ends a wait
+        self._wake.set()
         self._thread.join(timeout)
 
     @property
@@ -118,6 +104,7 @@ class GroupMember:
     def rejoin(self) -> None:
         """Request a new topology, with current metadata of this instance."""
         self._rejoin.set()
+        self._wake.set()
 
     def _run(self) -> None:
         failures = RateLimitedLog(log)
@@ -130,7 +117,6 @@ class GroupMember:
                 self._stop.wait(1.0)
 
     def _run_consumer(self) -> None:
-        listener = _Pause()
         consumer = KafkaConsumer(
             partition_assignment_strategy=[
                 TopologyAssignor(
@@ -145,10 +131,10 @@ class GroupMember:
             ],
             **self._settings,
         )
-        listener.consumer = consumer
         create_no_topics(consumer)
+        call_if_it_must_join(consumer, self._wake.set)
         try:
-            subscribe(consumer, self._topics, listener)
+            subscribe(consumer, self._topics)
             while not self._stop.is_set():
                 self._poll(consumer)
                 # a join must be continued at once, and brings another topology
@@ -172,7 +158,7 @@ class GroupMember:
 
     def _poll(self, consumer: KafkaConsumer) -> None:
         set_heartbeat_interval(consumer, self._heartbeat_ms(consumer))
-        consumer.poll(timeout_ms=_POLL_MS if must_join(consumer) else 0)
+        poll_group(consumer)
         # a request stays until its metadata are sent: the end of a join that began before the
         # request makes kafka-python forget that it must rejoin
         if self._rejoin.is_set() or is_joining(consumer):
@@ -194,16 +180,18 @@ class GroupMember:
             self._rejoin.set()
 
     def _wait(self, consumer: KafkaConsumer) -> None:
-        """Wait until the next poll or attempt is due. Each poll wakes kafka-python's other thread
-        ten times; that one sends the heartbeats, and notes that the group rebalances."""
+        """Wait until the next poll or attempt is due. kafka-python's other thread sends the
+        heartbeats, and notes that the group rebalances."""
         attempt = self._fetcher.wait
         until = time.monotonic() + (_IDLE_POLL if attempt is None else attempt)
         heartbeat_ms = self._heartbeat_ms(consumer)
         set_heartbeat_interval(consumer, heartbeat_ms)  # the poll may have brought a topology
-        look = min(_LOOK, heartbeat_ms / 2000)
-        while not must_join(consumer) and (left := until - time.monotonic()) > 0:
-            if self._rejoin.wait(min(left, look)) or self._stop.is_set():
+        while not (must_join(consumer) or self._rejoin.is_set() or self._stop.is_set()):
+            left = until - time.monotonic()
+            if left <= 0:
                 return
+            self._wake.wait(left)
+            self._wake.clear()  # before the conditions are checked again
 
     def _metadata(self) -> MemberMetadata:
         """For a join. `member_metadata` assumes that its result is sent to the leader."""
@@ -238,17 +226,29 @@ class GroupMember:
             )  # fmt: skip
 
 
-def subscribe(
-    consumer: KafkaConsumer, topics: frozenset[str], listener: ConsumerRebalanceListener
-) -> None:
+def subscribe(consumer: KafkaConsumer, topics: frozenset[str]) -> None:
     """Subscribe, and fetch the topics' metadata before the first join.
 
     Without them, a leader would place no partitions. If they came before the subscription,
     kafka-python (3.0) would consider them as changed after the first join, and join again.
     """
-    consumer.subscribe(topics=sorted(topics), listener=listener)
+    consumer.subscribe(topics=sorted(topics))
     for topic in topics:
         consumer.partitions_for_topic(topic)
+
+
+def poll_group(consumer: KafkaConsumer) -> None:
+    """Join the group if that is needed, for at most `_POLL_MS`; else tell kafka-python that this
+    member is alive.
+
+    The public `poll` would also look up committed offsets and fetch records, which another consumer
+    does here. It wakes kafka-python's other thread ten times.
+    """
+    coordinator = consumer._coordinator
+    if must_join(consumer):
+        coordinator.poll(timeout_ms=_POLL_MS)
+    else:
+        coordinator.poll_heartbeat()
 
 
 def request_rejoin(consumer: KafkaConsumer) -> None:
@@ -272,6 +272,25 @@ def create_no_topics(consumer: KafkaConsumer) -> None:
     kafka-python (3.0) does not pass `allow_auto_create_topics` on to its metadata requests.
     """
     consumer._cluster.config["allow_auto_create_topics"] = False
+
+
+def call_if_it_must_join(consumer: KafkaConsumer, call: Callable[[], None]) -> None:
+    """Call `call()` when the answer to a heartbeat, or new metadata of topics, may say that the
+    consumer must join again. kafka-python's other thread notes this, and tells nobody.
+    """
+    coordinator = consumer._coordinator
+
+    def calling(method: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            result = method(*args, **kwargs)
+            call()
+            return result
+
+        return called
+
+    coordinator.request_rejoin = calling(coordinator.request_rejoin)
+    coordinator.reset_generation = calling(coordinator.reset_generation)
+    consumer._cluster.add_listener(lambda _: call())
 
 
 def is_joining(consumer: KafkaConsumer) -> bool:

@@ -39,7 +39,8 @@ _SETTINGS = {
     "check.crcs": True,  # by default, what has changed on a broker's disk is a record like others
     "allow.auto.create.topics": False,
     "log_level": 6,  # disconnections
-    "fetch.wait.max.ms": 100,
+    # a partition that is assigned meanwhile is fetched after it; records end it at once
+    "fetch.wait.max.ms": 250,
     "fetch.error.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1000,
     # memory for fetched records: 16 MB for all partitions together

@@ -23,6 +23,9 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 log = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT = 0.1  # s
+# s, between complete rounds of a quiet instance: each fetch without records costs CPU, and an
+# assignment waits for its end
+_FETCH_TIMEOUT_IF_QUIET = 0.25
 # s that a round waits while store partitions are to be opened, and more for each of them
 _OPENING_TIMEOUT, _OPENING_TIMEOUT_EACH = 0.02, 0.0005
 # s between two complete rounds; the second if no store partition needs one soon. They look at every
@@ -188,7 +191,8 @@ class IngestLoop:
         """How long this round waits for records (s). It is short while store partitions wait for
         metadata or snapshots, because a fetch cannot be ended early."""
         if not self._lifecycle.unopened:
-            return _FETCH_TIMEOUT
+            until_complete = self._complete_at - time.monotonic()
+            return min(_FETCH_TIMEOUT_IF_QUIET, max(_FETCH_TIMEOUT, until_complete))
         return min(
             _FETCH_TIMEOUT, _OPENING_TIMEOUT + _OPENING_TIMEOUT_EACH * self._lifecycle.unopened
         )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from concurrent.futures import Future, wait
 from typing import Any
 
 from confluent_kafka import (
@@ -20,7 +21,13 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    ResourceType,
+)
 
 from backend.ingest.lifecycle.missed_tombstones import boot_time, longest_poll_interval
 from backend.ingest.topic_metadata import TopicMetadata
@@ -31,6 +38,8 @@ log = logging.getLogger(__name__)
 _FORGET_AFTER = 2.0  # s for which a topic is not watched
 _NEW_CLIENT_AFTER = 15.0  # s without an answer
 _CONFIG_EVERY = 300.0  # s between two looks at the configuration of a topic
+_Offsets = dict[int, Future[ListOffsetsResultInfo]]  # by partition
+_Requested = dict[str, tuple[_Offsets, _Offsets]]  # by topic: log starts and log ends
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
@@ -52,6 +61,7 @@ class MetadataPoller:
         """By topic, of those watched. Readers may keep the dict."""
         self.on_poll: Callable[[], None] = lambda: None
         """Called after each poll that the broker has answered."""
+        self._described: Set[str] = frozenset()  # topics that the last poll has found
         # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
         self._delete_retention: dict[str, tuple[str, int | None, float]] = {}
         self._wake = threading.Event()
@@ -147,12 +157,22 @@ class MetadataPoller:
         described = self._admin.describe_topics(
             TopicCollection(sorted(watched)), request_timeout=self._timeout
         )
+        # at the same time: three answers one after the other wake several threads for each
+        before = {
+            topic: self.latest[topic]
+            for topic in self._described & watched.keys()
+            if topic in self.latest
+        }
+        early = self._request_offsets(
+            {topic: _needed(watched[topic], each.partitions) for topic, each in before.items()}
+        )
+        wait(described.values(), self._timeout + 1)
         ids: dict[str, str] = {}
         counts: dict[str, int] = {}
         has_answered = False
         for topic, future in described.items():
             try:
-                description = future.result(self._timeout + 1)
+                description = future.result(0)
             except (KafkaException, TimeoutError) as e:
                 self._log.warn(topic, f"topic {topic}: {e}")
                 has_answered = has_answered or _is_answer(e)
@@ -160,9 +180,25 @@ class MetadataPoller:
             has_answered = True
             ids[topic] = str(description.topic_id)
             counts[topic] = len(description.partitions)
+        self._described = ids.keys()
         needed = {topic: _needed(watched[topic], count) for topic, count in counts.items()}
-        starts = self._offsets(needed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-        ends = self._offsets(needed, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        # offsets that were requested early may be those of a topic that was deleted meanwhile
+        late = self._request_offsets(
+            {
+                topic: partitions
+                for topic, partitions in needed.items()
+                if topic not in before
+                or (before[topic].topic_id, before[topic].partitions) != (ids[topic], counts[topic])
+            }
+        )
+        requested = {**early, **late}
+        # one wait for all: one after the other would wake this thread for each
+        wait(
+            [each for topic in ids for some in requested[topic] for each in some.values()],
+            self._timeout + 1,
+        )
+        starts = {topic: self._received(topic, requested[topic][0]) for topic in ids}
+        ends = {topic: self._received(topic, requested[topic][1]) for topic in ids}
         for topic, topic_id in ids.items():
             has_both = starts[topic].keys() & ends[topic].keys()
             try:
@@ -183,33 +219,38 @@ class MetadataPoller:
                 self.latest[topic] = found.after(self.latest.get(topic))
         return has_answered
 
-    def _offsets(
-        self, needed: Mapping[str, Iterable[int]], spec: OffsetSpec
-    ) -> dict[str, dict[int, int]]:
-        requests = {
-            TopicPartition(topic, partition): spec
-            for topic, partitions in needed.items()
-            for partition in partitions
-        }
-        offsets: dict[str, dict[int, int]] = {topic: {} for topic in needed}
-        if not requests:
-            return offsets
-        futures = self._admin.list_offsets(
-            requests,
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=self._timeout,
-        )
-        for partition, future in futures.items():
-            name = f"{partition.topic}-{partition.partition}"
+    def _request_offsets(self, needed: Mapping[str, Sequence[int]]) -> _Requested:
+        """Request the log starts and the log ends of these partitions, without waiting."""
+        requested: _Requested = {topic: ({}, {}) for topic in needed}
+        partitions = [
+            TopicPartition(topic, number) for topic, numbers in needed.items() for number in numbers
+        ]
+        if not partitions:
+            return requested
+        for which, spec in enumerate((OffsetSpec.earliest(), OffsetSpec.latest())):  # type: ignore[no-untyped-call]
+            futures = self._admin.list_offsets(
+                dict.fromkeys(partitions, spec),
+                isolation_level=IsolationLevel.READ_COMMITTED,
+                request_timeout=self._timeout,
+            )
+            for partition, future in futures.items():
+                requested[partition.topic][which][partition.partition] = future
+        return requested
+
+    def _received(self, topic: str, requested: _Offsets) -> dict[int, int]:
+        """The offsets by partition, without those that the broker does not return."""
+        offsets: dict[int, int] = {}
+        for number, future in requested.items():
+            name = f"{topic}-{number}"
             try:
-                offset = future.result(self._timeout + 1).offset
+                offset = future.result(0).offset
             except (KafkaException, TimeoutError) as e:
-                self._log.warn(partition.topic, f"{name}: {e}")
+                self._log.warn(topic, f"{name}: {e}")
                 continue
             if offset < 0:  # OFFSET_INVALID; as a log end, it would look like truncation
-                self._log.warn(partition.topic, f"{name}: the broker returned no offset")
+                self._log.warn(topic, f"{name}: the broker returned no offset")
                 continue
-            offsets[partition.topic][partition.partition] = offset
+            offsets[number] = offset
         return offsets
 
     def _delete_retention_of(self, topic: str, topic_id: str) -> int | None:
@@ -233,7 +274,7 @@ class MetadataPoller:
         return retention
 
 
-def _needed(watched: Set[int] | None, count: int) -> list[int]:
+def _needed(watched: Set[int] | None, count: int) -> Sequence[int]:
     """The partitions of a topic with `count` partitions whose offsets are fetched."""
     return [number for number in range(count) if watched is None or number in watched]
 

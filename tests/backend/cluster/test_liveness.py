@@ -168,6 +168,32 @@ def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() 
     assert all(each < 0.2 for each in posts.timeouts)
 
 
+def test_it_gets_one_in_every_second_interval_when_it_answers_again() -> None:
+    """The event loop is not woken in the other intervals."""
+    posts, instance = FakePosts(), context(heartbeat_interval=60)
+    instance.apply_topology(placed((0, 1)))
+
+    async def run() -> None:
+        heartbeats = Heartbeats(instance, cast(Any, posts), 0.1)
+        heartbeats.start()
+        try:
+            async with asyncio.timeout(10):
+                while len(posts.asked) < 3:
+                    await asyncio.sleep(0.005)
+                assert heartbeats._repeat is not None
+                posts.answers["b2"] = other_answer(GROUP, "b2")
+                while heartbeats._repeat.when() > asyncio.get_running_loop().time():
+                    await asyncio.sleep(0.005)
+                repeat, before = heartbeats._repeat, len(posts.asked)
+                while len(posts.asked) < before + 4:
+                    await asyncio.sleep(0.005)
+                assert heartbeats._repeat is repeat
+        finally:
+            await heartbeats.stop()
+
+    asyncio.run(run())
+
+
 def test_only_the_members_own_answer_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

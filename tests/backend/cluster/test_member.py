@@ -11,12 +11,13 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
 from kafka import KafkaConsumer
 from kafka.coordinator.heartbeat import Heartbeat
 
 from backend.cluster import member as member_module
 from backend.cluster.encoded_topologies import EncodedTopologies
-from backend.cluster.member import GroupMember, _Pause, subscribe
+from backend.cluster.member import GroupMember, subscribe
 from backend.cluster.placement import Policy, place
 from backend.cluster.topology_fetcher import GIVE_UP_AFTER, TopologyFetcher
 from local.kafka.broker import Broker
@@ -125,6 +126,9 @@ class SlowJoin:
             self._member._metadata()
             self._polls_left = 2
 
+    def poll_heartbeat(self) -> None:
+        pass
+
     def request_rejoin(self) -> None:
         self._is_needed = True
 
@@ -166,10 +170,13 @@ def test_a_joined_member_waits_until_there_is_something_to_do(
     assert waiting.is_alive()
     if reason == "rejoin":
         member.rejoin()
-    elif reason == "rebalance":
-        coordinator.rebalances.set()
     else:
-        member._stop.set()  # a join may have cleared the request that ends the wait
+        member._wake.set()
+        waiting.join(0.1)
+        assert waiting.is_alive(), "there is no reason"
+        of_reason = coordinator.rebalances if reason == "rebalance" else member._stop
+        of_reason.set()
+        member._wake.set()
     waiting.join(10)
     assert not waiting.is_alive()
 
@@ -290,16 +297,19 @@ def test_a_consumer_has_the_metadata_of_its_topics_before_it_joins(
     first, second = make_topic(3), make_topic(1)
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="not-joined")
     try:
-        subscribe(consumer, frozenset([first, second]), _Pause())
+        subscribe(consumer, frozenset([first, second]))
         assert consumer._coordinator._metadata_snapshot == {first: {0, 1, 2}, second: {0}}
     finally:
         consumer.close(autocommit=False)
 
 
 @pytest.mark.system
-def test_the_first_member_soon_learns_of_the_second(broker: Broker, make_topic: MakeTopic) -> None:
+def test_the_first_member_soon_learns_of_the_second(
+    broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Regression: it learned of it with its next usual heartbeat, and read all partitions until
-    then."""
+    then. It does not wait for its next poll."""
+    monkeypatch.setattr(member_module, "_IDLE_POLL", 60.0)
     orders = view(make_topic(2))
     first, second = Instance("b1", [orders]), Instance("b2", [orders])
     servers = {"bootstrap_servers": broker.bootstrap_servers}
@@ -315,3 +325,34 @@ def test_the_first_member_soon_learns_of_the_second(broker: Broker, make_topic: 
             stack.callback(member.stop, 5)
             wait_until(lambda: instance.topologies, 8, "a topology")  # noqa: B023
         wait_until(lambda: len(first.topologies[-1].members) == 2, 8, "the second member")
+
+
+@pytest.mark.system
+def test_a_leader_learns_of_new_partitions_before_its_next_poll(
+    broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_module, "_IDLE_POLL", 60.0)
+    orders = view(make_topic(2))
+    instance = Instance("b1", [orders])
+    servers = {"bootstrap_servers": broker.bootstrap_servers}
+    member = member_of(instance, orders.topic, f"{orders.topic}-group", servers, 60_000)
+    waits: list[float] = []
+    wait = member._wake.wait
+
+    def waiting(seconds: float) -> bool:
+        waits.append(seconds)
+        return wait(seconds)
+
+    monkeypatch.setattr(member._wake, "wait", waiting)
+    with ExitStack() as stack:
+        member.start()
+        stack.callback(member.stop, 5)
+        wait_until(lambda: instance.topologies and waits, 8, "the end of the join")
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        [future] = admin.create_partitions([NewPartitions(orders.topic, 4)]).values()
+        future.result(10)
+        wait_until(
+            lambda: instance.topologies[-1].views[orders.name].partitions == 4,
+            8,
+            "the new partitions",
+        )

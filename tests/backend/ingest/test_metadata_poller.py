@@ -20,29 +20,20 @@ from local.waiting import wait_until
 class Admin:
     """An admin client with these results by partition."""
 
-    def __init__(self, results: Mapping[int, int | KafkaException]) -> None:
-        self._results = results
+    def __init__(self, results: dict[int, int | KafkaException]) -> None:
+        self.results = results
 
     def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
         futures = {}
         for partition in requests:
             future: Future[Any] = Future()
-            result = self._results[partition.partition]
+            result = self.results[partition.partition]
             if isinstance(result, KafkaException):
                 future.set_exception(result)
             else:
                 future.set_result(SimpleNamespace(offset=result))
             futures[partition] = future
         return futures
-
-
-@pytest.mark.parametrize(
-    "result", [OFFSET_INVALID, KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))]
-)
-def test_a_partition_without_a_valid_offset_is_left_out(result: int | KafkaException) -> None:
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
-    poller._admin = Admin({0: 7, 1: result, 2: 0})  # type: ignore[assignment]
-    assert poller._offsets({"orders": range(3)}, object()) == {"orders": {0: 7, 2: 0}}  # type: ignore[arg-type]
 
 
 class SilentAdmin:
@@ -102,13 +93,14 @@ class DescribingAdmin(Admin):
         super().__init__(
             {number: no_leader if number in without_leader else number for number in range(5)}
         )
+        self.topic_id = "topic-1"
         self.asked: list[set[int]] = []
         self.configs = {"cleanup.policy": "delete"}
         self.refused: set[str] = set()  # topics whose configuration may not be read
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         future: Future[Any] = Future()
-        future.set_result(SimpleNamespace(topic_id="topic-1", partitions=[None] * 5))
+        future.set_result(SimpleNamespace(topic_id=self.topic_id, partitions=[None] * 5))
         return dict.fromkeys(topics.topic_names, future)
 
     def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
@@ -152,6 +144,75 @@ def test_partitions_without_a_leader_do_not_hide_the_others() -> None:
     assert (found.partitions, found.ends) == (5, {0: 0, 3: 3, 4: 4})
     assert found.starts.keys() == found.ends.keys()
     assert not found.has_all_offsets
+
+
+def test_an_invalid_offset_is_none() -> None:
+    """As a log end, it would look like truncation."""
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    admin.results[2] = OFFSET_INVALID
+    assert poller.poll({"orders": {1, 2, 3}})
+    assert poller.latest["orders"].ends == {1: 1, 3: 3}
+
+
+class Recreating(DescribingAdmin):
+    """The topic is created again after the first two answers of a poll with offsets."""
+
+    def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        answers = super().list_offsets(requests)
+        if len(self.asked) == 4:
+            self.results = {number: 10 + number for number in range(5)}
+        return answers
+
+
+def test_the_offsets_of_a_topic_that_is_created_again_are_its_own() -> None:
+    """They are requested together with the description, by what is known of the topic."""
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = admin = Recreating()  # type: ignore[assignment]
+    assert poller.poll({"orders": {1, 3}})
+    assert poller.latest["orders"].ends == {1: 1, 3: 3}
+    admin.topic_id = "topic-2"
+    assert poller.poll({"orders": {1, 3}})
+    found = poller.latest["orders"]
+    assert (found.topic_id, found.starts, found.ends) == ("topic-2", {1: 11, 3: 13}, {1: 11, 3: 13})
+    assert len(admin.asked) == 6
+    assert poller.poll({"orders": {1, 3}})
+    assert len(admin.asked) == 8, "they are not requested twice if nothing has changed"
+
+
+class Deleted(DescribingAdmin):
+    """One topic does not exist any more; requests for its offsets get no answer."""
+
+    deleted = "deleted"
+    exists = True
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        described = super().describe_topics(topics)
+        if not self.exists:
+            described[self.deleted] = Future()
+            error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+            described[self.deleted].set_exception(KafkaException(error))
+        return described
+
+    def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        answers = super().list_offsets(requests)
+        for partition in requests:
+            if partition.topic == self.deleted and not self.exists:
+                answers[partition] = Future()
+        return answers
+
+
+def test_a_deleted_topic_does_not_delay_the_others() -> None:
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 60.0)
+    poller._admin = admin = Deleted()  # type: ignore[assignment]
+    watched = {"orders": {1}, admin.deleted: {2}}
+    assert poller.poll(watched)
+    admin.exists, admin.results[1] = False, 7
+    assert poller.poll(watched)
+    assert poller.latest["orders"].ends == {1: 7}
+    admin.asked.clear()
+    assert poller.poll(watched)
+    assert admin.asked == [{1}, {1}], "no offsets of the deleted topic"
 
 
 def test_a_topic_whose_configuration_is_refused_does_not_hide_the_others() -> None:

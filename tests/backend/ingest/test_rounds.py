@@ -115,6 +115,30 @@ def test_a_quiet_instance_looks_at_its_partitions_once_a_second(
     rounds.process.close()
 
 
+def test_a_quiet_instance_waits_longer_for_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But not past the next complete round, and not while it is busy."""
+    rounds, consumer = Rounds(tmp_path, monkeypatch), Consumer()
+    loop = rounds.process.ingest.loop
+
+    def fetch() -> None:
+        loop._fetch(cast(Any, consumer))
+
+    rounds.run(1.0)
+    fetch()
+    rounds.run(3.0, LOG)
+    assert rounds.process.answers
+    rounds.now = loop._complete_at - 0.7
+    fetch()
+    rounds.now = loop._complete_at - 0.2
+    fetch()
+    rounds.now = loop._complete_at
+    fetch()
+    assert consumer.waits == [pytest.approx(each) for each in (0.1, 0.25, 0.2, 0.1)]
+    rounds.process.close()
+
+
 def test_records_are_applied_in_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: each of up to 100 rounds a second looked at all store partitions."""
     rounds = Rounds(tmp_path, monkeypatch)
