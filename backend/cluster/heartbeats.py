@@ -63,7 +63,7 @@ class Heartbeats:
         self._topology: Topology | None = None
         self._neighbours: list[Member] = []
         self._task: asyncio.Task[None] | None = None
-        self._repeat_at = 0.0  # the loop's time in the middle of two intervals
+        self._repeat_at = 0.0  # when the second interval begins, by the loop's clock
         self._repeat: asyncio.TimerHandle | None = None
         self._last_at = 0
 
@@ -120,8 +120,8 @@ class Heartbeats:
             await asyncio.sleep(2 * self._interval)
 
     def _repeat_soon(self) -> None:
-        """Call `beat_again` after this interval. If the second interval has begun, all instances
-        get the next heartbeat at its end."""
+        """Call `beat_again` when the second interval begins. At the end of that one, all neighbours
+        get a heartbeat anyway."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._repeat_at:
             if self._repeat is not None:

@@ -242,7 +242,7 @@ def poll_group(consumer: KafkaConsumer) -> None:
     member is alive.
 
     The public `poll` would also look up committed offsets and fetch records, which another consumer
-    does here. It wakes kafka-python's other thread ten times.
+    does here, and would wake kafka-python's other thread ten times.
     """
     coordinator = consumer._coordinator
     if must_join(consumer):
@@ -290,7 +290,8 @@ def call_if_it_must_join(consumer: KafkaConsumer, call: Callable[[], None]) -> N
 
     coordinator.request_rejoin = calling(coordinator.request_rejoin)
     coordinator.reset_generation = calling(coordinator.reset_generation)
-    consumer._cluster.add_listener(lambda _: call())
+    # a listener could be called before that of the coordinator, which compares the metadata
+    consumer._cluster.update_metadata = calling(consumer._cluster.update_metadata)
 
 
 def is_joining(consumer: KafkaConsumer) -> bool:

@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 
 _FORGET_AFTER = 2.0  # s for which a topic is not watched
 _NEW_CLIENT_AFTER = 15.0  # s without an answer
+_GRACE = 1.0  # s after a request's timeout, in which the client has to report it
 _CONFIG_EVERY = 300.0  # s between two looks at the configuration of a topic
 _Offsets = dict[int, Future[ListOffsetsResultInfo]]  # by partition
 _Requested = dict[str, tuple[_Offsets, _Offsets]]  # by topic: log starts and log ends
@@ -78,7 +79,7 @@ class MetadataPoller:
         """End the thread, within a request's timeout."""
         self._stop.set()
         self._wake.set()
-        self._thread.join(self._timeout + 1)
+        self._thread.join(self._timeout + _GRACE)
 
     @property
     def alive(self) -> bool:
@@ -154,19 +155,21 @@ class MetadataPoller:
         TimeoutError."""
         # the answer may be newer, but not older
         fetched_at, fetched_boot_time = time.monotonic(), boot_time()
+        described_before, self._described = self._described, frozenset()
         described = self._admin.describe_topics(
             TopicCollection(sorted(watched)), request_timeout=self._timeout
         )
-        # at the same time: three answers one after the other wake several threads for each
+        # The offsets are requested at the same time, by what is known of the topics: three requests
+        # one after the other would wake several threads each.
         before = {
             topic: self.latest[topic]
-            for topic in self._described & watched.keys()
+            for topic in described_before & watched.keys()
             if topic in self.latest
         }
         early = self._request_offsets(
             {topic: _needed(watched[topic], each.partitions) for topic, each in before.items()}
         )
-        wait(described.values(), self._timeout + 1)
+        wait(described.values(), self._timeout + _GRACE)
         ids: dict[str, str] = {}
         counts: dict[str, int] = {}
         has_answered = False
@@ -195,12 +198,17 @@ class MetadataPoller:
         # one wait for all: one after the other would wake this thread for each
         wait(
             [each for topic in ids for some in requested[topic] for each in some.values()],
-            self._timeout + 1,
+            self._timeout + _GRACE,
         )
         starts = {topic: self._received(topic, requested[topic][0]) for topic in ids}
         ends = {topic: self._received(topic, requested[topic][1]) for topic in ids}
         for topic, topic_id in ids.items():
-            has_both = starts[topic].keys() & ends[topic].keys()
+            # a start that is newer than its end may be greater
+            has_both = {
+                number
+                for number in starts[topic].keys() & ends[topic].keys()
+                if starts[topic][number] <= ends[topic][number]
+            }
             try:
                 delete_retention = self._delete_retention_of(topic, topic_id)
             except (KafkaException, TimeoutError) as e:
@@ -263,7 +271,7 @@ class MetadataPoller:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         [future] = self._admin.describe_configs([resource]).values()
         try:
-            config = future.result(self._timeout + 1)
+            config = future.result(self._timeout + _GRACE)
         except (KafkaException, TimeoutError):
             if id_ != topic_id:
                 raise

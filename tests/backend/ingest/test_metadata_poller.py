@@ -93,14 +93,16 @@ class DescribingAdmin(Admin):
         super().__init__(
             {number: no_leader if number in without_leader else number for number in range(5)}
         )
-        self.topic_id = "topic-1"
+        self.topic_id, self.partitions = "topic-1", 5
         self.asked: list[set[int]] = []
         self.configs = {"cleanup.policy": "delete"}
         self.refused: set[str] = set()  # topics whose configuration may not be read
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         future: Future[Any] = Future()
-        future.set_result(SimpleNamespace(topic_id=self.topic_id, partitions=[None] * 5))
+        future.set_result(
+            SimpleNamespace(topic_id=self.topic_id, partitions=[None] * self.partitions)
+        )
         return dict.fromkeys(topics.topic_names, future)
 
     def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
@@ -180,15 +182,27 @@ def test_the_offsets_of_a_topic_that_is_created_again_are_its_own() -> None:
     assert len(admin.asked) == 8, "they are not requested twice if nothing has changed"
 
 
-class Deleted(DescribingAdmin):
-    """One topic does not exist any more; requests for its offsets get no answer."""
+def test_added_partitions_have_offsets_at_once() -> None:
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    admin.partitions = 3
+    assert poller.poll({"orders": {1, 4}})
+    assert poller.latest["orders"].ends == {1: 1}
+    admin.partitions = 5
+    assert poller.poll({"orders": {1, 4}})
+    assert poller.latest["orders"].ends == {1: 1, 4: 4}
+
+
+class Deleting(DescribingAdmin):
+    """After `is_deleted`, one topic does not exist any more, and requests that ask for its offsets
+    get no answer."""
 
     deleted = "deleted"
-    exists = True
+    is_deleted = False
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         described = super().describe_topics(topics)
-        if not self.exists:
+        if self.is_deleted:
             described[self.deleted] = Future()
             error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
             described[self.deleted].set_exception(KafkaException(error))
@@ -196,23 +210,41 @@ class Deleted(DescribingAdmin):
 
     def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
         answers = super().list_offsets(requests)
-        for partition in requests:
-            if partition.topic == self.deleted and not self.exists:
-                answers[partition] = Future()
+        if self.is_deleted and any(each.topic == self.deleted for each in requests):
+            return {partition: Future() for partition in requests}
         return answers
 
 
-def test_a_deleted_topic_does_not_delay_the_others() -> None:
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 60.0)
-    poller._admin = admin = Deleted()  # type: ignore[assignment]
+def test_a_deleted_topic_hides_the_others_for_one_poll_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata_poller, "_GRACE", 0.0)
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 0.05)
+    poller._admin = admin = Deleting()  # type: ignore[assignment]
     watched = {"orders": {1}, admin.deleted: {2}}
     assert poller.poll(watched)
-    admin.exists, admin.results[1] = False, 7
+    admin.is_deleted, admin.results[1] = True, 7
+    assert poller.poll(watched)
+    assert poller.latest["orders"].ends == {1: 1}
     assert poller.poll(watched)
     assert poller.latest["orders"].ends == {1: 7}
-    admin.asked.clear()
-    assert poller.poll(watched)
-    assert admin.asked == [{1}, {1}], "no offsets of the deleted topic"
+
+
+class Trimming(DescribingAdmin):
+    """Records are deleted between the answers, up to a log end that is newer."""
+
+    def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        self.results[3] = 9 if len(self.asked) == 0 else 8
+        return super().list_offsets(requests)
+
+
+def test_a_log_does_not_start_after_its_end() -> None:
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 1.0, 1.0)
+    poller._admin = Trimming()  # type: ignore[assignment]
+    assert poller.poll({"orders": {1, 3}})
+    assert poller.latest["orders"].ends == {1: 1}
+    assert poller.poll({"orders": {1, 3}})
+    assert poller.latest["orders"].ends == {1: 1, 3: 8}
 
 
 def test_a_topic_whose_configuration_is_refused_does_not_hide_the_others() -> None:

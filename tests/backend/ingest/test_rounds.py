@@ -118,7 +118,7 @@ def test_a_quiet_instance_looks_at_its_partitions_once_a_second(
 def test_a_quiet_instance_waits_longer_for_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But not past the next complete round, and not while it is busy."""
+    """But at most 0.1 s past the next complete round, and not while it is busy."""
     rounds, consumer = Rounds(tmp_path, monkeypatch), Consumer()
     loop = rounds.process.ingest.loop
 
