@@ -18,12 +18,12 @@ class Progress:
     `position` is the next offset to apply. `end` is the end of the log that was last fetched from
     the broker (the last stable offset, which read_committed consumers can reach); None before the
     first fetch. The store partition becomes answerable at `target_offset`, or at once if it is
-    `answerable` from the start, and stays answerable with any lag. If it is not `verified` from the
-    start, it does not answer before `verify`.
+    `answerable` from the start, and stays answerable with any lag, until `stop`. If it is not
+    `verified` from the start, it does not answer before `verify`.
     """
 
     __slots__ = ("_answers_from", "_pending_at", "_pending_end", "_verified", "answerable",
-                 "caught_up_at", "end", "end_at", "position", "started_position",
+                 "caught_up_at", "end", "end_at", "is_stopped", "position", "started_position",
                  "target_offset")  # fmt: skip
 
     def __init__(
@@ -34,6 +34,7 @@ class Progress:
         self.target_offset = target_offset
         self._answers_from = position if answerable else target_offset
         self._verified = verified
+        self.is_stopped = False
         self.answerable = verified and position >= self._answers_from
         self.end: int | None = None
         self.end_at: float | None = None
@@ -60,7 +61,14 @@ class Progress:
         if self.answerable or not self._verified or self.position < self._answers_from:
             return False
         self.answerable = True
-        return True
+        if self.is_stopped:  # after it was set, because another thread may have stopped it since
+            self.answerable = False
+        return self.answerable
+
+    def stop(self) -> None:
+        """Make it unanswerable for good. Any thread may call this."""
+        self.is_stopped = True
+        self.answerable = False
 
     def end_fetched(self, end: int, now: float) -> None:
         """Record that the log ended at `end` at the time `now`."""

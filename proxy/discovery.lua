@@ -27,7 +27,7 @@ local MIN_FOLLOW_INTERVAL_S = 0.1
 local MAX_SOURCES = 4
 local MAX_ADDRESSES = 4
 -- interval at which a worker checks whether another one has read a topology, or a refresh is due
-local TICK_S = 0.25
+local TICK_S = 0.1
 local MAX_LOGGED_BYTES = 64
 
 --- Timers of this module that may run at the same time in a worker: a refresh, a tick that finds it

@@ -13,6 +13,7 @@ pytest.register_assert_rewrite("tests.support")
 pytest_plugins = [
     "tests.support.plugins.failure_logs",
     "tests.support.plugins.fixtures",
+    "tests.support.plugins.garbage_collection",
     "tests.support.plugins.ports",
     "tests.support.plugins.scheduling",
     "tests.support.plugins.slow_tests",

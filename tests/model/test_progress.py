@@ -161,3 +161,14 @@ def test_random_histories(
             assert staleness >= now - model.caught_up_at
         if kind == "fetch" and model.position >= end:
             assert staleness == 0
+
+
+def test_one_that_is_stopped_never_answers_again() -> None:
+    progress = Progress(5, 5, True)
+    assert progress.answerable
+    progress.stop()
+    assert not progress.applied(9)
+    assert not progress.verify()
+    progress.end_fetched(9, 1.0)
+    assert not progress.answerable
+    assert progress.state == CATCHING_UP

@@ -94,9 +94,14 @@ class PartitionLifecycle:
         newer records. `taken_over`: partitions whose active has changed.
         """
         now = time.monotonic()
+        new = assigned.keys() - self._assigned.keys()
+        for partition_id in new:
+            # lost, and assigned again before the ingest thread has closed it
+            if (opened := self._registry.get(*partition_id)) is not None:
+                opened.progress.stop()
         self._shared |= shared
         self._taken_over |= taken_over
-        self._open_after.update(dict.fromkeys(assigned.keys() - self._assigned.keys(), now))
+        self._open_after.update(dict.fromkeys(new, now))
         self._assigned = assigned
         self._has_assignment = True
         # appends need the number of partitions, also here where none of them is assigned
@@ -137,7 +142,7 @@ class PartitionLifecycle:
             role = assigned.get(partition_id)
             store_partition.role = role or store_partition.role
             self._dead_letters.take(store_partition, is_taken_over=partition_id in taken_over)
-            if role is None:
+            if role is None or store_partition.progress.is_stopped:
                 self._release(store_partition)
             elif store_partition.damaged is not None:
                 self.rebuild(store_partition, store_partition.damaged, keep_aside=True)
@@ -204,18 +209,13 @@ class PartitionLifecycle:
         policy = self._policy
         try:
             store_partition, reason = open_partition(
-                self._directory,
-                view,
-                partition,
-                topic_metadata,
-                policy.acceptable_recovery_lag,
-                partition_id in self._shared,
-                policy.clock_tolerance,
+                self._directory, view, partition, topic_metadata, policy.acceptable_recovery_lag,
+                partition_id in self._shared, policy.clock_tolerance,
                 self._pushes.partitions(view) if self._pushes is not None else None,
                 self._registry.partition_counts_of_topic(view, topic_metadata.topic_id),
                 self._snapshots.may_request(view, partition, topic_metadata),
                 self._deleted.get(partition_id),
-            )
+            )  # fmt: skip
         except StoreDeleted as e:
             self._deleted[partition_id] = e.metadata
             self._count_rebuild(view_name, partition, str(e))
@@ -354,12 +354,9 @@ class PartitionLifecycle:
         before, checked_at = self._previous_positions.get(partition_id, (None, 0.0))
         is_newer = topic_metadata.fetched_at >= checked_at
         reason = open_store_rebuild_reason(
-            store_partition.partition,
-            position,
-            before if is_newer else None,
-            store_partition.metadata,
-            topic_metadata,
-        )
+            store_partition.partition, position, before if is_newer else None,
+            store_partition.metadata, topic_metadata,
+        )  # fmt: skip
         if reason is not None:
             self.rebuild(store_partition, reason)
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
