@@ -20,7 +20,7 @@ from local.processes import how_it_ended, spawn
 from local.settings import REPOSITORY
 from local.waiting import stretch, wait_until
 from spark.session import ON_FEW_CORES
-from tests.pipelines.processes import Processes, in_session, kill, processes_of
+from tests.pipelines.processes import Process, Processes, in_session, kill, processes_of
 
 LOCAL = "local[2]"
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -113,11 +113,11 @@ class Job:
             return {}
         return found
 
-    def survivors(self) -> int:
-        """The number of processes of earlier starts that still live."""
+    def survivors(self) -> list[Process]:
+        """The processes of earlier starts that still live."""
         running = self._process.pid if self._process and self._process.poll() is None else 0
         earlier = [each for each in self._sessions if each != running]
-        return sum(1 for session in earlier for _ in in_session(session))
+        return [each for session in earlier for each in in_session(session)]
 
     def stop(self) -> str:
         """Ends the job with SIGTERM; returns what is wrong with how it ended, or an empty text."""

@@ -34,13 +34,20 @@ def processes_of(session: int) -> Processes:
     """The living processes of a session, by role."""
     found = list(in_session(session))
     python = [each for each in found if _WORKER in each.command]
-    pids = {each.pid for each in python}
+    daemons = _oldest(python)
     return Processes(
-        jvms=[each for each in found if _JVM in each.command],
-        executors=[each for each in found if _EXECUTOR in each.command],
-        daemons=[each for each in python if each.parent not in pids],
-        workers=[each for each in python if each.parent in pids],
+        jvms=_oldest([each for each in found if _JVM in each.command]),
+        executors=_oldest([each for each in found if _EXECUTOR in each.command]),
+        daemons=daemons,
+        workers=[each for each in python if each not in daemons],
     )
+
+
+def _oldest(processes: list[Process]) -> list[Process]:
+    """Without the children of others. Until it has its own program, a process that was forked has
+    the command of its parent."""
+    pids = {each.pid for each in processes}
+    return [each for each in processes if each.parent not in pids]
 
 
 def in_session(session: int) -> Iterator[Process]:

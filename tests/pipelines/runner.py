@@ -170,7 +170,11 @@ class _Run:
         if not self._wait(
             lambda: (killed or self.job.starts > starts) and not self.job.survivors(), 60, 0.1
         ):
-            raise LocalError(f"processes of the job live on after a kill of the {kind}")
+            left = "".join(f"\n{each.pid} {each.command[:200]}" for each in self.job.survivors())
+            raise LocalError(
+                f"processes of the job live on after a kill of the {kind}; starts since then: "
+                f"{self.job.starts - starts}{left}\n{tail(self.job.log(), 30)}"
+            )
         if (waited := time.monotonic() - began) > _LONG_END:
             self._report(f"its other processes ended after {waited:.0f} s")
 

@@ -8,7 +8,7 @@ import sys
 from local.waiting import wait_until
 from tests.pipelines.kills import Kind, Plan, Planner
 from tests.pipelines.phases import Phase
-from tests.pipelines.processes import in_session, kill
+from tests.pipelines.processes import in_session, kill, processes_of
 
 VIEWS = ["counts", "texts"]
 
@@ -82,3 +82,18 @@ def test_the_processes_of_a_session_are_found_after_their_parent_has_died() -> N
         if parent.stdin is not None:
             parent.stdin.close()
     wait_until(lambda: not list(in_session(parent.pid)), 20, "the orphan to end")
+
+
+def test_a_child_that_has_no_program_of_its_own_yet_is_no_jvm() -> None:
+    """Regression: it was killed in place of the JVM, which then lived on."""
+    code = "import os, time; os.fork(); time.sleep(60)"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, "org.apache.spark.deploy.SparkSubmit"], start_new_session=True
+    )
+    try:
+        wait_until(lambda: len(list(in_session(parent.pid))) == 2, 20, "both processes")
+        assert [each.pid for each in processes_of(parent.pid).jvms] == [parent.pid]
+    finally:
+        for each in in_session(parent.pid):
+            kill(each)
+        parent.wait()
