@@ -82,13 +82,14 @@ def test_all_paths_of_settings_are_made_absolute(
 def test_the_program_gets_the_signals_of_the_command(tmp_path: Path) -> None:
     (tmp_path / "Makefile").touch()
     (tmp_path / "program.py").write_text(
-        "import signal, sys\n"
+        "import signal, sys, time\n"
         "def end(number, _):\n"
         "    print(signal.Signals(number).name, flush=True)\n"
         "    sys.exit(7)\n"
         "for number in (signal.SIGTERM, signal.SIGHUP): signal.signal(number, end)\n"
         "print('up', flush=True)\n"
-        "signal.pause()\n"
+        # a signal just before `signal.pause` would not end that
+        "while True: time.sleep(0.05)\n"
     )
     start = (
         "from pathlib import Path; from queryable.cli.commands import stack\n"
