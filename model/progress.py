@@ -58,10 +58,12 @@ class Progress:
         return self._update_answerable()
 
     def _update_answerable(self) -> bool:
-        if self.answerable or not self._verified or self.position < self._answers_from:
+        if self.answerable or self.is_stopped or not self._verified:
+            return False
+        if self.position < self._answers_from:
             return False
         self.answerable = True
-        if self.is_stopped:  # after it was set, because another thread may have stopped it since
+        if self.is_stopped:  # by another thread, since the check above
             self.answerable = False
         return self.answerable
 

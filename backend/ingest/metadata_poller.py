@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -227,7 +227,7 @@ class MetadataPoller:
                 self.latest[topic] = found.after(self.latest.get(topic))
         return has_answered
 
-    def _request_offsets(self, needed: Mapping[str, Sequence[int]]) -> _Requested:
+    def _request_offsets(self, needed: Mapping[str, Iterable[int]]) -> _Requested:
         """Request the log starts and the log ends of these partitions, without waiting."""
         requested: _Requested = {topic: ({}, {}) for topic in needed}
         partitions = [
@@ -282,7 +282,7 @@ class MetadataPoller:
         return retention
 
 
-def _needed(watched: Set[int] | None, count: int) -> Sequence[int]:
+def _needed(watched: Set[int] | None, count: int) -> list[int]:
     """The partitions of a topic with `count` partitions whose offsets are fetched."""
     return [number for number in range(count) if watched is None or number in watched]
 

@@ -163,8 +163,22 @@ def test_random_histories(
             assert staleness == 0
 
 
+class Recorded(Progress):
+    """Keeps whether it could answer, as often as that was set."""
+
+    def __init__(self, position: int, target_offset: int, answerable: bool) -> None:
+        self.could_answer: list[bool] = []
+        super().__init__(position, target_offset, answerable)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "answerable":
+            self.could_answer.append(bool(value))
+
+
 def test_one_that_is_stopped_never_answers_again() -> None:
-    progress = Progress(5, 5, True)
+    """Not for a moment, in which another thread may look."""
+    progress = Recorded(5, 5, True)
     assert progress.answerable
     progress.stop()
     assert not progress.applied(9)
@@ -172,3 +186,4 @@ def test_one_that_is_stopped_never_answers_again() -> None:
     progress.end_fetched(9, 1.0)
     assert not progress.answerable
     assert progress.state == CATCHING_UP
+    assert progress.could_answer == [True, False]

@@ -354,9 +354,12 @@ class PartitionLifecycle:
         before, checked_at = self._previous_positions.get(partition_id, (None, 0.0))
         is_newer = topic_metadata.fetched_at >= checked_at
         reason = open_store_rebuild_reason(
-            store_partition.partition, position, before if is_newer else None,
-            store_partition.metadata, topic_metadata,
-        )  # fmt: skip
+            store_partition.partition,
+            position,
+            before if is_newer else None,
+            store_partition.metadata,
+            topic_metadata,
+        )
         if reason is not None:
             self.rebuild(store_partition, reason)
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
@@ -109,6 +111,20 @@ async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
         await heartbeats.stop()
 
 
+@asynccontextmanager
+async def started(
+    posts: FakePosts | SilentPosts, instance: Any, interval: float
+) -> AsyncIterator[Heartbeats]:
+    """Heartbeats that are sent by themselves, for at most 10 s."""
+    heartbeats = Heartbeats(instance, cast(Any, posts), interval)
+    heartbeats.start()
+    try:
+        async with asyncio.timeout(10):
+            yield heartbeats
+    finally:
+        await heartbeats.stop()
+
+
 async def drained(heartbeats: Heartbeats) -> None:
     while heartbeats._in_flight:
         await asyncio.sleep(0)
@@ -154,14 +170,9 @@ def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() 
     instance.apply_topology(placed((0, 1)))
 
     async def run() -> None:
-        heartbeats = Heartbeats(instance, cast(Any, posts), 0.2)
-        heartbeats.start()
-        try:
-            async with asyncio.timeout(10):
-                while instance.peers.states() != {"b2": "dead"}:
-                    await asyncio.sleep(0.005)
-        finally:
-            await heartbeats.stop()
+        async with started(posts, instance, 0.2):
+            while instance.peers.states() != {"b2": "dead"}:
+                await asyncio.sleep(0.005)
 
     asyncio.run(run())
     assert len(posts.timeouts) == MISSED_BEFORE_DEAD
@@ -174,22 +185,17 @@ def test_it_gets_one_in_every_second_interval_when_it_answers_again() -> None:
     instance.apply_topology(placed((0, 1)))
 
     async def run() -> None:
-        heartbeats = Heartbeats(instance, cast(Any, posts), 0.1)
-        heartbeats.start()
-        try:
-            async with asyncio.timeout(10):
-                while len(posts.asked) < 3:
-                    await asyncio.sleep(0.005)
-                assert heartbeats._repeat is not None
-                posts.answers["b2"] = other_answer(GROUP, "b2")
-                while heartbeats._repeat.when() > asyncio.get_running_loop().time():
-                    await asyncio.sleep(0.005)
-                repeat, before = heartbeats._repeat, len(posts.asked)
-                while len(posts.asked) < before + 4:
-                    await asyncio.sleep(0.005)
-                assert heartbeats._repeat is repeat
-        finally:
-            await heartbeats.stop()
+        async with started(posts, instance, 0.1) as heartbeats:
+            while len(posts.asked) < 3:
+                await asyncio.sleep(0.005)
+            assert heartbeats._repeat is not None
+            posts.answers["b2"] = other_answer(GROUP, "b2")
+            while heartbeats._repeat.when() > asyncio.get_running_loop().time():
+                await asyncio.sleep(0.005)
+            repeat, before = heartbeats._repeat, len(posts.asked)
+            while len(posts.asked) < before + 4:
+                await asyncio.sleep(0.005)
+            assert heartbeats._repeat is repeat
 
     asyncio.run(run())
 

@@ -180,13 +180,13 @@ def test_a_switch_and_the_way_back_fail_no_read(service: Service) -> None:
         for _ in range(2):
             service.switch(second)
             read_loop.all_again()
-            # a worker of nginx reads the change, and the others look for it ten times a second
-            wait_until(lambda: service.answers() == "second", 5, "the second deployment")
+            # a worker of nginx has read the change, and the others look for it ten times a second
+            wait_until(lambda: service.answers() == "second", 1, "the second deployment")
             done = service.run("rollback-deployment")
             assert done.exit_code == SUCCESS, done.output
             assert json.loads(done.stdout)["current"] == first
             read_loop.all_again()
-            wait_until(lambda: service.answers() == "first", 5, "the first deployment")
+            wait_until(lambda: service.answers() == "first", 1, "the first deployment")
     assert set(read_loop.outcomes) == {"200"}, read_loop.outcomes
 
 
