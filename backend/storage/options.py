@@ -37,7 +37,9 @@ class Tuning:
     max_wal: int = 64 << 20
     background_jobs: int = 2
     deletes_window: int = 4096  # entries
-    bulk_load_files: int = 12  # instead of LEVEL0_FILES, during a bulk load and just after it
+    bulk_load_buffer: int = 2 << 20  # instead of write_buffer: a small vector is sorted faster
+    bulk_load_buffers: int = 4  # memtables of a store; one is written, the others are flushed
+    bulk_load_files: int = 48  # instead of LEVEL0_FILES, during a bulk load and just after it
 
     @classmethod
     def of(cls, settings: Settings) -> Tuning:
@@ -118,12 +120,17 @@ class SharedMemory:
             tuning.deletes_window, tuning.deletes_window // 2, 0.5
         )
         options.set_level_zero_file_num_compaction_trigger(LEVEL0_FILES)
+        # a store that was just loaded may have so many files; by default, 36 would stop its writes
+        options.set_level_zero_slowdown_writes_trigger(2 * tuning.bulk_load_files)
+        options.set_level_zero_stop_writes_trigger(3 * tuning.bulk_load_files)
         return options
 
     def _bulk_load(self) -> Options:
         options = self._loaded()
         options.set_memtable_factory(MemtableFactory.vector())
         options.set_allow_concurrent_memtable_write(False)  # not supported by vectors
+        options.set_write_buffer_size(min(self.tuning.bulk_load_buffer, self.tuning.write_buffer))
+        options.set_max_write_buffer_number(self.tuning.bulk_load_buffers)
         return options
 
     def _loaded(self) -> Options:

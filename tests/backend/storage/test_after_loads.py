@@ -11,7 +11,7 @@ from backend.ingest.lifecycle.recovery import open_partition
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
-from backend.storage.options import LEVEL0_FILES
+from backend.storage.options import LEVEL0_FILES, Tuning
 from backend.storage.rocksdb_store import RocksDBStore
 from local.waiting import wait_until
 from tests.backend.storage.data_directories import copy_files
@@ -92,6 +92,25 @@ def test_files_of_a_copy_are_compacted_some_time_later(
         assert not store.finish_load(), "it is no new copy any more"
     store.close()
     other.close()
+
+
+def test_writes_continue_if_a_store_is_opened_again_before_its_files_are_compacted(
+    folder: DataDirectory,
+) -> None:
+    """Regression: by default, RocksDB stops writes at 36 files, here for 0.4 s if each has 2 MB.
+    Writes hold the interpreter lock meanwhile."""
+    store = new_store(folder)
+    store.begin_bulk_load(until=60_000)
+    while level0_files(store) < Tuning().bulk_load_files - 1:
+        write(store, (store.position or 0) + 100)
+        store._db.flush()
+    store.close()
+    store, _ = folder.open("orders", 0)
+    assert isinstance(store, RocksDBStore)
+    engine = store.engine()
+    assert engine is not None
+    assert not engine.writes_stopped
+    store.close()
 
 
 def test_a_store_whose_files_cannot_be_compacted_yet_can_be_used(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from backend.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import SharedMemory, Tuning
+from backend.storage.rocksdb_store import open_db
 
 
 def test_the_defaults_of_the_settings_are_those_of_the_tuning() -> None:
@@ -31,6 +34,18 @@ def test_an_instance_opens_its_stores_with_its_settings(tmp_path: Path) -> None:
     finally:
         store.close()
         directory.close()
+
+
+@pytest.mark.parametrize(("write_buffer_mb", "expected"), [(8, 2 << 20), (1, 1 << 20)])
+def test_bulk_loads_have_small_memtables(
+    tmp_path: Path, write_buffer_mb: int, expected: int
+) -> None:
+    """RocksDB sorts their vectors when it flushes them, and small ones faster."""
+    tuning = Tuning.of(Settings(write_buffer_mb=write_buffer_mb))
+    open_db(tmp_path, SharedMemory(tuning).store_options.bulk_load).close()
+    text = next(tmp_path.glob("OPTIONS-*")).read_text()
+    assert f"write_buffer_size={expected}\n" in text
+    assert "max_write_buffer_number=4\n" in text
 
 
 def test_statistics_are_those_of_all_stores_together(tmp_path: Path) -> None:
