@@ -29,7 +29,7 @@ from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.lifecycle.recovery import RecoveryPolicy
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
-from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.pushes.push_fetcher import PushFetcher

@@ -17,7 +17,7 @@ from backend.ingest.appender import Appender
 from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
-from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.pipelines.commands import CommandSender

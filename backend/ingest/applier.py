@@ -13,7 +13,7 @@ from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
 from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
-from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time

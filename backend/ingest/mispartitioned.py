@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from backend.ingest.batch import count_mispartitioned
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
-from backend.ingest.topic_metadata import TopicMetadata
 
 
 class MetadataSource(Protocol):

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from kafka.errors import KafkaError
 
-from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
 from backend.rate_limited_log import RateLimitedLog
@@ -59,8 +59,7 @@ class PipelineMonitor:
         self._thread: threading.Thread | None = None
         if self._by_group:
             self._groups = ConsumerGroups(group_settings, timeout)
-            # its own thread is not started, because this one calls `poll`
-            self._topics = MetadataPoller(client_settings, self._interval, timeout)
+            self._topics = MetadataFetcher(client_settings, timeout)
             self._gaps = LogGaps(client_settings)
 
     def start(self) -> None:
@@ -101,14 +100,14 @@ class PipelineMonitor:
         topics = sorted({topic for offsets in committed.values() for topic, _ in offsets})
         if topics:
             try:
-                self._topics.poll(dict.fromkeys(topics))
+                self._topics.fetch(dict.fromkeys(topics))
             except Exception as e:
                 # heartbeats are valid nevertheless, and the previous log ends have a timestamp
                 self._log.warn("topics", f"cannot poll the sources of pipelines: {e}")
         ends = {
             topic: LogOffsets(topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_at)
             for topic in topics
-            if (topic_metadata := self._topics.get(topic)) is not None
+            if (topic_metadata := self._topics.latest.get(topic)) is not None
             and topic_metadata.has_all_offsets  # else the lag would be too small
         }
         self._skip_empty_gaps(committed, ends)

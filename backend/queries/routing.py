@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import (
     homes_of,

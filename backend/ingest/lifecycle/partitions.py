@@ -13,11 +13,11 @@ from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.orphan_cleanup import OrphanCleanup
 from backend.ingest.lifecycle.recovery import RecoveryPolicy, StoreDeleted, open_partition, verify
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
-from backend.ingest.metadata_poller import MetadataPoller
+from backend.ingest.metadata.poller import MetadataPoller
+from backend.ingest.metadata.topic_metadata import TopicMetadata, open_store_rebuild_reason
 from backend.ingest.protocols import StoreDirectory
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition, StorePartitionId
-from backend.ingest.topic_metadata import TopicMetadata, open_store_rebuild_reason
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
 from model.records import StoreMetadata

@@ -7,10 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from backend.ingest.lifecycle.missed_tombstones import Completeness
+from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from backend.ingest.protocols import Store, StoreDirectory
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.stream_time import TOLERANCE, stream_time_rebuild_reason
-from backend.ingest.topic_metadata import TopicMetadata, rebuild_reason
 from model.progress import Progress
 from model.records import LastRecord, StoreMetadata
 from model.views import View

@@ -26,8 +26,8 @@ from typing import Protocol
 
 import orjson
 
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition, StorePartitionId
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.security.certificates import Certificates
 from backend.security.signatures import Signer
 from backend.wire.answer import code_in

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from backend.ingest.pushes.content_check import Scanner, check_content
 from backend.ingest.pushes.remote_folder import RemoteFolder
 from backend.ingest.store_partitions import StorePartitionId
-from backend.ingest.topic_metadata import TopicMetadata, rebuild_reason
 from backend.rate_limited_log import RateLimitedLog
 from model.pushes.manifest import Manifest, push_url
 from model.records import StoreMetadata

@@ -16,7 +16,7 @@ from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.kafka_clients import kafka_clients
 from backend.settings import Settings, read_views
 from model.group.member_metadata import MemberMetadata

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.instance_context import InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.security.cluster import ClusterAccess

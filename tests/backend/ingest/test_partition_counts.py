@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from backend.ingest.lifecycle.recovery import StoreDeleted, open_partition
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from model.records import hash_of_topic
 from model.topology import Epoch, PlacedView, Topology

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from backend.ingest.batch import build_batch
 from backend.ingest.expiry import expiry_batch
 from backend.ingest.lifecycle.recovery import open_partition
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from model.progress import Progress
 from model.records import ENTRY, EXPIRY, decode_entry

@@ -12,8 +12,8 @@ import pytest
 
 from backend.ingest.consumer import Fetched
 from backend.ingest.lifecycle import missed_tombstones
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from model.records import LAST_RECORD_KEY, LastRecord
 from tests.support.in_process.examples import view

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest
 
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.instance_context import ReadCounts
 from backend.queries.point import Unresolved, count_refusal
 from backend.queries.routing import KeyMoved, NotOwner, PartitionUnknown, ReadOptions

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from backend.ingest.lifecycle.recovery import open_partition
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import LEVEL0_FILES, Tuning
 from backend.storage.rocksdb_store import RocksDBStore

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from backend.ingest.lifecycle.recovery import open_partition
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry
-from backend.ingest.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
 from model.problems import StoreClosedError, StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from model.problems import NotFound
 
 

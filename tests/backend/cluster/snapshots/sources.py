@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from backend.wire.snapshot import PATH, file_header
 from local.waiting import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backend.ingest.lifecycle import snapshot_fetcher
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.storage.data_directory import DataDirectory
 from bench.rows.copy import received
 from local.ports import free_ports

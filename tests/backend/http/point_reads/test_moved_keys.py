@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backend.http.router import Router
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from tests.backend.http.point_reads.instances import holding, place
 from tests.backend.http.point_reads.test_batched_keys import answers_to, assert_as_alone, groups_of
 from tests.support.in_process.examples import ORDERS

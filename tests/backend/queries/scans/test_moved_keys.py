@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.ingest import topic_metadata
+from backend.ingest.metadata import topic_metadata
 from tests.backend.queries.scans.any_partition import cluster, everywhere
 from tests.backend.queries.scans.grown_topic import (
     KEYS,

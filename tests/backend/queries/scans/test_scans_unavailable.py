@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backend.ingest.topic_metadata import TopicMetadata
+from backend.ingest.metadata.topic_metadata import TopicMetadata
 from model.problems import StoreError
 from model.topology import NOBODY
 from tests.support.in_process.examples import ORDERS

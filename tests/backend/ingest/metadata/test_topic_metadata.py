@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.ingest.topic_metadata import TopicMetadata, rebuild_reason
+from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from model.records import StoreMetadata
 from tests.support.in_process.examples import ORDERS, metadata, view
 

@@ -1,0 +1,1 @@
+"""Metadata of topics from the brokers, and whether a store still matches them."""

@@ -1,0 +1,236 @@
+"""Fetches metadata of topics from the brokers: ids, partition counts, log starts and log ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Set
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    ListOffsetsResultInfo,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+
+from backend.ingest.lifecycle.missed_tombstones import boot_time
+from backend.ingest.metadata.topic_metadata import TopicMetadata
+from backend.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+GRACE = 1.0
+"""s after a request's timeout, in which the client has to report it."""
+_CONFIG_EVERY = 300.0  # s between two looks at the configuration of a topic
+_Offsets = dict[int, Future[ListOffsetsResultInfo]]  # by partition
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+@dataclass(frozen=True)
+class _Description:
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True)
+class _RequestedOffsets:
+    """Requests for the log starts and the log ends of a topic's partitions."""
+
+    starts: _Offsets = field(default_factory=dict)
+    ends: _Offsets = field(default_factory=dict)
+
+    def all(self) -> list[Future[ListOffsetsResultInfo]]:
+        return [*self.starts.values(), *self.ends.values()]
+
+
+class MetadataFetcher:
+    """Fetches TopicMetadata, and keeps the latest. One thread at a time may fetch."""
+
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
+        """`client_settings`: of librdkafka. `timeout`: of a request, in s."""
+        # librdkafka would log a connection error every second
+        own = {"client.id": "queryable-metadata-poller", "log_level": 0}
+        self._client_settings = {**client_settings, **own}
+        self._timeout = timeout
+        self.latest: dict[str, TopicMetadata] = {}
+        """By topic. Readers may keep the dict."""
+        self._described: Set[str] = frozenset()  # topics that the last fetch has found
+        # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
+        self._delete_retention: dict[str, tuple[str, int | None, float]] = {}
+        self._log = RateLimitedLog(log)
+        self.reconnect()
+
+    def reconnect(self) -> None:
+        """Continue with a new client."""
+        self._admin = AdminClient(self._client_settings)
+
+    def fetch(self, watched: Mapping[str, Set[int] | None]) -> bool:
+        """Fetch the metadata of topics. `watched`: topic -> the partitions whose offsets are
+        needed, None for all. Whether the broker has answered. Raises KafkaException, TimeoutError.
+
+        The offsets are requested together with the descriptions, by what is known of the topics:
+        three requests one after the other would wake several threads each.
+        """
+        # the answer may be newer, but not older
+        fetched_at, fetched_boot_time = time.monotonic(), boot_time()
+        before = {topic: self.latest[topic] for topic in self._described & self.latest.keys()}
+        self._described = frozenset()
+        describing = self._admin.describe_topics(
+            TopicCollection(sorted(watched)), request_timeout=self._timeout
+        )
+        requested = self._request_offsets(
+            {
+                topic: _needed(watched[topic], each.partitions)
+                for topic, each in before.items()
+                if topic in watched
+            }
+        )
+        described, has_answered = self._receive_descriptions(describing)
+        self._described = described.keys()
+        # offsets that were requested early may be those of a topic that was deleted meanwhile
+        requested |= self._request_offsets(
+            {
+                topic: _needed(watched[topic], each.partitions)
+                for topic, each in described.items()
+                if topic not in requested or each != _description_of(before[topic])
+            }
+        )
+        # one wait for all: one after the other would wake this thread for each
+        wait(
+            [each for topic in described for each in requested[topic].all()], self._timeout + GRACE
+        )
+        for topic, description in described.items():
+            starts, ends = self._receive_offsets(topic, requested[topic])
+            try:
+                delete_retention = self._delete_retention_of(topic, description.topic_id)
+            except (KafkaException, TimeoutError) as e:
+                self._log.warn(topic, f"topic {topic}: its configuration is not known: {e}")
+                continue
+            if starts or not _needed(watched[topic], description.partitions):
+                found = TopicMetadata(
+                    description.topic_id,
+                    description.partitions,
+                    starts,
+                    ends,
+                    delete_retention,
+                    fetched_at,
+                    fetched_boot_time,
+                )
+                self.latest[topic] = found.after(self.latest.get(topic))
+        return has_answered
+
+    def _receive_descriptions(
+        self, describing: Mapping[str, Future[TopicDescription]]
+    ) -> tuple[dict[str, _Description], bool]:
+        """The topics that exist, and whether the broker has answered for any topic."""
+        wait(describing.values(), self._timeout + GRACE)
+        described: dict[str, _Description] = {}
+        has_answered = False
+        for topic, future in describing.items():
+            try:
+                found = future.result(0)
+            except (KafkaException, TimeoutError) as e:
+                self._log.warn(topic, f"topic {topic}: {e}")
+                has_answered = has_answered or _is_answer(e)
+                continue
+            has_answered = True
+            described[topic] = _Description(str(found.topic_id), len(found.partitions))
+        return described, has_answered
+
+    def _request_offsets(self, needed: Mapping[str, Iterable[int]]) -> dict[str, _RequestedOffsets]:
+        """Request the log starts and the log ends of these partitions, without waiting."""
+        requested = {topic: _RequestedOffsets() for topic in needed}
+        partitions = [
+            TopicPartition(topic, number) for topic, numbers in needed.items() for number in numbers
+        ]
+        if partitions:
+            for partition, future in self._list_offsets(partitions, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
+                requested[partition.topic].starts[partition.partition] = future
+            for partition, future in self._list_offsets(partitions, OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+                requested[partition.topic].ends[partition.partition] = future
+        return requested
+
+    def _list_offsets(
+        self, partitions: Iterable[TopicPartition], which: OffsetSpec
+    ) -> Iterable[tuple[TopicPartition, Future[ListOffsetsResultInfo]]]:
+        return self._admin.list_offsets(
+            dict.fromkeys(partitions, which),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=self._timeout,
+        ).items()
+
+    def _receive_offsets(
+        self, topic: str, requested: _RequestedOffsets
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """The log starts and the log ends, of the partitions that have both."""
+        starts = self._received(topic, requested.starts)
+        ends = self._received(topic, requested.ends)
+        # a start that is newer than its end may be greater
+        both = [
+            number for number, start in starts.items() if number in ends and start <= ends[number]
+        ]
+        return {number: starts[number] for number in both}, {
+            number: ends[number] for number in both
+        }
+
+    def _received(self, topic: str, requested: _Offsets) -> dict[int, int]:
+        """The offsets by partition, without those that the broker does not return."""
+        offsets: dict[int, int] = {}
+        for number, future in requested.items():
+            name = f"{topic}-{number}"
+            try:
+                offset = future.result(0).offset
+            except (KafkaException, TimeoutError) as e:
+                self._log.warn(topic, f"{name}: {e}")
+                continue
+            if offset < 0:  # OFFSET_INVALID; as a log end, it would look like truncation
+                self._log.warn(topic, f"{name}: the broker returned no offset")
+                continue
+            offsets[number] = offset
+        return offsets
+
+    def _delete_retention_of(self, topic: str, topic_id: str) -> int | None:
+        """It is read again after some minutes. If that fails, the known one counts. Raises
+        KafkaException, TimeoutError."""
+        now = time.monotonic()
+        id_, retention, read_at = self._delete_retention.get(topic, ("", None, 0.0))
+        if id_ == topic_id and now - read_at < _CONFIG_EVERY:
+            return retention
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        [future] = self._admin.describe_configs([resource]).values()
+        try:
+            config = future.result(self._timeout + GRACE)
+        except (KafkaException, TimeoutError):
+            if id_ != topic_id:
+                raise
+        else:
+            compacted = "compact" in (config["cleanup.policy"].value or "")
+            retention = int(config["delete.retention.ms"].value) if compacted else None
+        self._delete_retention[topic] = (topic_id, retention, now)
+        return retention
+
+
+def _needed(watched: Set[int] | None, count: int) -> list[int]:
+    """The partitions of a topic with `count` partitions whose offsets are fetched."""
+    return [number for number in range(count) if watched is None or number in watched]
+
+
+def _description_of(metadata: TopicMetadata) -> _Description:
+    return _Description(metadata.topic_id, metadata.partitions)
+
+
+def _is_answer(error: KafkaException | TimeoutError) -> bool:
+    """Whether the broker has refused, and not been silent."""
+    return isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER

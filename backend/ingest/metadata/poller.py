@@ -1,0 +1,124 @@
+"""Polls the broker for topic metadata: log ends and starts, topic ids, partition counts.
+
+One thread polls. Lag and staleness are relative to the last poll. Ingest detects recreated topics,
+truncated logs and added partitions from this metadata. Offsets are fetched for the partitions of
+this instance only: a topic may have thousands.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+from backend.ingest.lifecycle.missed_tombstones import longest_poll_interval
+from backend.ingest.metadata.fetcher import GRACE, MetadataFetcher
+from backend.ingest.metadata.topic_metadata import TopicMetadata
+from backend.rate_limited_log import RateLimitedLog
+
+log = logging.getLogger(__name__)
+
+_FORGET_AFTER = 2.0  # s for which a topic is not watched
+_NEW_CLIENT_AFTER = 15.0  # s without an answer
+
+
+class MetadataPoller:
+    """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request. A
+    topic with a short `delete.retention.ms` makes the interval shorter."""
+
+    def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
+        self._fetcher = MetadataFetcher(client_settings, timeout)
+        self._answered_at = time.monotonic()
+        self._interval = interval
+        self._timeout = timeout
+        self._watched: Mapping[str, Set[int]] = {}
+        self._unwatched: dict[str, float] = {}  # topic -> since when: s, monotonic
+        self.latest = self._fetcher.latest
+        """By topic, of those watched. Readers may keep the dict."""
+        self.on_poll: Callable[[], None] = lambda: None
+        """Called after each poll that the broker has answered."""
+        self._wake = threading.Event()
+        self._stop = threading.Event()
+        self._polled = threading.Condition()
+        self._polled_since = 0.0  # start of the last successful poll
+        self._log = RateLimitedLog(log)
+        self._thread = threading.Thread(target=self._run, name="metadata-poller", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, within a request's timeout."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(self._timeout + GRACE)
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def watch(self, partitions: Mapping[str, Set[int]]) -> None:
+        """Set the topics to poll, and their partitions whose offsets are needed; if they change,
+        poll at once. What is known of other topics is forgotten after some seconds."""
+        if partitions != self._watched:
+            self._watched = partitions
+            self._wake.set()
+
+    def get(self, topic: str) -> TopicMetadata | None:
+        """The latest metadata; None if there is none yet, or the topic is not watched."""
+        return self.latest.get(topic)
+
+    def refresh(self) -> None:
+        """Poll as soon as possible, without waiting for it."""
+        self._wake.set()
+
+    def fresh(self, topic: str) -> TopicMetadata | None:
+        """Poll and return the new metadata, or the latest known if the broker does not answer.
+
+        Blocks for at most one request's timeout. Threads that answer reads must not call it.
+        """
+        since = time.monotonic()
+        self._wake.set()
+        with self._polled:
+            self._polled.wait_for(lambda: self._polled_since >= since, self._timeout)
+        return self.latest.get(topic)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(self._seconds_to_next_poll())
+            self._wake.clear()
+            watched = self._watched
+            self._forget(self.latest.keys() - watched.keys())
+            if not watched or self._stop.is_set():
+                continue
+            started_at = time.monotonic()
+            try:
+                if self._fetcher.fetch(watched):
+                    self._answered_at = time.monotonic()
+                    self.on_poll()
+                with self._polled:
+                    self._polled_since = started_at
+                    self._polled.notify_all()
+            except Exception as e:  # the thread must survive any error of the broker
+                self._log.warn("*", f"the broker does not answer: {e}")
+            if time.monotonic() - self._answered_at > _NEW_CLIENT_AFTER:
+                # after an outage, a client can wait for the controller for ever
+                self._fetcher.reconnect()
+                self._answered_at = time.monotonic()
+
+    def _forget(self, topics: Set[str]) -> None:
+        """Topics that are not watched: they may be deleted, or get more partitions. Only after a
+        while, because stores may not be closed yet."""
+        now = time.monotonic()
+        self._unwatched = {topic: self._unwatched.get(topic, now) for topic in topics}
+        for topic, since in self._unwatched.items():
+            if now - since > _FORGET_AFTER:
+                del self.latest[topic]
+
+    def _seconds_to_next_poll(self) -> float:
+        retentions = [each.delete_retention for each in self.latest.values()]
+        needed = [longest_poll_interval(each) for each in retentions if each is not None]
+        needed += [_FORGET_AFTER] if self._unwatched else []
+        return min([self._interval, *needed])
