@@ -33,6 +33,7 @@ from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.pushes.push_fetcher import PushFetcher
+from backend.ingest.read_priority import ReadPriority
 from backend.ingest.schema_registry import schema_cache
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
@@ -130,6 +131,7 @@ class Instance:
             policy,
             pushes,
         )
+        read_priority = ReadPriority(self._reads_served)
         applier = RecordApplier(
             self._registry,
             lifecycle,
@@ -137,6 +139,7 @@ class Instance:
             dead_letters,
             assignments,
             writer,
+            read_priority,
             settings.clock_tolerance,
             release_free_memory,
         )
@@ -148,7 +151,7 @@ class Instance:
             dead_letters,
             # the one group that this instance needs permissions for
             {**librdkafka, "group.id": settings.application_id},
-            self._reads_served,
+            read_priority,
             settings.ends_trusted_for,
         )
         self._metadata_poller.on_poll = self._ingest_loop.look

@@ -15,6 +15,7 @@ from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
+from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time
 from backend.ingest.writer import PartitionWriter
@@ -35,6 +36,7 @@ class RecordApplier:
         dead_letters: DeadLetters,
         assignments: SourceAssignments,
         writer: PartitionWriter,
+        read_priority: ReadPriority,
         clock_tolerance: float,
         release_free_memory: Callable[[], None],
     ) -> None:
@@ -46,6 +48,7 @@ class RecordApplier:
         self._dead_letters = dead_letters
         self._assignments = assignments
         self._writer = writer
+        self._read_priority = read_priority
         self._tolerance = clock_tolerance
         self._release_free_memory = release_free_memory
         self._release_at: float | None = None  # s, monotonic
@@ -60,10 +63,13 @@ class RecordApplier:
         if fetched.disconnected:
             self._lifecycle.verify_again()
             return
+        count = sum(map(len, fetched.records.values()))
         for source, records in fetched.records.items():
             for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
-                    self.apply_run(store_partition, records)
+                    for run in self._read_priority.batches(records, count):
+                        if not self.apply_run(store_partition, run):
+                            break
         for source, end in fetched.ends.items():
             for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
@@ -101,17 +107,24 @@ class RecordApplier:
         first = min((each.fetch_offset for each in found), default=0)
         return [each for each in found if each.fetch_offset == first]
 
-    def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> None:
+    def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
         """Apply records of one partition, in offset order. One batch has the changes and the
-        position after them. Raises StoreError."""
-        if store_partition.to_verify is not None and not self._verify(store_partition, run):
-            return
+        position after them. Raises StoreError.
+
+        Returns whether the next records may be applied: not if the store partition is rebuilt, or
+        waits for a schema.
+        """
+        if (last := store_partition.to_verify) is not None:
+            if not (at_last := from_offset(run, last.offset)):
+                return True
+            if not self._verify(store_partition, last, at_last[0]):
+                return False
         run = from_offset(run, store_partition.progress.position)
         if not run:
-            return
+            return True
         if (reason := self._missed_tombstones(store_partition)) is not None:
             self._lifecycle.rebuild(store_partition, reason)
-            return
+            return False
         position = run[-1].offset() + 1
         view = store_partition.view
         store, metadata = store_partition.store, store_partition.metadata
@@ -136,7 +149,7 @@ class RecordApplier:
             self._assignments.update(view.topic, store_partition.partition)
             run = run[: result.stopped_at]
             if not run:
-                return
+                return False
             position = run[-1].offset() + 1
         dead_letters, epoch = result.dead_letters, run[-1].leader_epoch()
         if epoch is not None and epoch != metadata.leader_epoch:
@@ -166,6 +179,7 @@ class RecordApplier:
         if store_partition.listeners:
             horizon = view.kind.horizon(view, store.stream_time)
             store_partition.listeners.applied(run, view.layout, dead_letters, horizon)
+        return result.missing_schema is None
 
     def _missed_tombstones(self, store_partition: StorePartition) -> str | None:
         """Why the store partition must be rebuilt instead of going on: tombstones before the next
@@ -174,20 +188,15 @@ class RecordApplier:
         retention = None if topic_metadata is None else topic_metadata.delete_retention
         return store_partition.completeness.rebuild_reason(retention)
 
-    def _verify(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
-        """Compare the last record with the log. Returns False if the store partition is rebuilt,
-        or must wait for later records.
+    def _verify(self, store_partition: StorePartition, last: LastRecord, found: Record) -> bool:
+        """Compare the last record that was applied with the log, where `found` is the record at its
+        offset or the first one after it. Returns False if the store partition is rebuilt.
 
         Topic ids, offsets and leader epochs do not always show that the disks of the brokers were
         restored to an older state, after which new records have got the offsets of others.
         """
-        last = store_partition.to_verify
-        assert last is not None
-        found = from_offset(run, last.offset)
-        if not found:
-            return False
         # a later record: the one at this offset was compacted away
-        if found[0].offset() == last.offset and _identify(found[0]) != last:
+        if found.offset() == last.offset and _identify(found) != last:
             self._lifecycle.rebuild(
                 store_partition,
                 f"the log has another record at offset {last.offset} than the one that was applied",

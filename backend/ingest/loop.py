@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from backend.ingest.applier import RecordApplier
-from backend.ingest.batch_sizer import BatchSizer
 from backend.ingest.consumer import Fetched, RecordConsumer, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
+from backend.ingest.read_priority import ReadPriority
 from backend.ingest.stalled_fetch import StalledFetch
 from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 
@@ -45,18 +45,18 @@ class IngestLoop:
         assignments: SourceAssignments,
         dead_letters: DeadLetters,
         client_settings: Mapping[str, Any],
-        reads_served: Callable[[], int],
+        read_priority: ReadPriority,
         ends_trusted_for: float,
     ) -> None:
-        """`client_settings`: of librdkafka. `reads_served()`: the number of reads so far; batches
-        are smaller while it grows. `ends_trusted_for`: s for which an end of a log is trusted."""
+        """`client_settings`: of librdkafka. `ends_trusted_for`: s for which an end of a log is
+        trusted."""
         self._registry = registry
         self._lifecycle = lifecycle
         self._applier = applier
         self._assignments = assignments
         self._dead_letters = dead_letters
         self._client_settings = client_settings
-        self._batch_sizer = BatchSizer(reads_served)
+        self._read_priority = read_priority
         self._stalled_fetch = StalledFetch(registry, ends_trusted_for)
         self._wake = threading.Event()
         self._complete_at = 0.0  # s, monotonic: time of the next complete round
@@ -185,7 +185,7 @@ class IngestLoop:
         if not open_partitions:
             self._wake.wait(self._timeout())
             return Fetched()
-        return consumer.fetch(self._batch_sizer.batch_size(open_partitions), self._timeout())
+        return consumer.fetch(self._read_priority.fetch_size(open_partitions), self._timeout())
 
     def _timeout(self) -> float:
         """How long this round waits for records (s). It is short while store partitions wait for

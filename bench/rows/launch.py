@@ -35,7 +35,7 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
         step()
     beside = Comparison.of(
         "launch of two, to all keys readable", "s", ours,
-        "two bare confluent-kafka consumers, process start to end of topic", reference,
+        "two bare consumers, to the end of the topic", reference,
         LAUNCH_TARGET,
     )  # fmt: skip
     return [

@@ -15,6 +15,8 @@ from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.ingest import ingest_without_broker
 from tests.support.in_process.logs import NoSnapshots
 
+pytestmark = pytest.mark.usefixtures("batches")
+
 
 @pytest.mark.parametrize("damaged", [True, False])
 def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damaged: bool) -> None:

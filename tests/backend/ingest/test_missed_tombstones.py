@@ -17,6 +17,8 @@ from backend.ingest.lifecycle.missed_tombstones import (
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
 from tests.support.in_process.fakes import Rec
 
+pytestmark = pytest.mark.usefixtures("batches")
+
 HOUR = 3_600
 RETENTION = 24 * HOUR * 1000  # ms
 

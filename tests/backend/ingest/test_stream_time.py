@@ -29,6 +29,8 @@ from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.ingest import ingest_without_broker
 
+pytestmark = pytest.mark.usefixtures("batches")
+
 RETENTION = 50
 TOLERANCE = 5
 STORES = ("key-value", "global", "window", "session", "versioned")

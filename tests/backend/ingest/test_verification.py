@@ -21,6 +21,8 @@ from tests.support.in_process.fakes import FakeFetcher, FakeWatcher, Rec
 from tests.support.in_process.ingest import Ingest, ingest_of
 from tests.support.in_process.logs import CollectedDeadLetters, NoSnapshots
 
+pytestmark = pytest.mark.usefixtures("batches")
+
 SOURCE = ("t", 0)
 VIEW = view("v", topic="t", value="bytes", partitioner="none")
 OTHER = view("other", topic="t", value="bytes", partitioner="none")

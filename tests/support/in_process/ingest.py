@@ -14,6 +14,7 @@ from backend.ingest.lifecycle.recovery import RecoveryPolicy
 from backend.ingest.loop import IngestLoop
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.pushes.push_fetcher import PushFetcher
+from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from model.views import View
@@ -43,6 +44,7 @@ def ingest_of(
     cleanup_delay: float = 0.0,
     fetcher: PushFetcher | None = None,
     release_free_memory: Callable[[], None] = lambda: None,
+    reads_served: Callable[[], int] = lambda: 0,
 ) -> Ingest:
     """`consumer` and the others may be fakes."""
     dead_letters = DeadLetters({}, 0) if dead_letters is None else dead_letters
@@ -65,6 +67,7 @@ def ingest_of(
         policy,
         pushes,
     )
+    read_priority = ReadPriority(reads_served)
     applier = RecordApplier(
         registry,
         lifecycle,
@@ -72,12 +75,13 @@ def ingest_of(
         dead_letters,
         assignments,
         writer,
+        read_priority,
         policy.clock_tolerance,
         release_free_memory,
     )
     settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     loop = IngestLoop(
-        registry, lifecycle, applier, assignments, dead_letters, settings, lambda: 0, 5.0
+        registry, lifecycle, applier, assignments, dead_letters, settings, read_priority, 5.0
     )
     return Ingest(lifecycle, applier, assignments, loop)
 

@@ -4,6 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from backend.ingest.consumer import Fetched
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
@@ -14,6 +16,8 @@ from tests.support.in_process.avro_examples import FakeSchemas, framed
 from tests.support.in_process.examples import metadata, view
 from tests.support.in_process.fakes import FakeFetcher, FakeWatcher, Rec
 from tests.support.in_process.ingest import ingest_of
+
+pytestmark = pytest.mark.usefixtures("batches")
 
 SOURCE = ("t", 0)
 
