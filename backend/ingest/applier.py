@@ -63,11 +63,12 @@ class RecordApplier:
         if fetched.disconnected:
             self._lifecycle.verify_again()
             return
-        count = sum(map(len, fetched.records.values()))
+        self._read_priority.begin(is_lagging=fetched.is_full)
         for source, records in fetched.records.items():
             for store_partition in self._registry.of_source(*source):
                 with self._guard(store_partition):
-                    for run in self._read_priority.batches(records, count):
+                    new = from_offset(records, store_partition.fetch_offset)
+                    for run in self._read_priority.batches(new):
                         if not self.apply_run(store_partition, run):
                             break
         for source, end in fetched.ends.items():
@@ -112,7 +113,7 @@ class RecordApplier:
         position after them. Raises StoreError.
 
         Returns whether the next records may be applied: not if the store partition is rebuilt, or
-        waits for a schema.
+        waits for a schema. They may if all of these were applied before.
         """
         if (last := store_partition.to_verify) is not None:
             if not (at_last := from_offset(run, last.offset)):

@@ -55,8 +55,8 @@ _SETTINGS = {
 class Fetched:
     """The result of one fetch: records in offset order, the log ends that were reached, the
     partitions whose log does not have the requested offset, those whose log has another record
-    before it, those whose next records cannot be read, and whether a connection to a broker has
-    ended since the previous fetch."""
+    before it, those whose next records cannot be read, whether a connection to a broker has ended
+    since the previous fetch, and whether there may be more records to fetch at once."""
 
     records: dict[Source, list[Record]] = field(default_factory=dict)
     ends: dict[Source, int] = field(default_factory=dict)
@@ -64,6 +64,7 @@ class Fetched:
     truncated: list[Source] = field(default_factory=list)
     unreadable: list[Source] = field(default_factory=list)
     disconnected: bool = False
+    is_full: bool = False
 
 
 class _ClientLog:
@@ -128,11 +129,11 @@ class RecordConsumer:
 
     def fetch(self, max_records: int, timeout: float) -> Fetched:
         """Fetch up to `max_records` records, and wait at most `timeout` s for the first one."""
-        fetched = Fetched()
         # consume() waits for the full number, so wait for one record first
         messages = self._consume(1, timeout)
         if messages:
             messages += self._consume(max_records - 1, _MORE_RECORDS_TIMEOUT)
+        fetched = Fetched(is_full=len(messages) >= max_records)
         topic, partition, run = "", -1, []
         unreadable = fetched.unreadable
         for message in messages:

@@ -1,8 +1,8 @@
-"""Lets reads run while ingest applies records: smaller batches, and pauses between them.
+"""Lets point reads run while ingest applies records: smaller batches, and pauses between them.
 
-A read waits for the interpreter lock while ingest computes or writes: for 0.5 ms, in which ingest
-does not release it by itself, and again after each callback of the event loop. During a pause, the
-event loop takes the lock, and answers all reads that wait.
+A read needs the interpreter lock. If ingest has it, the read waits for 0.5 ms, and may wait again
+after each callback of the event loop. During a pause, the event loop takes the lock, and answers
+all reads that wait.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from backend.ingest.store_partitions import StorePartition
 _FETCH = 500  # records, while reads are served
 _BULK_FETCH = 4000
 _BATCH = 40  # records, about 0.2 ms
+_WORK, _WORK_IF_LAGGING = 0.2e-3, 1e-3  # s between two pauses
 _PAUSE = 50e-6  # s; with the kernel's timer slack and a switch, 0.1 ms
 _QUIET_AFTER = 1.0  # s without a read
 
@@ -23,35 +24,51 @@ _Record = TypeVar("_Record")
 
 
 class ReadPriority:
-    """The sizes of fetches and batches. Only the ingest thread may use it."""
+    """The sizes of fetches and batches, and the pauses between batches, while point reads are
+    served. Only the ingest thread may use it."""
 
     def __init__(self, reads_served: Callable[[], int]) -> None:
-        """`reads_served()`: the number of reads so far. Reads are served now if it grows."""
+        """`reads_served()`: the number of point reads so far. They are served now if it grows."""
         self._reads_served = reads_served
         self._reads = 0  # served so far
         self._changed_at = 0.0  # when that number last changed
+        self._pauses = False  # while the records of this fetch are applied
+        self._is_lagging = False
+        self._worked_since = 0.0  # s, monotonic: the end of the last pause
 
     def fetch_size(self, store_partitions: Iterable[StorePartition]) -> int:
         """The number of records to fetch next: many only while a store partition catches up and no
         reads are served."""
-        if self._are_reads_served():
+        if self._notice_reads():
             return _FETCH
         is_catching_up = any(not partition.progress.answerable for partition in store_partitions)
         return _BULK_FETCH if is_catching_up else _FETCH
 
-    def batches(self, run: Sequence[_Record], fetched: int) -> Iterator[Sequence[_Record]]:
-        """Yield the records of one partition in batches, after a pause for each if reads are
-        served. `fetched`: the records of all partitions. If they are a full fetch, ingest lags, and
-        the batch is not split."""
-        if not self._are_reads_served():
+    def begin(self, is_lagging: bool) -> None:
+        """Call this before the records of a fetch are applied. `is_lagging`: there are more records
+        than fit into the fetch, so batches are not split, and there are fewer pauses."""
+        self._pauses = self._notice_reads()
+        self._is_lagging = is_lagging
+
+    def batches(self, run: Sequence[_Record]) -> Iterator[Sequence[_Record]]:
+        """Yield the records of one partition in batches. If reads are served, pause before those
+        that come some time after the last pause."""
+        if not self._pauses:
             yield run
             return
-        size = _BATCH if fetched < _FETCH else max(len(run), 1)
+        size = max(len(run), 1) if self._is_lagging else _BATCH
         for start in range(0, len(run), size):
-            time.sleep(_PAUSE)
+            self._pause()
             yield run[start : start + size]
 
-    def _are_reads_served(self) -> bool:
+    def _pause(self) -> None:
+        work = _WORK_IF_LAGGING if self._is_lagging else _WORK
+        if time.monotonic() - self._worked_since >= work:
+            time.sleep(_PAUSE)
+            self._worked_since = time.monotonic()
+
+    def _notice_reads(self) -> bool:
+        """Whether reads are served now."""
         now = time.monotonic()
         reads = self._reads_served()
         if reads != self._reads:

@@ -38,7 +38,9 @@ class Tuning:
     background_jobs: int = 2
     deletes_window: int = 4096  # entries
     bulk_load_buffer: int = 2 << 20  # instead of write_buffer: a small vector is sorted faster
-    bulk_load_buffers: int = 4  # memtables of a store; one is written, the others are flushed
+    # memtables of a store: one is written, the others are flushed. RocksDB delays writes at three
+    # that wait, and stops them at four; with two threads for flushes, it did neither
+    bulk_load_buffers: int = 4
     bulk_load_files: int = 48  # instead of LEVEL0_FILES, during a bulk load and just after it
 
     @classmethod
@@ -120,7 +122,8 @@ class SharedMemory:
             tuning.deletes_window, tuning.deletes_window // 2, 0.5
         )
         options.set_level_zero_file_num_compaction_trigger(LEVEL0_FILES)
-        # a store that was just loaded may have so many files; by default, 36 would stop its writes
+        # A store that was just loaded may have so many files; by default, 36 would stop its writes.
+        # So a store that lags with compactions slows down reads first, and later writes.
         options.set_level_zero_slowdown_writes_trigger(2 * tuning.bulk_load_files)
         options.set_level_zero_stop_writes_trigger(3 * tuning.bulk_load_files)
         return options

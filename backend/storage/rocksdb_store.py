@@ -194,7 +194,7 @@ class RocksDBStore:
     def begin_bulk_load(self, until: int) -> None:
         """Optimise for writes up to this position.
 
-        Until the bulk load ends, a read takes about 30 ms, and a crash loses what is not flushed
+        Until the bulk load ends, a read takes some ms, and a crash loses what is not flushed
         yet: entries with the position after them. While it begins or ends, reads raise
         StoreClosedError. Raises StoreError.
         """

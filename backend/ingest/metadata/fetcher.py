@@ -60,7 +60,7 @@ class MetadataFetcher:
 
     def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         """`client_settings`: of librdkafka. `timeout`: of a request, in s."""
-        # librdkafka would log a connection error every second
+        # brokers see the id, and may have quotas for it; librdkafka would log an error each second
         own = {"client.id": "queryable-metadata-poller", "log_level": 0}
         self._client_settings = {**client_settings, **own}
         self._timeout = timeout

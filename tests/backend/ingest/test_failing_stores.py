@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import pytest
 
+from backend.ingest.consumer import Fetched
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
 from model.problems import StoreError
@@ -12,7 +13,8 @@ from model.progress import Progress
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
 from tests.backend.queries.scans.any_partition import cluster
 from tests.support.in_process.examples import metadata, view
-from tests.support.in_process.ingest import ingest_without_broker
+from tests.support.in_process.fakes import FakeFetcher, FakeWatcher, Rec
+from tests.support.in_process.ingest import ingest_of, ingest_without_broker
 from tests.support.in_process.logs import NoSnapshots
 
 pytestmark = pytest.mark.usefixtures("batches")
@@ -36,6 +38,41 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     assert registry.get("v", 0) is None
     assert ingest.loop.rebuilds == damaged
     assert bool(list((tmp_path / "v").glob("0.aside-*"))) == damaged
+    folder.close()
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_a_store_that_cannot_be_written_gets_no_later_records(
+    tmp_path: Path, damaged: bool
+) -> None:
+    """Else they would be applied without those that were not written. Other views continue."""
+    views = (view("v", topic="t"), view("other", topic="t"))
+    folder, registry = DataDirectory(tmp_path), PartitionRegistry(views)
+    for of in views:
+        store, _ = folder.open(of.name, 0)
+        store.initialise(0, metadata(of))
+        registry.add(StorePartition(of, 0, store, Progress(0, 0, True), metadata(of), 0.0))
+    store = registry.all()[0].store
+    write, positions = store.write, list[int]()
+
+    def fail_for_the_second(batch: Any, position: int, *rest: Any) -> None:
+        positions.append(position)
+        if position >= 2:
+            raise StoreError("No space left on device", damaged=damaged)
+        write(batch, position, *rest)
+
+    cast(Any, store).write = fail_for_the_second
+    poller = FakeWatcher()
+    cast(Any, poller).refresh = lambda: None
+    ingest = ingest_of(views, folder, registry, poller, FakeFetcher())
+    log = [Rec(number, b"key", b'{"n": %d}' % number) for number in range(5)]
+    ingest.applier.apply(Fetched({("t", 0): cast(Any, log)}))
+    assert len([position for position in positions if position >= 2]) == 1
+    assert registry.get("v", 0) is None
+    assert ingest.loop.rebuilds == damaged
+    other = registry.get("other", 0)
+    assert other is not None
+    assert other.progress.position == 5
     folder.close()
 
 

@@ -60,12 +60,13 @@ def process(tmp_path: Path, clock: Clock) -> Iterator[Process]:
 def test_a_store_that_was_not_read_for_too_long_is_rebuilt(process: Process, clock: Clock) -> None:
     """Key "a" was deleted meanwhile, and compaction has removed its tombstone."""
     clock.passed = 25 * HOUR
-    process.turn([Rec(99, b"d", b"4")], 100)
+    later = [Rec(99, b"d", b"4"), Rec(100, b"e", b"5")]
+    process.turn(later, 101)
     assert (process.answers, process.ingest.loop.rebuilds) == (False, 1)
-    process.watcher.set(100)
+    process.watcher.set(101)
     process.turn()
     assert process.fetcher.reads_from == 0
-    process.turn([Rec(5, b"b", b"2"), Rec(6, b"c", b"3"), Rec(99, b"d", b"4")], 100)
+    process.turn([Rec(5, b"b", b"2"), Rec(6, b"c", b"3"), *later], 101)
     assert process.answers
     assert process.opened().store.get(b"\x01a") is None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,13 +18,17 @@ ANSWERABLE: Any = SimpleNamespace(progress=SimpleNamespace(answerable=True))
 
 
 class Reads:
-    """The number of reads, and a clock that only moves with pauses."""
+    """The number of reads, and a clock that only moves with pauses and batches."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.served, self.now = 0, 1000.0
         self.pauses: list[float] = []
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(time, "sleep", self.pauses.append)
+        monkeypatch.setattr(time, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.now += seconds
 
 
 @pytest.fixture
@@ -37,41 +41,61 @@ def priority(reads: Reads) -> ReadPriority:
     return ReadPriority(lambda: reads.served)
 
 
-def batches(priority: ReadPriority, records: int, fetched: int | None = None) -> list[list[int]]:
-    run = range(records)
-    found = priority.batches(run, records if fetched is None else fetched)
-    return [list(batch) for batch in found]
+def sizes(priority: ReadPriority, reads: Reads, records: int, work: float) -> list[int]:
+    """The sizes of the batches of a run. Each batch takes `work` s."""
+    found = []
+    for batch in priority.batches(range(records)):
+        found.append(len(batch))
+        reads.now += work
+    return found
 
 
 def test_without_reads_a_run_is_one_batch(reads: Reads, priority: ReadPriority) -> None:
-    assert batches(priority, 300) == [list(range(300))]
+    priority.begin(is_lagging=False)
+    assert sizes(priority, reads, 300, 0.001) == [300]
     assert reads.pauses == []
 
 
 def test_reads_run_before_each_small_batch(reads: Reads, priority: ReadPriority) -> None:
     reads.served += 1
-    assert list(map(len, batches(priority, 100))) == [40, 40, 20]
+    priority.begin(is_lagging=False)
+    assert sizes(priority, reads, 100, 0.0003) == [40, 40, 20]
     assert len(reads.pauses) == 3
     assert all(0 < pause <= 0.0001 for pause in reads.pauses)
 
 
-def test_a_lagging_instance_applies_whole_runs_with_pauses(
+def test_many_partitions_with_few_records_have_few_pauses(
     reads: Reads, priority: ReadPriority
 ) -> None:
     reads.served += 1
-    assert list(map(len, batches(priority, 100, fetched=FETCH))) == [100]
-    assert len(reads.pauses) == 1
+    priority.begin(is_lagging=False)
+    for _ in range(50):
+        assert sizes(priority, reads, 2, 0.0001) == [2]
+    assert 16 <= len(reads.pauses) <= 26
+
+
+def test_a_lagging_instance_applies_whole_runs_with_fewer_pauses(
+    reads: Reads, priority: ReadPriority
+) -> None:
+    reads.served += 1
+    priority.begin(is_lagging=True)
+    for _ in range(50):
+        assert sizes(priority, reads, 100, 0.0002) == [100]
+    assert 9 <= len(reads.pauses) <= 11
 
 
 def test_reads_count_for_a_second(reads: Reads, priority: ReadPriority) -> None:
+    def batches_after(seconds: float) -> int:
+        reads.now += seconds
+        priority.begin(is_lagging=False)
+        return len(sizes(priority, reads, 100, 0.0))
+
     reads.served += 1
-    assert len(batches(priority, 100)) == 3
-    reads.now += 0.9
-    assert len(batches(priority, 100)) == 3
-    reads.now += 0.2
-    assert len(batches(priority, 100)) == 1
+    assert batches_after(0.0) == 3
+    assert batches_after(0.9) == 3
+    assert batches_after(0.2) == 1
     reads.served += 1
-    assert len(batches(priority, 100)) == 3
+    assert batches_after(0.0) == 3
 
 
 def test_a_fetch_is_large_while_a_store_partition_catches_up_without_reads(
@@ -85,10 +109,11 @@ def test_a_fetch_is_large_while_a_store_partition_catches_up_without_reads(
     assert priority.fetch_size([ANSWERABLE, CATCHING_UP]) == BULK_FETCH
 
 
-@given(st.integers(0, 1000), st.integers(0, 1000))
-def test_batches_have_all_records_in_order(records: int, others: int) -> None:
-    priority = ReadPriority(iter(range(1, 10)).__next__)
-    found = batches(cast(Any, priority), records, records + others)
+@given(st.integers(0, 300), st.booleans(), st.booleans())
+def test_batches_have_all_records_in_order(records: int, are_served: bool, lagging: bool) -> None:
+    priority = ReadPriority(lambda: int(are_served))
+    priority.begin(lagging)
+    found = list(priority.batches(range(records)))
     assert [record for batch in found for record in batch] == list(range(records))
-    if records + others < FETCH:
+    if are_served and not lagging:
         assert all(len(batch) <= BATCH for batch in found)

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.ingest.batch import build_batch
+from backend.ingest.consumer import Fetched
 from backend.ingest.expiry import expiry_batch
 from backend.ingest.lifecycle.recovery import open_partition
 from backend.ingest.metadata.topic_metadata import TopicMetadata
@@ -225,7 +226,7 @@ def test_ingest_uses_the_clock_of_this_machine(tmp_path: Path, store: str) -> No
     assert store_partition is not None
     log = [record(store, 0, "a", now - 10), record(store, 1, "b", FAR_FUTURE)]
     log += [record(store, 2, "c", now + hour), record(store, 3, "d", now)]
-    ingest.applier.apply_run(store_partition, cast(Any, log))
+    ingest.applier.apply(Fetched({(of.topic, 0): cast(Any, log)}))
     ingest.applier.expire()
     assert store_partition.store.stream_time == now
     assert len(list(store_partition.store.scan(ENTRY, EXPIRY))) == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,17 @@ def test_bulk_loads_have_small_memtables(
     text = next(tmp_path.glob("OPTIONS-*")).read_text()
     assert f"write_buffer_size={expected}\n" in text
     assert "max_write_buffer_number=4\n" in text
+
+
+def test_files_of_a_bulk_load_do_not_delay_writes(tmp_path: Path) -> None:
+    """Of a store that is opened again before they are compacted, too."""
+    for number, options in enumerate(SharedMemory().store_options):
+        folder = tmp_path / str(number)
+        open_db(folder, options).close()
+        text = next(folder.glob("OPTIONS-*")).read_text()
+        [slowdown] = re.findall(r"level0_slowdown_writes_trigger=(\d+)\n", text)
+        [stop] = re.findall(r"level0_stop_writes_trigger=(\d+)\n", text)
+        assert Tuning().bulk_load_files < int(slowdown) < int(stop)
 
 
 def test_statistics_are_those_of_all_stores_together(tmp_path: Path) -> None:
