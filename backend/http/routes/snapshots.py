@@ -35,7 +35,8 @@ class SnapshotSender:
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
-        self._in_progress = 0
+        self._in_progress = 0  # copies whose checkpoints are on the disk
+        self._dropping: set[asyncio.Task[None]] = set()  # the event loop keeps no reference
         self._bandwidth = context.settings.copy_bandwidth
         # small enough for one piece a second: the receiver gives up after a silence
         self._piece = max(1, min(PIECE, int(self._bandwidth)))
@@ -83,9 +84,16 @@ class SnapshotSender:
                 view, partition, size, time.monotonic() - began,
             )  # fmt: skip
         finally:
-            await _drop(store, making)
-            self._in_progress -= 1
+            # if the client has disconnected, this may be cancelled while it waits for the disk
+            dropping = asyncio.create_task(_drop(store, making))
+            self._dropping.add(dropping)
+            dropping.add_done_callback(self._dropped)
+            await asyncio.shield(dropping)
         return None
+
+    def _dropped(self, dropping: asyncio.Task[None]) -> None:
+        self._in_progress -= 1
+        self._dropping.discard(dropping)
 
     def _is_here(self, view: str, hash_: str, partition: int) -> bool:
         """Whether the store partition, with this definition of the view, is open here or will be

@@ -270,6 +270,42 @@ def test_a_checkpoint_is_deleted_if_the_client_disconnects_while_it_is_made(
     assert [path.name for path in (instance.folder.root / "orders").iterdir()] == ["0"]
 
 
+def test_a_client_that_disconnects_at_the_end_does_not_use_up_a_place(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: the worker cancels the request then, and while the checkpoint was deleted, its
+    place was lost. After two of them, all copies were refused as overloaded until a restart."""
+    store = instance.hold(0, {b"a": b"1"}).store
+    drop, begun, proceed = store.drop_checkpoint, threading.Semaphore(0), threading.Event()
+
+    def slow(folder: Path) -> None:
+        begun.release()
+        assert proceed.wait(20)
+        drop(folder)
+
+    async def run() -> None:
+        sender = SnapshotSender(instance.context)
+        monkeypatch.setattr(store, "drop_checkpoint", slow)
+        sending = [asyncio.create_task(sender.answer(question(), _discard)) for _ in range(2)]
+        for _ in sending:
+            assert await asyncio.to_thread(begun.acquire, timeout=20)
+        for each in sending:
+            each.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await each
+        refused = await sender.answer(question(), _discard)
+        assert refused is not None
+        assert refused.code == "overloaded", "the checkpoints are still on the disk"
+        proceed.set()
+        deadline = time.monotonic() + 20
+        while await sender.answer(question(), _discard) is not None:
+            assert time.monotonic() < deadline, "the places are not free again"
+            await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert [path.name for path in (instance.folder.root / "orders").iterdir()] == ["0"]
+
+
 def test_a_folder_without_a_store_is_not_installed(tmp_path: Path) -> None:
     folder = DataDirectory(tmp_path)
     snapshot = folder.new_snapshot("orders", 0)
