@@ -17,8 +17,6 @@ from tests.support.in_process.fakes import FakeFetcher, FakeWatcher, Rec
 from tests.support.in_process.ingest import ingest_of, ingest_without_broker
 from tests.support.in_process.logs import NoSnapshots
 
-pytestmark = pytest.mark.usefixtures("batches")
-
 
 @pytest.mark.parametrize("damaged", [True, False])
 def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damaged: bool) -> None:
@@ -41,6 +39,7 @@ def test_a_store_that_cannot_be_read_does_not_stop_ingest(tmp_path: Path, damage
     folder.close()
 
 
+@pytest.mark.usefixtures("batches")
 @pytest.mark.parametrize("damaged", [True, False])
 def test_a_store_that_cannot_be_written_gets_no_later_records(
     tmp_path: Path, damaged: bool

@@ -64,24 +64,25 @@ def test_reads_run_before_each_small_batch(reads: Reads, priority: ReadPriority)
     assert all(0 < pause <= 0.0001 for pause in reads.pauses)
 
 
-def test_many_partitions_with_few_records_have_few_pauses(
-    reads: Reads, priority: ReadPriority
+@pytest.mark.parametrize(
+    ("is_lagging", "records", "work", "fewest", "most"),
+    [(False, 2, 0.0001, 16, 26), (True, 100, 0.0002, 9, 11)],
+    ids=["many partitions with few records", "a lagging instance"],
+)
+def test_whole_runs_have_fewer_pauses(
+    reads: Reads,
+    priority: ReadPriority,
+    is_lagging: bool,
+    records: int,
+    work: float,
+    fewest: int,
+    most: int,
 ) -> None:
     reads.served += 1
-    priority.begin(is_lagging=False)
+    priority.begin(is_lagging)
     for _ in range(50):
-        assert sizes(priority, reads, 2, 0.0001) == [2]
-    assert 16 <= len(reads.pauses) <= 26
-
-
-def test_a_lagging_instance_applies_whole_runs_with_fewer_pauses(
-    reads: Reads, priority: ReadPriority
-) -> None:
-    reads.served += 1
-    priority.begin(is_lagging=True)
-    for _ in range(50):
-        assert sizes(priority, reads, 100, 0.0002) == [100]
-    assert 9 <= len(reads.pauses) <= 11
+        assert sizes(priority, reads, records, work) == [records]
+    assert fewest <= len(reads.pauses) <= most
 
 
 def test_reads_count_for_a_second(reads: Reads, priority: ReadPriority) -> None:

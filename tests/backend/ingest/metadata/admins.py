@@ -42,8 +42,8 @@ class SilentAdmin:
 
 
 class DescribingAdmin(Admin):
-    """A topic with five partitions, of which each has as many records as its number says. Keeps
-    for which partitions it was asked. Those in `without_leader` have no offsets."""
+    """A topic with five partitions. Partition 3 has three records, and so on. `asked` has the
+    partitions of each request for offsets. Those in `without_leader` have no offsets."""
 
     def __init__(self, without_leader: Collection[int] = ()) -> None:
         no_leader = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
