@@ -13,7 +13,7 @@ from enum import Enum
 from backend.http.request import Request
 from backend.security.cluster import ClusterAccess
 from backend.security.configuration import token_policy
-from backend.security.identity import Identity
+from backend.security.identity import Identity, scopes_to_read
 from backend.security.keys import TokenKeys
 from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.tokens import TokenVerifier
@@ -58,11 +58,13 @@ class Readers:
             return None
         found = self._of_views.get(view)
         if found is None:
-            found = self._of_views[view] = frozenset(
+            needed = scopes_to_read(view)
+            numbers = [
                 number
                 for number, identity in enumerate(self._identities, 1)
-                if identity is not None and identity.may_read(view)
-            )
+                if identity is not None and not identity.scopes.isdisjoint(needed)
+            ]
+            found = self._of_views[view] = frozenset(numbers)
         return found
 
     def may_read(self, number: int, view: str) -> bool:
@@ -152,7 +154,7 @@ class AccessControl:
         """The senders of reads whose tokens have these digests. Those that were not verified before
         may read nothing."""
         verifier = self._tokens
-        return ANYONE if verifier is None else Readers(list(map(verifier.known_by_digest, digests)))
+        return ANYONE if verifier is None else Readers(verifier.known_by_digests(digests))
 
     def may_read_now(self, token: bytes | None, view: str) -> bool:
         """Whether a read can be answered without `admit`: authentication is off, or the token was

@@ -24,6 +24,7 @@ from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.sending import complete, internal_error, role_of
 from backend.instance_context import InstanceContext
 from backend.queries.routing import NotOwner
+from backend.security.connection_key import ConnectionKey
 from backend.security.signatures import HEADER as SIGNATURE
 from backend.security.signatures import Purpose
 from backend.telemetry.latencies import INTERNAL_READS, Labels, Series, TurnReads, not_counted
@@ -130,18 +131,26 @@ class FastPath:
         ended(answer)
 
     def reads_now(
-        self, reads: PlainPost, client: str, has_certificate: bool = False
+        self,
+        reads: PlainPost,
+        client: str,
+        has_certificate: bool = False,
+        connection: ConnectionKey | None = None,
     ) -> Answer | None:
         """The complete answer to point reads that a proxy or an instance sends together; None
         leaves those that take long to the router. `client`: the address of its socket.
-        `has_certificate`: see `mutual_tls.is_of_cluster`."""
+        `has_certificate`: see `mutual_tls.is_of_cluster`. `connection`: the key of its connection.
+        """
         body = reads.body
         if b"%" in body and self.coalesced.takes_long(body):
             return None
         try:
-            sender = self._context.cluster.admit(
-                READERS, "POST", READS, reads.signature, client, has_certificate
-            )
+            if connection is not None and connection.is_next(reads.signature, body):
+                sender = None
+            else:
+                sender = self._context.cluster.admit(
+                    READERS, "POST", READS, reads.signature, client, has_certificate, connection
+                )
             if sender is not None:
                 sender.check_body(body)
         except Forbidden as problem:

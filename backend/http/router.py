@@ -66,6 +66,7 @@ from backend.security.audit import AuditLog
 from backend.security.authorization import AUTHORIZATION
 from backend.security.browser_rules import BrowserRules, preflight
 from backend.security.cluster import signature_in
+from backend.security.connection_key import connection_key
 from backend.security.mutual_tls import has_cluster_certificate, is_passed_on
 from backend.security.signatures import Purpose
 from backend.telemetry.tracing import TRACE, trace_of
@@ -93,10 +94,7 @@ class Router:
     """Matches a request to its handler and sends the answer."""
 
     def __init__(
-        self,
-        context: InstanceContext,
-        pages: App,
-        access: AccessControl | None = None,
+        self, context: InstanceContext, pages: App, access: AccessControl | None = None
     ) -> None:
         """`pages`: the Flask application. `access`: None if authentication is off."""
         self._context = context
@@ -305,11 +303,12 @@ class Router:
         """Checks the sender before the body is read, and signs the answer."""
         purposes = READERS if match.route.pattern == READS.decode() else (Purpose.PEER,)
         client = "" if is_passed_on(request.headers) else request.client
+        proofs = has_cluster_certificate(request.scope), connection_key(request.scope)
+        given = signature_in(request.headers)
         try:
             request.sender = self._cluster.admit(
-                purposes, request.method, request.target, signature_in(request.headers),
-                client, has_cluster_certificate(request.scope),
-            )  # fmt: skip
+                purposes, request.method, request.target, given, client, *proofs
+            )
         except Forbidden as problem:
             audit(self._audit, match, request.scope, problem.status, request, problem)
             return problem_answer(problem)

@@ -10,12 +10,14 @@ import hmac
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from backend.rate_limited_log import RateLimitedLog
 from backend.security.client_claims import ClientClaim, claim_in
-from backend.security.cluster_secret import SETTING, ClusterSecret
+from backend.security.cluster_secret import SETTING, ClusterSecret, Keys
+from backend.security.connection_key import ConnectionKey
 from backend.security.replay_window import WINDOW_MS, ReplayWindow
 from backend.security.signatures import (
     ANY_RECEIVER,
@@ -24,16 +26,18 @@ from backend.security.signatures import (
     Purpose,
     Signature,
     Signer,
-    hash_of,
+    is_hash_of,
     mac_of,
     mac_of_answer,
     parse_signature,
 )
 from backend.settings import Settings, is_loopback
 from backend.wire.answer import Answer, Header
+from backend.wire.plain_requests import MAC_SIZE
 from model.problems import Forbidden
 
 CODE = "not-a-member"
+KEYED: Header = (b"queryable-connection", b"keyed")
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
@@ -47,16 +51,18 @@ class Refused(Forbidden):
 
 
 class Sender(NamedTuple):
-    """The sender of a request with a valid signature."""
+    """The sender of a request with a valid signature. `is_body(body)`: whether it has signed this
+    body. `begins_key`: whether the request has begun a key of the connection."""
 
     purpose: Purpose
-    body_hash: bytes
-    mac: bytes
-    answer_key: bytes
+    is_body: Callable[[bytes], bool]
+    mac: bytes = b""
+    answer_key: bytes = b""
+    begins_key: bool = False
 
     def check_body(self, body: bytes) -> None:
         """Forbidden if the sender has signed another body."""
-        if not hmac.compare_digest(hash_of(body), self.body_hash):
+        if not self.is_body(body):
             raise Refused("body", "the body is not the one that was signed")
 
     def sign(self, answer: Answer) -> None:
@@ -64,6 +70,8 @@ class Sender(NamedTuple):
         if self.purpose is Purpose.PEER:
             mac = mac_of_answer(self.answer_key, self.mac, answer.status, answer.body)
             answer.headers.append((HEADER, mac.hex()))
+        elif self.begins_key:
+            answer.headers.append(KEYED)
 
     def answer_mac(self) -> AnswerMac:
         """For a streamed answer."""
@@ -86,24 +94,36 @@ class SignatureVerifier:
         self._seen = {purpose: ReplayWindow(int(clock() * 1000)) for purpose in Purpose}
 
     def verify(
-        self, purposes: Iterable[Purpose], method: str, target: bytes, given: bytes | None
+        self,
+        purposes: Iterable[Purpose],
+        method: str,
+        target: bytes,
+        given: bytes | None,
+        connection: ConnectionKey | None = None,
     ) -> Sender:
-        """The sender of a request. `given`: the value of its header. Refused, which says why the
-        signature is refused. The body is not checked here: see Sender."""
+        """The sender of a request. `given`: the value of its header. `connection`: the key of its
+        connection, for requests of proxies. Refused, which says why the signature is refused. The
+        body is not checked here: see Sender."""
         if given is None:
             raise Refused("none", f"it has no signature by the cluster secret ({SETTING})")
+        if len(given) == MAC_SIZE and connection is not None and Purpose.PROXY in purposes:
+            is_body = connection.next_body(given)
+            if is_body is None:
+                raise Refused("no key", "its connection has no key, or not any more")
+            return Sender(Purpose.PROXY, is_body)
         signature = parse_signature(given)
         if signature is None:
             raise Refused("malformed", "its signature is malformed")
-        sender = self._sender(purposes, method, target, signature)
-        if sender is None:
+        found = self._signed_by(purposes, method, target, signature)
+        if found is None:
             raise Refused(
                 "wrong",
                 "its signature is not by the cluster secret of this instance, or is for another "
                 "request or instance",
             )
         now = int(self._clock() * 1000)
-        seen = self._seen[sender.purpose]
+        purpose, keys = found
+        seen = self._seen[purpose]
         if not seen.is_within(signature.at, now):
             difference = (signature.at - now) / 1000
             raise Refused(
@@ -113,11 +133,15 @@ class SignatureVerifier:
             )
         if not seen.add(signature.mac, signature.at, now):
             raise Refused("replay", "its signature was used before")
-        return sender
+        is_body = partial(is_hash_of, signature.body_hash)
+        if connection is None or purpose is not Purpose.PROXY:
+            return Sender(purpose, is_body, signature.mac, keys.answer)
+        connection.begin(keys.connection, signature.mac)
+        return Sender(purpose, is_body, begins_key=True)
 
-    def _sender(
+    def _signed_by(
         self, purposes: Iterable[Purpose], method: str, target: bytes, signature: Signature
-    ) -> Sender | None:
+    ) -> tuple[Purpose, Keys] | None:
         at, nonce, body_hash, mac = signature
         # a proxy that does not know the id yet sends a GET to any
         receivers = self._receivers_of_get if method == "GET" else self._receivers
@@ -127,7 +151,7 @@ class SignatureVerifier:
                 for receiver in receivers:
                     expected = mac_of(key, method, target, at, nonce, body_hash, receiver)
                     if hmac.compare_digest(expected, mac):
-                        return Sender(purpose, body_hash, mac, keys.answer)
+                        return purpose, keys
         return None
 
 
@@ -156,18 +180,19 @@ class ClusterAccess:
         given: bytes | None,
         client: str,
         has_certificate: bool = False,
+        connection: ConnectionKey | None = None,
     ) -> Sender | None:
         """The sender of a request for an internal route; None if it is not signed. Forbidden.
 
         `purposes`: those of its possible senders. `given`: the value of the header. `client`: the
         address of its socket; "" if unknown. `has_certificate`: see
-        `mutual_tls.has_cluster_certificate`.
+        `mutual_tls.has_cluster_certificate`. `connection`: the key of its connection.
         """
         try:
             if given is None and has_certificate:
                 return None
             if self._verifier is not None:
-                return self._verifier.verify(purposes, method, target, given)
+                return self._verifier.verify(purposes, method, target, given, connection)
             if self._mutual_tls and not has_certificate:
                 raise Refused(
                     "no certificate",

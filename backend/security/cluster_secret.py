@@ -35,6 +35,7 @@ class Keys(NamedTuple):
     proxy: bytes
     answer: bytes
     client: bytes
+    connection: bytes
 
 
 def keys_of(secret: bytes, application_id: str) -> Keys:
@@ -46,6 +47,7 @@ def keys_of(secret: bytes, application_id: str) -> Keys:
         _derived(secret, b"proxy"),
         _derived(secret, b"answer" + of),
         _derived(secret, b"client"),
+        _derived(secret, b"connection"),
     )
 
 

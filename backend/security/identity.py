@@ -26,10 +26,15 @@ class Identity:
     expires_at: float
 
     def may_read(self, view: str) -> bool:
-        return f"read:{view}" in self.scopes or "read:*" in self.scopes
+        return not self.scopes.isdisjoint(scopes_to_read(view))
 
     def may_append(self, topic: str) -> bool:
         return f"append:{topic}" in self.scopes or "append:*" in self.scopes
+
+
+def scopes_to_read(view: str) -> tuple[str, str]:
+    """Those of which one is needed."""
+    return f"read:{view}", "read:*"
 
 
 def known_scopes(given: Iterable[str]) -> frozenset[str]:

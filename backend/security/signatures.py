@@ -83,14 +83,14 @@ def mac_of(
 
 
 @lru_cache(maxsize=256)
-def _begun(key: bytes, method: str, target: bytes) -> _Mac:
+def _begun(key: bytes, method: str, target: bytes) -> Mac:
     """The HMAC of the first lines."""
     mac = _mac_with(key).copy()
     mac.update(b"%b\n%b\n" % (method.encode(), target))
     return mac
 
 
-class _Mac:
+class Mac:
     """An HMAC-SHA256 (RFC 2104) of hashes that are copied from prepared ones: half of the time of
     `hmac`, which looks the algorithm up for each new key (OpenSSL 3), and copies in Python. Each
     batch of reads has a signature."""
@@ -101,28 +101,42 @@ class _Mac:
         self._inner, self._outer = inner, outer
         self.update: Callable[[bytes], None] = inner.update
 
-    def copy(self) -> _Mac:
-        return _Mac(self._inner.copy(), self._outer)
+    @classmethod
+    def of(cls, key: bytes) -> Mac:
+        if len(key) > _BLOCK_SIZE:
+            key = hashlib.sha256(key).digest()
+        padded = key.ljust(_BLOCK_SIZE, b"\0")
+        pads = (0x36, 0x5C)
+        inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in padded)) for pad in pads)
+        return cls(inner, outer)
+
+    def copy(self) -> Mac:
+        return Mac(self._inner.copy(), self._outer)
 
     def hex(self) -> bytes:
         outer = self._outer.copy()
         outer.update(self._inner.digest())
         return outer.hexdigest().encode()
 
+    def hex_of(self, text: bytes) -> bytes:
+        """The HMAC of what was added so far and this text. Adds nothing."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.hexdigest().encode()
 
-@lru_cache(maxsize=16)
-def _mac_with(key: bytes) -> _Mac:
-    if len(key) > _BLOCK_SIZE:
-        key = hashlib.sha256(key).digest()
-    padded = key.ljust(_BLOCK_SIZE, b"\0")
-    inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in padded)) for pad in (0x36, 0x5C))
-    return _Mac(inner, outer)
+
+_mac_with = lru_cache(maxsize=16)(Mac.of)
 
 
 def hash_of(body: bytes) -> bytes:
     found = _NOTHING.copy()  # a new one looks the algorithm up
     found.update(body)
     return found.hexdigest().encode()
+
+
+def is_hash_of(expected: bytes, body: bytes) -> bool:
+    return hmac.compare_digest(hash_of(body), expected)
 
 
 class AnswerMac:

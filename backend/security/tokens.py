@@ -76,13 +76,13 @@ class TokenVerifier:
         found = verified.cache.get(token)
         return found if found is not None and self._clock() < found.expires_at else None
 
-    def known_by_digest(self, digest: bytes) -> Identity | None:
-        """The same for the token with this digest (`token_cache.digest_of`)."""
+    def known_by_digests(self, digests: Sequence[bytes]) -> list[Identity | None]:
+        """The same for the tokens with these digests (`token_cache.digest_of`)."""
         verified = self._verified
         if verified.generation != self._keys.generation:
-            return None
-        found = verified.cache.get_by_digest(digest)
-        return found if found is not None and self._clock() < found.expires_at else None
+            return [None] * len(digests)
+        found, now = verified.cache.get_by_digests(digests), self._clock()
+        return [each if each is not None and now < each.expires_at else None for each in found]
 
     def identity(self, token: bytes) -> Identity:
         """The identity of a token; Unauthenticated, which says why it is refused."""

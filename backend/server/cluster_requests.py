@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from backend.security.connection_key import ConnectionKey
 from backend.security.mutual_tls import is_of_cluster
 from backend.server.server import Application
 from backend.wire.answer import Answer
@@ -16,14 +17,19 @@ _POST = b"POST "
 
 
 def answer_to_cluster(
-    application: Application, data: bytes, address: str, tls: Mapping[str, Any] | None
+    application: Application,
+    data: bytes,
+    address: str,
+    tls: Mapping[str, Any] | None,
+    key: ConnectionKey,
 ) -> Answer | None:
-    """None for other requests, and if ASGI is needed. `tls`: the connection's extension."""
+    """None for other requests, and if ASGI is needed. `tls`: the connection's extension; `key`:
+    that of the connection."""
     if data.startswith(_READS):
         reads = plain_reads(data)
         if reads is None:
             return None
-        return application.reads_now(reads, address, is_of_cluster(tls))
+        return application.reads_now(reads, address, is_of_cluster(tls), key)
     if data.startswith(_POST):
         heartbeat = plain_heartbeat(data)
         if heartbeat is None:

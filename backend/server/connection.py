@@ -8,9 +8,10 @@ from time import perf_counter
 from typing import Any
 
 from gunicorn.asgi.parser import CallbackRequest
-from gunicorn_h1c import H1CProtocol
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION
+from backend.security.connection_key import EXTENSION as KEY_EXTENSION
+from backend.security.connection_key import ConnectionKey
 from backend.security.mutual_tls import is_passed_on, tls_after, tls_of_proxy
 from backend.server.bounds import address_of
 from backend.server.cluster_requests import answer_to_cluster
@@ -62,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._is_reading_paused = False
         self._is_writing_paused = False
         self._is_writable = asyncio.Event()
+        self._key = ConnectionKey()
         self._reader_guard: Any = None
         self._deadline = Deadline(server.loop, self._expired)
         self.is_open = False
@@ -177,7 +179,7 @@ class Connection(asyncio.Protocol):
 
     def _answer_now(self, data: bytes) -> Answer | None:
         if data.startswith(b"POST"):
-            return answer_to_cluster(self._application, data, self.address, self._tls)
+            return answer_to_cluster(self._application, data, self.address, self._tls, self._key)
         if (get := plain_get(data)) is not None:
             if self._tls is not None:
                 self._tls = tls_after(self._tls, data)
@@ -187,7 +189,7 @@ class Connection(asyncio.Protocol):
             if answer is None and not is_traced(data):
                 self._forward_now(data, *get)
             return answer
-        return answer_to_cluster(self._application, data, self.address, self._tls)
+        return answer_to_cluster(self._application, data, self.address, self._tls, self._key)
 
     def _forward_now(self, data: bytes, raw_path: bytes, token: bytes | None) -> None:
         """Starts to wait if another instance is being asked. The bytes of further requests wait,
@@ -274,16 +276,8 @@ class Connection(asyncio.Protocol):
         self._server_address = self._address("sockname")
         self._client_address = self._address("peername")
         self._scheme = "http" if self._tls is None else "https"
-        limits = self._server.limits
-        self._parser = H1CProtocol(
-            on_headers_complete=self._headers_complete,
-            on_body=self._body,
-            on_message_complete=self._message_complete,
-            limit_request_line=limits.limit_request_line,
-            limit_request_fields=limits.limit_request_fields,
-            limit_request_field_size=limits.limit_request_field_size,
-            limit_remaining=0,  # no limit: after the end of a request, it has at most one slice
-        )
+        callbacks = self._headers_complete, self._body, self._message_complete
+        self._parser = self._server.limits.parser(*callbacks)
 
     def _headers_complete(self) -> bool:
         self._unparsed = 0
@@ -303,7 +297,11 @@ class Connection(asyncio.Protocol):
     def _start_exchange(self, exchange: Exchange) -> None:
         request = CallbackRequest.from_parser(self._parser)
         headers = checked_headers(request)
-        extensions = {CLIENT_EXTENSION: self._set_client, RECEIVED_EXTENSION: perf_counter()}
+        extensions = {
+            CLIENT_EXTENSION: self._set_client,
+            RECEIVED_EXTENSION: perf_counter(),
+            KEY_EXTENSION: self._key,
+        }
         scope = scope_of(
             request, headers, self._scheme, self._server_address, self._client_address, extensions
         )

@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from gunicorn_h1c import H1CProtocol
+
 from backend.http.asgi import Receive, Scope, Send
+from backend.security.connection_key import ConnectionKey
 from backend.server.bounds import OpenConnections, UnreadBytes
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPoll, PlainPost
@@ -40,9 +43,11 @@ class Application(Protocol):
         just left, and that has no `traceparent`. Then `ended` is called later, with the answer, or
         None if `__call__` is needed."""
 
-    def reads_now(self, reads: PlainPost, client: str, has_certificate: bool) -> Answer | None:
+    def reads_now(
+        self, reads: PlainPost, client: str, has_certificate: bool, connection: ConnectionKey
+    ) -> Answer | None:
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
-        the address of its socket."""
+        the address of its socket. `connection`: the key of its connection."""
 
     def heartbeat_now(
         self, heartbeat: PlainPost, client: str, has_certificate: bool
@@ -66,6 +71,23 @@ class Limits:
     limit_request_line: int
     limit_request_fields: int
     limit_request_field_size: int
+
+    def parser(
+        self,
+        headers_complete: Callable[[], bool],
+        body: Callable[[bytes], None],
+        message_complete: Callable[[], None],
+    ) -> H1CProtocol:
+        """A parser with these limits, for the requests of one connection."""
+        return H1CProtocol(
+            on_headers_complete=headers_complete,
+            on_body=body,
+            on_message_complete=message_complete,
+            limit_request_line=self.limit_request_line,
+            limit_request_fields=self.limit_request_fields,
+            limit_request_field_size=self.limit_request_field_size,
+            limit_remaining=0,  # no limit: after the end of a request, it has at most one slice
+        )
 
 
 class Server:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+MAC_SIZE = 32
+"""Of a signature with the key of the connection, in hex (`backend.security.connection_key`)."""
 MAX_BYTES = 4096
 """The maximum size of a plain GET without its token, and of a path in a coalesced request."""
 MAX_TOKEN_BYTES = 8192
@@ -59,9 +61,12 @@ _HEARTBEAT = re.compile(
     rb"Content-Length: ([0-9]{1,4})\r\n\r\n"
 )
 
-# Heads without a signature that _READS has matched, up to the length. Looking one up takes a
-# fraction of the time of the pattern, because the pattern's code is not in the processor's caches.
+# Heads that _READS has matched, up to the length: without a signature, or up to one with the key of
+# the connection. Looking one up takes a fraction of the time of the pattern, because the pattern's
+# code is not in the processor's caches.
 _known_heads: set[bytes] = set()
+_BEFORE_LENGTH = b"\r\nContent-Length:"
+_OF_SIGNATURE = slice(-MAC_SIZE - len(_BEFORE_LENGTH), -len(_BEFORE_LENGTH))
 _MAX_KNOWN_HEADS, _MAX_KNOWN_HEAD_BYTES = 1000, 512
 
 # The request with which proxy/discovery.lua asks whether the topology has changed.
@@ -114,21 +119,29 @@ def host_of_get(data: bytes) -> bytes:
 
 def plain_reads(data: bytes) -> PlainPost | None:
     """A request for coalesced point reads; None for other requests."""
-    if _known_heads:  # empty with a cluster secret
-        head, _, body = data.partition(b"\r\n\r\n")
-        before, _, length = head.rpartition(b" ")
-        is_length = len(length) < 8 and length.isdigit()
-        if before in _known_heads and is_length and int(length) == len(body):
+    head, _, body = data.partition(b"\r\n\r\n")
+    before, _, length = head.rpartition(b" ")
+    if len(length) < 8 and length.isdigit() and int(length) == len(body):
+        if before in _known_heads:
             return tuple.__new__(PlainPost, (None, body))
+        if before[: _OF_SIGNATURE.start] in _known_heads and before.endswith(_BEFORE_LENGTH):
+            return tuple.__new__(PlainPost, (before[_OF_SIGNATURE], body))
     match = _READS.match(data)
     if match is None or len(data) - match.end() != int(match[2]):
         return None
-    # a signature is used once
-    if match[1] is None and match.end() <= _MAX_KNOWN_HEAD_BYTES:
+    signature = match[1]
+    if signature is None:
+        _remember(data[: match.start(2) - 1])
+    elif len(signature) == MAC_SIZE:
+        _remember(data[: match.start(1)])
+    return PlainPost(signature, data[match.end() :])
+
+
+def _remember(head: bytes) -> None:
+    if len(head) <= _MAX_KNOWN_HEAD_BYTES:
         if len(_known_heads) >= _MAX_KNOWN_HEADS:
             _known_heads.clear()
-        _known_heads.add(data[: match.start(2) - 1])
-    return PlainPost(match[1], data[match.end() :])
+        _known_heads.add(head)
 
 
 def plain_heartbeat(data: bytes) -> PlainPost | None:

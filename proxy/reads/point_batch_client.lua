@@ -31,15 +31,19 @@ local RECEIVE_BYTES = 65536
 _M.MAX_CALL_S = REPLACE_S + 2 * CONNECT_S + SEND_S
     + ANSWER_S + MAX_ANSWER_BYTES / BYTES_PER_S + READ_S
 
---- A connection to one backend; it opens with the first request.
+--- After this time, a connection gets a new key: see backend/security/connection_key.py.
+_M.KEY_S = 15
+
+--- A connection to one backend; it opens with the first request. `key` is nil until a batch has
+-- begun one, and `number` is that of the last batch with the key.
 function _M.new(backend)
-    return { backend = backend, socket = nil, used_at = 0 }
+    return { backend = backend, socket = nil, used_at = 0, key = nil, key_at = 0, number = 0 }
 end
 
 function _M.close(connection)
     if connection.socket then
         connection.socket:close()
-        connection.socket = nil
+        connection.socket, connection.key = nil, nil
     end
 end
 
@@ -103,7 +107,8 @@ local function receive_body(socket, received, length, deadline)
     return table.concat(pieces)
 end
 
---- Returns the status and the body; or nil and an error.
+--- Returns the status, the body, and whether the connection has a key from now on; or nil and an
+-- error.
 local function exchange(connection, request)
     local socket = connection.socket
     local sent, err = socket:send(request)
@@ -128,17 +133,40 @@ local function exchange(connection, request)
     if head:find("\r\nconnection: *close") then
         _M.close(connection)
     end
-    return status, body
+    return status, body, head:find("\r\nqueryable-connection: keyed", 1, true) ~= nil
 end
 
---- Each attempt has its own signature, because a backend accepts a signature once.
-local function request_of(backend, body)
-    local signature = signing.sign("POST", PATH, tostring(backend.id), body)
-    return {
-        "POST ", PATH, " HTTP/1.1\r\nHost: ", backend.name,
+--- The signature of a batch, nil without a secret; and whether it is one with the key of the
+-- connection.
+local function sign(connection, body)
+    if connection.key and steady() < connection.key_at + _M.KEY_S then
+        connection.number = connection.number + 1
+        return signing.batch_signature(connection.key, connection.number, body), true
+    end
+    return signing.sign("POST", PATH, tostring(connection.backend.id), body), false
+end
+
+--- Sends the batch on the open connection. Each attempt has a signature of its own, because a
+-- backend accepts each once. Returns the status and the body; or nil and an error.
+local function attempt(connection, body)
+    local signature, has_key = sign(connection, body)
+    local status, answer, begins_key = exchange(connection, {
+        "POST ", PATH, " HTTP/1.1\r\nHost: ", connection.backend.name,
         signature and "\r\nQueryable-Signature: " or "", signature or "",
         "\r\nContent-Length: ", #body, "\r\n\r\n", body,
-    }
+    })
+    if not status then
+        return nil, answer
+    end
+    if status == "403" and has_key then
+        return nil, "the key of the connection was refused"
+    end
+    connection.used_at = steady()
+    if begins_key and signature and connection.socket then
+        connection.key = signing.connection_key(signature)
+        connection.key_at, connection.number = connection.used_at, 0
+    end
+    return status, answer
 end
 
 --- POST /internal/reads with `body`. Returns the status (text) and the body; or nil and an error.
@@ -152,9 +180,8 @@ function _M.post(connection, body)
                 return nil, err
             end
         end
-        local status, answer = exchange(connection, request_of(connection.backend, body))
+        local status, answer = attempt(connection, body)
         if status then
-            connection.used_at = steady()
             return status, answer
         end
         _M.close(connection)

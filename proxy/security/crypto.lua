@@ -103,10 +103,10 @@ function _M.mac(key, text)
     return ffi.string(result, BYTES)
 end
 
---- The HMAC of a text, in hex.
-function _M.mac_hex(key, text)
+--- The HMAC of a text, in hex; if `size` is given, of its first bytes only.
+function _M.mac_hex(key, text, size)
     mac(key, text)
-    return in_hex(BYTES)
+    return in_hex(size or BYTES)
 end
 
 --- So many random bytes, at most 32, in hex.

@@ -7,9 +7,11 @@ local settings = require "proxy.settings"
 local _M = {}
 
 local MIN_BYTES, MAX_SECRETS, MAX_FILE_BYTES = 32, 2, 4096
+-- of an HMAC in hex; and of that of a batch on a connection with a key
+local HMAC_SIZE, BATCH_HMAC_BYTES = 64, 16
 
--- the keys of the first secret, for requests and for claims; nil without one
-local key, claim_key
+-- the keys of the first secret, for requests, claims and connections; nil without one
+local key, claim_key, connections_key
 -- signed claims of this worker, by address: for some seconds, and for so many addresses
 local CLAIMS_S, MAX_CLAIMS = 10, 1000
 local claims, claims_count, claims_since = {}, 0, 0
@@ -27,6 +29,22 @@ function _M.signature(of, method, target, at, nonce, receiver, body)
     local time = string.format("%.0f", at)
     local signed = table.concat({ method, target, time, nonce, body_hash, receiver }, "\n")
     return time .. ":" .. nonce .. ":" .. body_hash .. ":" .. crypto.mac_hex(of, signed)
+end
+
+--- The key for connections.
+function _M.connections_key_of(secret)
+    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics connection"))
+end
+
+--- The key of a connection on which a request with this signature was sent:
+-- backend/security/connection_key.py describes it. `of`: the key for connections.
+function _M.derive_connection_key(of, signature)
+    return crypto.key(crypto.mac(of, signature:sub(-HMAC_SIZE)))
+end
+
+--- The signature of the batch with this number, with the key of its connection.
+function _M.batch_signature(of, batch, body)
+    return crypto.mac_hex(of, batch .. "\n" .. body, BATCH_HMAC_BYTES)
 end
 
 --- The key for claims.
@@ -66,7 +84,7 @@ end
 function _M.load()
     local path = settings.cluster_secret_file
     if not path then
-        key, claim_key = nil, nil
+        key, claim_key, connections_key = nil, nil, nil
         return
     end
     local file, err = io.open(path, "rb")
@@ -82,6 +100,7 @@ function _M.load()
         error("QUERYABLE_CLUSTER_SECRET_FILE: " .. path .. ": " .. err, 0)
     end
     key, claim_key = _M.key_of(secrets[1]), _M.claim_key_of(secrets[1])
+    connections_key = _M.connections_key_of(secrets[1])
 end
 
 --- The value of Queryable-Client for requests of a client; nil without a secret.
@@ -99,6 +118,11 @@ function _M.claim(client)
         claims[client], claims_count = claim, claims_count + 1
     end
     return claim
+end
+
+--- The key of a connection: see derive_connection_key.
+function _M.connection_key(signature)
+    return _M.derive_connection_key(connections_key, signature)
 end
 
 --- The value of the header for a request to a backend; nil without a secret.

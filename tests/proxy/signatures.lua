@@ -1,5 +1,5 @@
---- Signs what standard input describes, one request or claim a line: fields in hex, separated by
--- spaces. A claim has three.
+--- Signs what standard input describes, one request, claim or batch a line: fields in hex,
+-- separated by spaces. A claim has three, and a batch on a connection with a key has four.
 
 local signing = require "proxy.security.signing"
 
@@ -16,7 +16,11 @@ for line in io.lines() do
         fields[#fields + 1] = from_hex(field)
     end
     local secret, method, target, at, nonce, receiver, body = unpack(fields)
-    if at then
+    if at and not nonce then
+        local signature, number, text = method, target, at
+        local key = signing.derive_connection_key(signing.connections_key_of(secret), signature)
+        print(signing.batch_signature(key, tonumber(number), text))
+    elseif at then
         local key = signing.key_of(secret)
         print(signing.signature(key, method, target, tonumber(at), nonce, receiver, body))
     else

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from backend.security.client_claims import claim
 from backend.security.cluster import ClusterAccess
 from backend.security.cluster_secret import keys_of
+from backend.security.connection_key import ConnectionKey
 from backend.security.signatures import HEADER, Signature, hash_of, mac_of
 from tests.proxy.backends import EPOCH, Cluster
 from tests.proxy.conftest import StartNginx
@@ -76,6 +77,23 @@ def test_python_and_lua_agree(
 def test_python_and_lua_agree_on_claims(lua: Sign, secret: bytes, client: str, at: int) -> None:
     expected = claim(client, keys_of(secret, "any application"), at)
     assert lua(secret, client.encode(), b"%d" % at) == expected
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@given(
+    SECRETS,
+    st.from_regex(rb"[0-9a-f]{64}", fullmatch=True),
+    st.integers(1, 2**40),
+    st.binary(max_size=5000),
+)
+def test_python_and_lua_agree_on_connections(
+    lua: Sign, secret: bytes, mac: bytes, number: int, body: bytes
+) -> None:
+    key = ConnectionKey()
+    key.begin(keys_of(secret, "any application").connection, mac)
+    key._number = number - 1
+    header = Signature(1, b"a", b"0" * 64, mac).header()
+    assert key.is_next(lua(secret, header, b"%d" % number, body), body)
 
 
 def test_nginx_says_for_which_client_a_request_is(

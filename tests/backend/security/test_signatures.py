@@ -143,7 +143,7 @@ def test_the_log_names_the_difference_of_the_clocks_once(
 
 def test_keys_differ_by_purpose_and_application() -> None:
     keys = {key for app in ("a", "b") for key in keys_of(SECRET.encode(), app)}
-    assert len(keys) == 6, "proxies do not know the application"
+    assert len(keys) == 7, "proxies do not know the application"
     assert keys.isdisjoint(keys_of(OTHER_SECRET.encode(), "a"))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from backend.http.asgi import CLIENT_EXTENSION, RECEIVED_EXTENSION, Message, Receive, Scope, Send
+from backend.security.connection_key import EXTENSION as KEY_EXTENSION
 from tests.backend.server.running_server import (
     App,
     answer,
@@ -46,7 +47,7 @@ def parts(response: bytes) -> tuple[int, dict[bytes, bytes], bytes]:
 
 async def echo_scope(scope: Scope, receive: Receive, send: Send) -> None:
     extensions = scope.pop("extensions")
-    assert [*extensions] == [CLIENT_EXTENSION, RECEIVED_EXTENSION]
+    assert [*extensions] == [CLIENT_EXTENSION, RECEIVED_EXTENSION, KEY_EXTENSION]
     assert 0 <= perf_counter() - extensions[RECEIVED_EXTENSION] < 60
     await answer(send, json.dumps(scope, default=lambda value: value.decode("latin-1")).encode())
 

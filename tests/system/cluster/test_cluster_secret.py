@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
+import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +16,12 @@ from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import HEADER, Purpose, Signer
 from local.waiting import wait_until
 from tests.support.backends import Backend
-from tests.support.client import Client, Response, key_path
-from tests.support.cluster_secret import OTHER_SECRET, SECRET, write_secrets
+from tests.support.client import TIMEOUT, Client, Response, key_path
+from tests.support.cluster_secret import OTHER_SECRET, SECRET, ProxyConnection, write_secrets
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
+from tests.support.point_batch import encode_paths
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
 
@@ -27,6 +31,7 @@ TABLE = {f"k{n}": n for n in range(200)}
 APPLICATION = "signed"
 READS = "/internal/reads"
 ROWS = "/views/v/keys?limit=1000"
+K1, K1_ESCAPED = b"/views/v/keys/k1", b"/views/v/keys/%6b1"
 
 
 @dataclass
@@ -93,6 +98,36 @@ def test_requests_of_others_are_refused(signed: Signed, tmp_path: Path) -> None:
                      "/internal/copy", "/internal/topology"):  # fmt: skip
         assert status(None, path=internal) == 403
         assert internal == READS or status(proxy, path=internal) == 403
+
+
+def test_a_proxys_connection_has_a_key(signed: Signed, tmp_path: Path) -> None:
+    """For batches that arrive at once, in pieces, and for those that take long."""
+    secret = ClusterSecret(write_secrets(tmp_path / "own", SECRET), APPLICATION)
+    short, long = (encode_paths([path] * count) for path, count in ((K1, 1), (K1_ESCAPED, 200)))
+    proxy = ProxyConnection(secret)
+
+    def status(connection: socket.socket, body: bytes, pieces: int = 1) -> int:
+        head = b"POST /internal/reads HTTP/1.1\r\nHost: b1\r\nQueryable-Signature: %b\r\n" % (
+            proxy.signature(body)
+        )
+        request = head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        size = len(request) // pieces + 1
+        for at in range(0, len(request), size):
+            connection.sendall(request[at : at + size])
+            time.sleep(0.01 if pieces > 1 else 0)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        answer.read()
+        return answer.status
+
+    address = "127.0.0.1", signed.first.port
+    with socket.create_connection(address, TIMEOUT) as connection:
+        assert status(connection, short) == 200
+        proxy.begin()
+        sent = [(short, 1), (short, 3), (long, 1), (short, 1), (long, 2), (short, 1)]
+        assert [status(connection, *each) for each in sent] == [200] * len(sent)
+        with socket.create_connection(address, TIMEOUT) as other:
+            assert status(other, short) == 403, "it is the key of one connection"
 
 
 def test_nginx_signs_its_batches(signed: Signed) -> None:
