@@ -144,15 +144,14 @@ class FastPath:
         body = reads.body
         if b"%" in body and self.coalesced.takes_long(body):
             return None
+        sender = None
         try:
-            if connection is not None and connection.is_next(reads.signature, body):
-                sender = None
-            else:
+            if connection is None or not connection.is_next(reads.signature, body):
                 sender = self._context.cluster.admit(
                     READERS, "POST", READS, reads.signature, client, has_certificate, connection
                 )
-            if sender is not None:
-                sender.check_body(body)
+                if sender is not None:
+                    sender.check_body(body)
         except Forbidden as problem:
             self._refused(problem, client, READS)
             answer = problem_answer(problem)

@@ -51,8 +51,10 @@ class Refused(Forbidden):
 
 
 class Sender(NamedTuple):
-    """The sender of a request with a valid signature. `is_body(body)`: whether it has signed this
-    body. `begins_key`: whether the request has begun a key of the connection."""
+    """The sender of a request with a valid signature, or of one on a connection with a key, whose
+    signature is verified with the body. `is_body(body)`: whether it has signed this body. `mac`,
+    `answer_key`: for answers to instances. `begins_key`: whether the request has begun a key of the
+    connection."""
 
     purpose: Purpose
     is_body: Callable[[bytes], bool]
@@ -95,7 +97,7 @@ class SignatureVerifier:
 
     def verify(
         self,
-        purposes: Iterable[Purpose],
+        purposes: tuple[Purpose, ...],
         method: str,
         target: bytes,
         given: bytes | None,
@@ -109,7 +111,7 @@ class SignatureVerifier:
         if len(given) == MAC_SIZE and connection is not None and Purpose.PROXY in purposes:
             is_body = connection.next_body(given)
             if is_body is None:
-                raise Refused("no key", "its connection has no key, or not any more")
+                raise Refused("key", "its connection has no key, or not any more")
             return Sender(Purpose.PROXY, is_body)
         signature = parse_signature(given)
         if signature is None:
@@ -136,11 +138,11 @@ class SignatureVerifier:
         is_body = partial(is_hash_of, signature.body_hash)
         if connection is None or purpose is not Purpose.PROXY:
             return Sender(purpose, is_body, signature.mac, keys.answer)
-        connection.begin(keys.connection, signature.mac)
+        connection.begin(self._secret, keys, signature.mac)
         return Sender(purpose, is_body, begins_key=True)
 
     def _signed_by(
-        self, purposes: Iterable[Purpose], method: str, target: bytes, signature: Signature
+        self, purposes: tuple[Purpose, ...], method: str, target: bytes, signature: Signature
     ) -> tuple[Purpose, Keys] | None:
         at, nonce, body_hash, mac = signature
         # a proxy that does not know the id yet sends a GET to any

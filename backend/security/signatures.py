@@ -32,6 +32,7 @@ ANY_RECEIVER = "*"
 
 _NOTHING = hashlib.sha256()
 _BLOCK_SIZE = 64  # of SHA-256
+_PADS = [bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C)]
 _HASH_SIZE = 64  # in hex
 _MAX_TIME_SIZE, _MAX_NONCE_SIZE = 15, 40
 
@@ -106,9 +107,7 @@ class Mac:
         if len(key) > _BLOCK_SIZE:
             key = hashlib.sha256(key).digest()
         padded = key.ljust(_BLOCK_SIZE, b"\0")
-        pads = (0x36, 0x5C)
-        inner, outer = (hashlib.sha256(bytes(byte ^ pad for byte in padded)) for pad in pads)
-        return cls(inner, outer)
+        return cls(*(hashlib.sha256(padded.translate(pad)) for pad in _PADS))
 
     def copy(self) -> Mac:
         return Mac(self._inner.copy(), self._outer)

@@ -49,7 +49,7 @@ _GET = re.compile(
 _READS = re.compile(
     rb"POST /internal/reads HTTP/1\.1\r\nHost: [!-~]+\r\n"
     rb"(?:queryable-forwarded: [!-~]+\r\n)?"
-    rb"(?:(?i:queryable-signature): ([0-9a-f:]{1,256})\r\n)?"
+    rb"(?:(?i:queryable-signature): ([0-9A-Za-z:]{1,256})\r\n)?"
     rb"Content-Length: ([0-9]{1,7})\r\n\r\n"
 )
 
@@ -61,10 +61,11 @@ _HEARTBEAT = re.compile(
     rb"Content-Length: ([0-9]{1,4})\r\n\r\n"
 )
 
-# Heads that _READS has matched, up to the length: without a signature, or up to one with the key of
-# the connection. Looking one up takes a fraction of the time of the pattern, because the pattern's
-# code is not in the processor's caches.
-_known_heads: set[bytes] = set()
+# Heads that _READS has matched: up to the length, without a signature; and up to a signature with
+# the key of the connection. Looking one up takes a fraction of the time of the pattern, because the
+# pattern's code is not in the processor's caches.
+_unsigned_heads: set[bytes] = set()
+_keyed_heads: set[bytes] = set()
 _BEFORE_LENGTH = b"\r\nContent-Length:"
 _OF_SIGNATURE = slice(-MAC_SIZE - len(_BEFORE_LENGTH), -len(_BEFORE_LENGTH))
 _MAX_KNOWN_HEADS, _MAX_KNOWN_HEAD_BYTES = 1000, 512
@@ -119,29 +120,31 @@ def host_of_get(data: bytes) -> bytes:
 
 def plain_reads(data: bytes) -> PlainPost | None:
     """A request for coalesced point reads; None for other requests."""
-    head, _, body = data.partition(b"\r\n\r\n")
+    head, is_complete, body = data.partition(b"\r\n\r\n")
     before, _, length = head.rpartition(b" ")
-    if len(length) < 8 and length.isdigit() and int(length) == len(body):
-        if before in _known_heads:
+    if is_complete and len(length) < 8 and length.isdigit() and int(length) == len(body):
+        if before in _unsigned_heads:
             return tuple.__new__(PlainPost, (None, body))
-        if before[: _OF_SIGNATURE.start] in _known_heads and before.endswith(_BEFORE_LENGTH):
-            return tuple.__new__(PlainPost, (before[_OF_SIGNATURE], body))
+        if before[: _OF_SIGNATURE.start] in _keyed_heads and before.endswith(_BEFORE_LENGTH):
+            signature = before[_OF_SIGNATURE]
+            if signature.isalnum():
+                return tuple.__new__(PlainPost, (signature, body))
     match = _READS.match(data)
     if match is None or len(data) - match.end() != int(match[2]):
         return None
-    signature = match[1]
-    if signature is None:
-        _remember(data[: match.start(2) - 1])
-    elif len(signature) == MAC_SIZE:
-        _remember(data[: match.start(1)])
-    return PlainPost(signature, data[match.end() :])
+    given = match[1]
+    if given is None:
+        _remember(data[: match.start(2) - 1], _unsigned_heads)
+    elif len(given) == MAC_SIZE and given.isalnum():
+        _remember(data[: match.start(1)], _keyed_heads)
+    return PlainPost(given, data[match.end() :])
 
 
-def _remember(head: bytes) -> None:
+def _remember(head: bytes, known: set[bytes]) -> None:
     if len(head) <= _MAX_KNOWN_HEAD_BYTES:
-        if len(_known_heads) >= _MAX_KNOWN_HEADS:
-            _known_heads.clear()
-        _known_heads.add(head)
+        if len(known) >= _MAX_KNOWN_HEADS:
+            known.clear()
+        known.add(head)
 
 
 def plain_heartbeat(data: bytes) -> PlainPost | None:

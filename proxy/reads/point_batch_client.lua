@@ -31,13 +31,16 @@ local RECEIVE_BYTES = 65536
 _M.MAX_CALL_S = REPLACE_S + 2 * CONNECT_S + SEND_S
     + ANSWER_S + MAX_ANSWER_BYTES / BYTES_PER_S + READ_S
 
---- After this time, a connection gets a new key: see backend/security/connection_key.py.
-_M.KEY_S = 15
+--- After a key was refused, all batches have complete signatures for this time: perhaps an HTTP
+-- proxy passes the batches of several connections on.
+_M.NO_KEYS_S = 60
 
---- A connection to one backend; it opens with the first request. `key` is nil until a batch has
--- begun one, and `number` is that of the last batch with the key.
+--- A connection to one backend; it opens with the first request. key: nil until a batch has begun
+-- one (backend/security/connection_key.py); number: of the last batch with the key.
 function _M.new(backend)
-    return { backend = backend, socket = nil, used_at = 0, key = nil, key_at = 0, number = 0 }
+    return {
+        backend = backend, socket = nil, used_at = 0, key = nil, number = 0, no_keys_until = 0,
+    }
 end
 
 function _M.close(connection)
@@ -107,8 +110,7 @@ local function receive_body(socket, received, length, deadline)
     return table.concat(pieces)
 end
 
---- Returns the status, the body, and whether the connection has a key from now on; or nil and an
--- error.
+--- Returns the status, the body and the head, in lower case; or nil and an error.
 local function exchange(connection, request)
     local socket = connection.socket
     local sent, err = socket:send(request)
@@ -133,24 +135,33 @@ local function exchange(connection, request)
     if head:find("\r\nconnection: *close") then
         _M.close(connection)
     end
-    return status, body, head:find("\r\nqueryable-connection: keyed", 1, true) ~= nil
+    return status, body, head
 end
 
---- The signature of a batch, nil without a secret; and whether it is one with the key of the
--- connection.
+--- The signature of a batch, with the key of its connection if it has one; nil without a secret.
 local function sign(connection, body)
-    if connection.key and steady() < connection.key_at + _M.KEY_S then
+    if connection.key then
         connection.number = connection.number + 1
-        return signing.batch_signature(connection.key, connection.number, body), true
+        return signing.batch_signature(connection.key, connection.number, body)
     end
-    return signing.sign("POST", PATH, tostring(connection.backend.id), body), false
+    return signing.sign("POST", PATH, tostring(connection.backend.id), body)
+end
+
+--- The connection has a key, if the answer to a batch with a complete signature says so.
+local function begin_key(connection, signature, head)
+    if connection.socket and connection.used_at >= connection.no_keys_until
+        and (head .. "\r\n"):find("\r\nqueryable-connection: keyed\r\n", 1, true)
+    then
+        connection.key, connection.number = signing.connection_key(signature), 0
+    end
 end
 
 --- Sends the batch on the open connection. Each attempt has a signature of its own, because a
 -- backend accepts each once. Returns the status and the body; or nil and an error.
 local function attempt(connection, body)
-    local signature, has_key = sign(connection, body)
-    local status, answer, begins_key = exchange(connection, {
+    local has_key = connection.key ~= nil
+    local signature = sign(connection, body)
+    local status, answer, head = exchange(connection, {
         "POST ", PATH, " HTTP/1.1\r\nHost: ", connection.backend.name,
         signature and "\r\nQueryable-Signature: " or "", signature or "",
         "\r\nContent-Length: ", #body, "\r\n\r\n", body,
@@ -158,13 +169,13 @@ local function attempt(connection, body)
     if not status then
         return nil, answer
     end
+    connection.used_at = steady()
     if status == "403" and has_key then
+        connection.no_keys_until = connection.used_at + _M.NO_KEYS_S
         return nil, "the key of the connection was refused"
     end
-    connection.used_at = steady()
-    if begins_key and signature and connection.socket then
-        connection.key = signing.connection_key(signature)
-        connection.key_at, connection.number = connection.used_at, 0
+    if signature and not has_key then
+        begin_key(connection, signature, head)
     end
     return status, answer
 end

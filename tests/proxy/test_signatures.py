@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from backend.security.client_claims import claim
 from backend.security.cluster import ClusterAccess
-from backend.security.cluster_secret import keys_of
+from backend.security.cluster_secret import ClusterSecret, keys_of
 from backend.security.connection_key import ConnectionKey
 from backend.security.signatures import HEADER, Signature, hash_of, mac_of
 from tests.proxy.backends import EPOCH, Cluster
@@ -89,8 +91,8 @@ def test_python_and_lua_agree_on_claims(lua: Sign, secret: bytes, client: str, a
 def test_python_and_lua_agree_on_connections(
     lua: Sign, secret: bytes, mac: bytes, number: int, body: bytes
 ) -> None:
-    key = ConnectionKey()
-    key.begin(keys_of(secret, "any application").connection, mac)
+    key, keys = ConnectionKey(), keys_of(secret, "any application")
+    key.begin(cast(ClusterSecret, SimpleNamespace(current=lambda: (keys,))), keys, mac)
     key._number = number - 1
     header = Signature(1, b"a", b"0" * 64, mac).header()
     assert key.is_next(lua(secret, header, b"%d" % number, body), body)

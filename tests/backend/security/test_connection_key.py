@@ -13,12 +13,18 @@ from hypothesis import strategies as st
 from backend.http.router import Router
 from backend.security.cluster import KEYED, ClusterAccess, Refused
 from backend.security.cluster_secret import ClusterSecret
-from backend.security.connection_key import EXTENSION, VALID_S, ConnectionKey
+from backend.security.connection_key import EXTENSION, ConnectionKey
 from backend.security.signatures import HEADER, Purpose
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost, plain_reads
 from backend.wire.point_batch import READS
-from tests.support.cluster_secret import OTHER_SECRET, ProxyConnection, cluster_secret
+from tests.support.cluster_secret import (
+    OTHER_SECRET,
+    SECRET,
+    ProxyConnection,
+    cluster_secret,
+    write_secrets,
+)
 from tests.support.in_process.instance import context
 from tests.support.point_batch import encode_paths
 
@@ -29,8 +35,7 @@ class Receiver:
     """A backend's side of a connection."""
 
     def __init__(self, access: ClusterAccess) -> None:
-        self.now = 1000.0
-        self.key = ConnectionKey(lambda: self.now)
+        self.key = ConnectionKey()
         self._access = access
 
     def accepts(self, signature: bytes, body: bytes = BODY, on_arrival: bool = True) -> bool:
@@ -98,12 +103,21 @@ def test_any_other_batch_ends_the_key(secret: ClusterSecret, forged: str, on_arr
 
 
 @pytest.mark.parametrize("on_arrival", [True, False])
-def test_a_key_ends_after_a_minute(secret: ClusterSecret, on_arrival: bool) -> None:
+def test_a_key_ends_with_its_secret(tmp_path: Path, on_arrival: bool) -> None:
+    now = [0.0]
+    path = write_secrets(tmp_path / "secret", SECRET)
+    secret = ClusterSecret(path, "queryable-topics", lambda: now[0])
     proxy, receiver = begun(secret)
-    receiver.now += VALID_S - 1
-    assert receiver.accepts(proxy.signature(BODY), BODY, on_arrival)
-    receiver.now += 1
+    write_secrets(path, OTHER_SECRET, SECRET)
+    now[0] += 10
+    assert receiver.accepts(proxy.signature(BODY), BODY, on_arrival), "both secrets are valid"
+    write_secrets(path, OTHER_SECRET)
+    now[0] += 10
     assert not receiver.accepts(proxy.signature(BODY), BODY, on_arrival)
+    proxy.end()
+    assert receiver.accepts(proxy.signature(BODY))
+    proxy.begin(OTHER_SECRET)
+    assert receiver.accepts(proxy.signature(BODY), BODY, on_arrival)
 
 
 def test_a_connection_has_no_key_before_a_proxys_signature(

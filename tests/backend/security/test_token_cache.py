@@ -6,7 +6,7 @@ import time
 import tracemalloc
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -37,6 +37,36 @@ def test_a_flood_of_tokens_does_not_evict_those_in_use() -> None:
         assert len(cache) <= 100
     assert cache.get(b"flood 9999") is not None
     assert cache.get(b"flood 0") is None
+
+
+@given(st.lists(st.integers(0, 150), max_size=40), st.booleans())
+def test_tokens_are_found_by_their_digests_in_order(asked: list[int], all_known: bool) -> None:
+    """Of both generations, unknown ones, and repeated ones: each place has the identity of its
+    token. An order of another kind would give a client the scopes of another one."""
+    cache = TokenCache(max_tokens=160)  # the older 80 of 100 are in the old generation
+    put = {number: identity(str(number)) for number in range(100)}
+    for number, each in put.items():
+        cache.put(b"%d" % number, each)
+    if all_known:
+        asked = [number % 100 for number in asked]
+    expected = [put.get(number) for number in asked]
+    for _ in range(2):
+        assert cache.get_by_digests([digest_of(b"%d" % number) for number in asked]) == expected
+
+
+def test_identities_are_in_the_order_of_their_digests() -> None:
+    keys, now = Keys(), time.time()
+    verifier = TokenVerifier(keys, clock=lambda: now)
+    made = [token("read:orders", sub=str(n), seconds=100 * n).encode() for n in (1, 2, 3)]
+    found = [verifier.identity(each) for each in made]
+    digests = [digest_of(each) for each in (made[2], made[0], b"unknown", made[1], made[2])]
+    first, second, third = found
+    assert verifier.known_by_digests(digests) == [third, first, None, second, third]
+    now += 150
+    assert verifier.known_by_digests(digests) == [third, None, None, second, third]
+    assert verifier.known_by_digests([]) == []
+    keys.rotate(OTHER_SECRET)
+    assert verifier.known_by_digests(digests) == [None] * 5
 
 
 def test_a_full_cache_keeps_the_newer_half() -> None:

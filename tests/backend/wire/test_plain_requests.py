@@ -37,6 +37,9 @@ WITH_TOKEN = CLIENT_REQUEST.replace(
 )
 READS = b"POST /internal/reads HTTP/1.1\r\nHost: b\r\nContent-Length: 9\r\n\r\n/orders/a"
 SIGNED_READS = READS.replace(b"Content", b"Queryable-Signature: 17:0a:ff:00\r\nContent")
+KEYED_READS = READS.replace(b"Content", b"Queryable-Signature: " + b"0f" * 16 + b"\r\nContent")
+NO_READS = READS.replace(b" 9\r\n\r\n/orders/a", b" 0\r\n\r\n")
+ALL_READS = READS, SIGNED_READS, KEYED_READS, NO_READS
 
 PLAIN_HEADERS = (
     b"User-Agent: x",
@@ -98,9 +101,18 @@ class Parsed:
         self.body += chunk
 
 
+def forget_heads() -> None:
+    plain_requests._unsigned_heads.clear()
+    plain_requests._keyed_heads.clear()
+
+
 def check_against_parser(data: bytes) -> None:
-    """If the request is recognised, the parser must read the same."""
+    """If the request is recognised, the parser must read the same; also after others."""
+    for seen in ALL_READS:
+        assert plain_reads(seen) is not None
     get, reads = plain_get(data), plain_reads(data)
+    forget_heads()
+    assert plain_reads(data) == reads
     if get is not None:
         path, token = get
         parsed = Parsed(data)
@@ -129,32 +141,63 @@ def test_requests_of_clients_and_the_proxy_are_recognised() -> None:
     assert plain_reads(SIGNED_READS) == PlainPost(b"17:0a:ff:00", b"/orders/a")
     of_instance = SIGNED_READS.replace(b"Queryable-S", b"queryable-forwarded: b1\r\nqueryable-s")
     assert plain_reads(of_instance) == PlainPost(b"17:0a:ff:00", b"/orders/a")
-    check_against_parser(SIGNED_READS)
-    check_against_parser(CLIENT_REQUEST)
-    check_against_parser(WITH_TOKEN)
-    check_against_parser(READS)
+    assert plain_reads(KEYED_READS) == PlainPost(b"0f" * 16, b"/orders/a")
+    for data in (CLIENT_REQUEST, WITH_TOKEN, *ALL_READS):
+        check_against_parser(data)
 
 
 LENGTHS = st.sampled_from([b"9", b"09", b"0000009", b"00000009", b"8", b"+9", b"9 ", b" 9", b"x"])
+ENDS = st.sampled_from([b"\r\n\r\n", b"\r\nA: 9\r\n\r\n", b"\n\n"])
 
 
-@given(LENGTHS, st.sampled_from([b"\r\n\r\n", b"\r\nA: 9\r\n\r\n", b"\n\n"]))
-def test_a_head_that_was_seen_before_is_read_in_the_same_way(length: bytes, end: bytes) -> None:
-    data = READS.replace(b": 9\r\n\r\n", b": " + length + end)
-    assert plain_reads(READS) is not None
-    seen = plain_reads(data)
-    plain_requests._known_heads.clear()
-    assert seen == plain_reads(data)
+@given(st.sampled_from(ALL_READS), LENGTHS, ENDS)
+def test_a_head_that_was_seen_before_is_read_in_the_same_way(
+    request_bytes: bytes, length: bytes, end: bytes
+) -> None:
+    check_against_parser(request_bytes.replace(b": 9\r\n\r\n", b": " + length + end))
 
 
-def test_heads_that_were_seen_before_are_bounded() -> None:
+# in place of a signature with the key of a connection: all but the last have its length
+SIGNATURES = [
+    b"0F" * 16,
+    b"g:" * 16,
+    b"a" * 10 + b"\r\nX-Forwarded-For: 10",
+    b"a" * 4 + b"\r\nTransfer-Encoding: chunked",
+    b"9\r\nQueryable-Signature: 0123456789",
+    b"a" * 31 + b" ",
+    b"a" * 28 + b"\r\n\r\n",
+    b"\xc3\xa4" * 16,
+    b" 9\r\n\r\n/orders/a",
+]
+
+
+@pytest.mark.parametrize("signature", SIGNATURES)
+def test_lines_in_place_of_a_signature_are_read_as_such(signature: bytes) -> None:
+    """Regression: only its length was looked at, if the head before it was known."""
+    check_against_parser(KEYED_READS.replace(b"0f" * 16, signature))
+    head, _, _ = KEYED_READS.partition(b"0f")
+    check_against_parser(head + signature)
+    start, _, _ = READS.partition(b"9\r\n")
+    check_against_parser(start + signature + b"\r\nContent-Length: 9\r\n\r\n/orders/a")
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_any_bytes_in_place_of_a_signature_are_read_as_such(signature: bytes) -> None:
+    check_against_parser(KEYED_READS.replace(b"0f" * 16, signature))
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "known"),
+    [(READS, plain_requests._unsigned_heads), (KEYED_READS, plain_requests._keyed_heads)],
+)
+def test_heads_that_were_seen_before_are_bounded(request_bytes: bytes, known: set[bytes]) -> None:
     for number in range(2 * plain_requests._MAX_KNOWN_HEADS):
-        data = READS.replace(b"Host: ", b"Host: %d-" % number)
+        data = request_bytes.replace(b"Host: ", b"Host: %d-" % number)
         assert plain_reads(data) is not None
-        assert len(plain_requests._known_heads) <= plain_requests._MAX_KNOWN_HEADS
-    long = READS.replace(b"Host: ", b"Host: " + b"x" * 1000)
+        assert 0 < len(known) <= plain_requests._MAX_KNOWN_HEADS
+    long = request_bytes.replace(b"Host: ", b"Host: " + b"x" * 1000)
     assert plain_reads(long) is not None
-    assert max(map(len, plain_requests._known_heads)) < 1000
+    assert max(map(len, known)) < 1000
 
 
 @pytest.mark.parametrize("header", PLAIN_HEADERS)
@@ -195,8 +238,7 @@ def test_only_one_complete_request_is_recognised() -> None:
     recognisers = (
         (plain_get, CLIENT_REQUEST),
         (plain_get, WITH_TOKEN),
-        (plain_reads, READS),
-        (plain_reads, SIGNED_READS),
+        *((plain_reads, reads) for reads in ALL_READS),
     )
     for of, data in recognisers:
         recognise: Callable[[bytes], object] = of
@@ -235,7 +277,7 @@ def test_tokens_are_those_of_the_authorization_header(text: bytes) -> None:
         assert plain_get(request) == (b"/a", text)
 
 
-_LINES = st.sampled_from([HOST.rstrip(), b"", *PLAIN_HEADERS, *OTHER_HEADERS])
+_LINES = st.sampled_from([HOST.rstrip(), b"", b"Content-Length: 3", *PLAIN_HEADERS, *OTHER_HEADERS])
 _STARTS = st.sampled_from(
     [b"GET /a HTTP/1.1", b"POST /internal/reads HTTP/1.1", b"GET /a?b HTTP/1.1"]
 )
@@ -246,11 +288,11 @@ _STARTS = st.sampled_from(
 def test_a_recognised_request_is_the_one_that_the_parser_reads(
     start: bytes, lines: list[bytes], body: bytes
 ) -> None:
-    check_against_parser(b"\r\n".join([start + b" HTTP/1.1", HOST.rstrip(), *lines, b"", body]))
+    check_against_parser(b"\r\n".join([start, HOST.rstrip(), *lines, b"", body]))
 
 
 @given(
-    request_bytes=st.sampled_from([CLIENT_REQUEST, WITH_TOKEN, READS]),
+    request_bytes=st.sampled_from([CLIENT_REQUEST, WITH_TOKEN, *ALL_READS]),
     at=st.integers(0, 250),
     removed=st.integers(0, 4),
     inserted=st.one_of(

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.system
 
 PATH = b"/internal/reads"
 START = 'require("proxy.discovery").init_worker()'
-SHORT_KEYS = {START: f'require("proxy.reads.point_batch_client").KEY_S = 0.05 {START}'}
+SHORT_PAUSE = {START: f'require("proxy.reads.point_batch_client").NO_KEYS_S = 0.05 {START}'}
 
 
 class Checking:
@@ -115,20 +115,39 @@ def test_a_refused_key_costs_no_read(start: Start, roles: Roles) -> None:
     read(nginx, 2)
     (key,) = checking.keys.values()
     assert not key.is_next(b"f" * 32, b""), "ends it"
-    read(nginx, 2)
-    assert checking.kinds == ["signature", "key", "key", "signature", "key"]
+    read(nginx, 3)
+    assert checking.kinds == ["signature", "key", "key", "signature", "signature", "signature"]
     assert len(checking.keys) == 2
     assert roles[0].single_requests == []
     assert metric(nginx, "batches_failed_total") == 0
     assert "refuses batches" not in nginx.error_log()
 
 
-def test_a_connection_gets_a_new_key_after_some_time(start: Start) -> None:
-    checking, nginx = start(changes=SHORT_KEYS)
+def test_a_connection_has_a_key_again_some_time_after_one_was_refused(start: Start) -> None:
+    checking, nginx = start(changes=SHORT_PAUSE)
+    read(nginx, 2)
+    (key,) = checking.keys.values()
+    assert not key.is_next(b"f" * 32, b"")
 
-    def signed_again() -> bool:
+    def has_key() -> bool:
         read(nginx, 1)
-        return checking.kinds.count("signature") >= 3 and "key" in checking.kinds
+        return checking.kinds[-1] == "key"
 
-    wait_until(signed_again, 10, "two further signatures, and a key", 0.005)
-    assert len(checking.keys) == 1, "on the same connection"
+    wait_until(has_key, 10, "a batch that is signed with a key")
+    assert checking.kinds[:4] == ["signature", "key", "key", "signature"]
+
+
+def test_a_connection_that_closes_has_no_key(start: Start, roles: Roles) -> None:
+    checking, nginx = start()
+    answer = roles[0].behave_batch
+
+    def closing(batch: Request) -> Answer | None:
+        found = answer(batch)
+        assert found is not None
+        return replace(found, headers={**found.headers, "Connection": "close"})
+
+    roles[0].behave_batch = closing
+    read(nginx, 3)
+    assert checking.kinds == ["signature"] * 3
+    assert len(checking.keys) == 3
+    assert roles[0].batches == [1] * 3
