@@ -1,4 +1,8 @@
-"""Makes expensive queries pause while they and reads of keys compete for processors.
+"""Makes the steps of expensive queries shorter while keys are read, and lets the queries pause
+while they and reads of keys compete for processors.
+
+A read waits for the rest of a step, so for half of its length on average. Short steps cost more,
+because the event loop looks at its sockets after each.
 
 If more processes want to run than there are processors, the operating system interrupts one that
 never waits, and it has to queue for its next time slice: its readers wait for that, however short
@@ -11,6 +15,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+STEP_S = 0.001
+"""s. An operating system interrupts a process after a few milliseconds if others wait, so this
+bounds the wait of most reads."""
+_STEP_S_FOR_READERS = 0.0001
 _CONTENDED = 1.5  # times the processor time
 _SMOOTHING = 0.1  # weight of the last step
 _READERS_S = 0.1  # s for which a read counts as one of now
@@ -21,7 +29,8 @@ _MOST_OF_ROUND_S = (
 
 
 class Pace:
-    """Of one event loop. `reads`: how many reads of keys were answered so far."""
+    """Of one event loop. `reads`: how many reads of keys were answered so far. `step_s`: how long
+    the next step may take (s of processor time)."""
 
     def __init__(
         self,
@@ -34,8 +43,10 @@ class Pace:
         self._processor_clock = processor_clock
         self._began = self._began_cpu = 0.0
         self._took = self._took_cpu = 0.0  # s; of a step, smoothed
+        self._unpaused = 0.0  # s of the steps since the last pause, smoothed
         self._read = reads()
         self._read_at = float("-inf")
+        self.step_s = STEP_S
 
     def begin(self) -> None:
         """A step begins."""
@@ -43,8 +54,8 @@ class Pace:
 
     def pause(self, clients: int) -> float:
         """The step has ended: how long to wait before the next one (s). 0 if there are processors
-        enough, or nobody reads keys. At most as long as the steps take. `clients`: how many wait
-        for their turns."""
+        enough, or nobody reads keys. At most as long as the steps since the last pause took.
+        `clients`: how many wait for their turns."""
         now = self._clock()
         took = now - self._began
         self._took += _SMOOTHING * (took - self._took)
@@ -53,6 +64,14 @@ class Pace:
         reads = self._reads()
         if reads != self._read:
             self._read, self._read_at = reads, now
-        if now - self._read_at > _READERS_S or self._took < _CONTENDED * self._took_cpu:
+        is_read = now - self._read_at <= _READERS_S
+        self.step_s = _STEP_S_FOR_READERS if is_read else STEP_S
+        if not is_read or self._took < _CONTENDED * self._took_cpu:
+            self._unpaused = 0.0
             return 0.0
-        return min(self._took, _MOST_S, _MOST_OF_ROUND_S / max(1, clients))
+        self._unpaused += self._took
+        if self._unpaused < STEP_S:  # timers have a resolution of 1 ms
+            return 0.0
+        pause = min(self._unpaused, _MOST_S, _MOST_OF_ROUND_S / max(1, clients))
+        self._unpaused = 0.0
+        return pause

@@ -1,7 +1,7 @@
 """Expensive queries take turns, so that reads of keys and other clients wait for one step at most.
 
 An event loop runs everything that is ready before it looks at its sockets again. Without turns, a
-read would wait for a step of each of some hundred queries. A step takes STEP_S of this thread's
+read would wait for a step of each of some hundred queries. A step takes `step_s()` of this thread's
 processor time, or a little more.
 """
 
@@ -15,11 +15,8 @@ from itertools import islice
 from time import thread_time
 from typing import NamedTuple, TypeVar
 
-from backend.queries.pace import Pace
+from backend.queries.pace import STEP_S, Pace
 
-STEP_S = 0.001
-"""s. An operating system interrupts a process after a few milliseconds if others wait, so shorter
-steps would not help readers."""
 _PIECE = 50  # items between two looks at the clock
 
 _T = TypeVar("_T")
@@ -100,6 +97,11 @@ class Turns:
         # in which the next turn is scheduled; a closed loop (in tests) runs nothing any more
         self._loop: asyncio.AbstractEventLoop | None = None
 
+    @property
+    def step_s(self) -> float:
+        """How long the next step may take (s)."""
+        return self._pace.step_s
+
     async def next(self, client: str, is_peer: bool) -> None:
         """Wait for a round in which it is this query's turn. `is_peer`: whether another instance
         asks for it."""
@@ -112,7 +114,9 @@ class Turns:
 
     def _step_ended(self) -> None:
         clients = len(self._of_clients) + len(self._of_instances)
-        if pause := self._pace.pause(clients):
+        if not clients:
+            self._loop = None
+        elif pause := self._pace.pause(clients):
             asyncio.get_running_loop().call_later(pause, self._advance)
         else:
             self._advance()
@@ -126,10 +130,8 @@ class Turns:
         if woken is second:
             second.wake_next()
         self._is_of_instance = woken is self._of_instances
-        if self._of_clients or self._of_instances:
-            asyncio.get_running_loop().call_soon(self._step_ended)
-        else:
-            self._loop = None
+        # after the step of the query that was woken
+        asyncio.get_running_loop().call_soon(self._step_ended)
 
 
 class _Sender(NamedTuple):
@@ -153,6 +155,12 @@ def this_client() -> str:
     return INSTANCES if given is None else given.client
 
 
+def step_s() -> float:
+    """How long a step of this task's request may take (s of processor time)."""
+    given = _sender.get()
+    return STEP_S if given is None else given.turns.step_s
+
+
 async def next_turn() -> None:
     """Wait for the turn of this task's request. Call it before each expensive step."""
     given = _sender.get()
@@ -167,6 +175,6 @@ async def in_steps(items: Iterable[_T]) -> AsyncIterator[list[_T]]:
     rest, began = iter(items), thread_time()
     while some := list(islice(rest, _PIECE)):
         yield some
-        if thread_time() - began >= STEP_S:
+        if thread_time() - began >= step_s():
             await next_turn()
             began = thread_time()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import copy_context
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from backend.queries.pace import Pace
-from backend.queries.turns import Turns
+from backend.queries.scans.partition_run import PartitionRun
+from backend.queries.scans.scan_budget import ScanBudget
+from backend.queries.turns import Turns, set_sender
 
 
 class Machine:
@@ -48,6 +53,15 @@ def test_pauses_are_as_long_as_steps_and_end_with_the_readers() -> None:
     assert not any(machine.step(0.003, 0.001) for _ in range(100))
 
 
+def test_short_steps_have_a_pause_together() -> None:
+    """It would be shorter than the resolution of the event loop's timers."""
+    machine = Machine()
+    pauses = [machine.step(0.0003, 0.0001, reads=1) for _ in range(200)]
+    long = [pause for pause in pauses if pause]
+    assert min(long) >= 0.001
+    assert sum(pauses[100:]) == pytest.approx(100 * 0.0003, rel=0.1)
+
+
 def test_one_interruption_is_none() -> None:
     machine = Machine()
     for _ in range(100):
@@ -55,14 +69,40 @@ def test_one_interruption_is_none() -> None:
     assert machine.step(0.004, 0.001, reads=1) == 0.0
 
 
-def test_queries_end_with_pauses() -> None:
+def test_steps_are_shorter_while_keys_are_read() -> None:
+    machine = Machine()
+    turns = Turns(machine.pace)
+
+    def yields(took: float) -> bool:
+        """Whether a scan looks at the sockets after it has read for this time (s)."""
+        set_sender(turns, "a client")
+        thread_time = iter([0.0, took])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("time.thread_time", lambda: next(thread_time))
+            run = cast(PartitionRun, SimpleNamespace(got=8, got_bytes=800))
+            return ScanBudget().count_chunk(run)
+
+    def both() -> list[bool]:
+        return [copy_context().run(yields, took) for took in (0.0003, 0.001)]
+
+    assert both() == [False, True]
+    machine.step(0.001, 0.001, reads=1)
+    assert both() == [True, True]
+    machine.now += 0.2
+    machine.step(0.001, 0.001)
+    assert both() == [False, True]
+
+
+@pytest.mark.parametrize("clients", [["a"], ["a", "b"]])
+def test_queries_end_with_pauses(clients: list[str]) -> None:
+    """Regression: a query that was the only one had no pauses."""
     turns = Turns(pace := Pace())
     pauses = 0
 
-    def pause(clients: int) -> float:
+    def pause(waiting: int) -> float:
         nonlocal pauses
         pauses += 1
-        assert clients <= 2
+        assert waiting <= len(clients)
         return 0.001
 
     pace.pause = pause  # type: ignore[method-assign]
@@ -72,7 +112,7 @@ def test_queries_end_with_pauses() -> None:
             for _ in range(5):
                 await turns.next(client, is_peer=False)
 
-        await asyncio.gather(query("a"), query("b"))
+        await asyncio.gather(*map(query, clients))
 
     asyncio.run(main())
-    assert pauses >= 9
+    assert pauses >= 5 * len(clients) - 1

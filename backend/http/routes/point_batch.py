@@ -16,7 +16,8 @@ from backend.http.request import Request
 from backend.http.routes.batched_keys import BatchedKeys
 from backend.http.routes.batched_paths import BatchedPaths
 from backend.instance_context import InstanceContext
-from backend.queries.turns import STEP_S, next_turn
+from backend.queries.pace import STEP_S
+from backend.queries.turns import next_turn
 from backend.telemetry.latencies import TurnReads
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import (

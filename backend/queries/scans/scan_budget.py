@@ -6,7 +6,7 @@ import time
 
 from backend.queries.scans import partition_run
 from backend.queries.scans.partition_run import PartitionRun
-from backend.queries.turns import STEP_S
+from backend.queries.turns import step_s
 
 MAX_ENTRIES = 50_000  # per response
 MAX_BYTES = 64 << 20
@@ -15,6 +15,8 @@ MAX_BYTES = 64 << 20
 MAX_SECONDS = 0.1
 YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
 _FIRST_CHUNK = 8  # entries; their values may be large
+# of a step: a chunk is as long as a step, so another one would take twice as long
+_NEARLY = 0.6
 _FEW_BYTES = 4096  # of an entry: a chunk of fewer than _FIRST_CHUNK would not end sooner
 
 
@@ -34,6 +36,7 @@ class ScanBudget:
     def begin_step(self) -> None:
         """Call after each turn."""
         self._since_yield = self._bytes_since_yield = 0
+        self._step_s = step_s()
         self._step_began = time.thread_time()
 
     def is_spent(self) -> bool:
@@ -51,11 +54,13 @@ class ScanBudget:
         took = time.thread_time() - self._step_began
         if self.examined:
             average = self._bytes // self.examined + 1
-            in_step = int(self._since_yield * STEP_S / max(took, 1e-6))  # at the speed of this step
+            in_step = int(
+                self._since_yield * self._step_s / max(took, 1e-6)
+            )  # at the speed of this step
             fitting = min(YIELD_AFTER, partition_run.CHUNK_BYTES // average, in_step)
             self.chunk = max(_FIRST_CHUNK if average < _FEW_BYTES else 1, fitting)
         return (
-            took >= STEP_S
+            took >= _NEARLY * self._step_s
             or self._since_yield >= YIELD_AFTER
             or self._bytes_since_yield >= partition_run.CHUNK_BYTES
         )
