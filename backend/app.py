@@ -85,7 +85,8 @@ class Instance:
         self._schemas = schema_cache(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
-        cluster = cluster_access(settings)
+        self._cluster = cluster_access(settings)
+        self._topologies = EncodedTopologies()
         self._stopping = threading.Event()
         librdkafka, kafka_python = kafka.librdkafka, kafka.kafka_python
         custom_stores = _import_classes(self._views, settings.views)
@@ -102,7 +103,7 @@ class Instance:
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
             lambda *partition_id: self.context.snapshot_sources(*partition_id),
-            cluster.signer,
+            self._cluster.signer,
             settings.copy_threshold,
             connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
             may_be_in_several=self._registry.may_be_in_several,
@@ -110,6 +111,26 @@ class Instance:
         self._push_fetcher = PushFetcher.of(
             self._views, settings.views, self._directory, settings.push_interval
         )
+        lifecycle, self._ingest_loop = self._new_ingest()
+        self._metadata_poller.on_poll = self._ingest_loop.look
+        self._member = self._new_member()
+        self._appender = Appender(librdkafka, settings.broker_timeout)
+        self._versions = VersionFollower(
+            self._views, librdkafka, settings, lifecycle.drop, self._rejoin
+        )
+        self._deployments = DeploymentFollower(librdkafka, settings, self._rejoin)
+        self.context = self._new_context()
+        self._membership_reporter = MembershipReporter(
+            self.context,
+            self._views,
+            self._registry,
+            self._directory.on_disk,
+            self._ingest_loop.opening,
+            FindingsFile(self._directory.root),
+        )
+
+    def _new_ingest(self) -> tuple[PartitionLifecycle, IngestLoop]:
+        settings, librdkafka = self.settings, self._kafka.librdkafka
         dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
         assignments = SourceAssignments(self._registry)
         writer = PartitionWriter(self._on_state_change)
@@ -131,7 +152,7 @@ class Instance:
             policy,
             pushes,
         )
-        read_priority = ReadPriority(self._reads_served)
+        read_priority = ReadPriority(lambda: self.context.reads_served())
         applier = RecordApplier(
             self._registry,
             lifecycle,
@@ -143,7 +164,7 @@ class Instance:
             settings.clock_tolerance,
             release_free_memory,
         )
-        self._ingest_loop = IngestLoop(
+        loop = IngestLoop(
             self._registry,
             lifecycle,
             applier,
@@ -154,33 +175,34 @@ class Instance:
             read_priority,
             settings.ends_trusted_for,
         )
-        self._metadata_poller.on_poll = self._ingest_loop.look
-        topologies = EncodedTopologies()
-        self._member = GroupMember(
+        return lifecycle, loop
+
+    def _new_member(self) -> GroupMember:
+        settings = self.settings
+        return GroupMember(
             topics=frozenset(view.topic for view in self._views),
             group_id=settings.application_id,
-            client_settings=kafka_python,
+            client_settings=self._kafka.kafka_python,
             session_timeout_ms=settings.session_timeout_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
             member_metadata=self._member_metadata,
             on_topology=self._on_topology,
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
-            topologies=topologies,
+            topologies=self._topologies,
             fetcher=TopologyFetcher(
                 settings.instance_id,
-                topologies,
-                cluster.signer,
+                self._topologies,
+                self._cluster.signer,
                 lambda member, timeout: self.context.certificates.connection(member, timeout),
             ),
             max_record_bytes=settings.group_record_bytes,
             polled=self._polled_partitions,
         )
-        self._appender = Appender(librdkafka, settings.broker_timeout)
-        self._versions = VersionFollower(
-            self._views, librdkafka, settings, lifecycle.drop, self._rejoin
-        )
-        self._deployments = DeploymentFollower(librdkafka, settings, self._rejoin)
-        self.context = InstanceContext(
+
+    def _new_context(self) -> InstanceContext:
+        settings = self.settings
+        librdkafka, kafka_python = self._kafka.librdkafka, self._kafka.kafka_python
+        return InstanceContext(
             settings=settings,
             views={view.name: self._of_requests(view) for view in self._views},
             store_partitions=self._registry,
@@ -195,21 +217,13 @@ class Instance:
                 kafka_python, settings.broker_timeout, settings.application_id
             ),
             dead_letter_reader=DeadLetterReader(librdkafka, settings.broker_timeout),
-            cluster=cluster,
-            topologies=topologies,
+            cluster=self._cluster,
+            topologies=self._topologies,
             versions=self._versions.initial,
             version_log=self._versions.log,
             deployment_log=self._deployments.log,
             pushes=self._push_fetcher,
             rocksdb=self._directory.rocksdb,
-        )
-        self._membership_reporter = MembershipReporter(
-            self.context,
-            self._views,
-            self._registry,
-            self._directory.on_disk,
-            self._ingest_loop.opening,
-            FindingsFile(self._directory.root),
         )
 
     def check_broker(self) -> None:
@@ -272,9 +286,6 @@ class Instance:
     def _of_requests(self, view: View) -> View:
         """The view for requests: a client may name the ids of schemas."""
         return view if self._schemas is None else replace(view, schemas=self._schemas.of_requests)
-
-    def _reads_served(self) -> int:
-        return sum(counts.served for counts in self.context.counts.values())
 
     def _member_metadata(self) -> MemberMetadata:
         return self._membership_reporter.now(self._highest_epoch)

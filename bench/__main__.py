@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from textwrap import fill
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -107,22 +108,30 @@ BENCH_FULL=1 also measures reads of 10,000,000 keys, which takes longer.
 
 \b
 Examples:
-  python -m bench                     everything
-  python -m bench --only reads        only the cost of a point read
+  python -m bench
+      everything
+  python -m bench --only reads
+      only the cost of a point read
   python -m bench --only reads --only factors
-                                      also how it grows with keys, partitions and backends
+      also how it grows with keys, partitions and backends
   python -m bench --only ingest --only launch --rounds 5
   python -m bench --only ndjson --rounds 1 --entries 10000000
-                                      a stream of 10 million entries, and its memory
-  python -m bench --quick             two minutes: shows that it works; the numbers are inexact
-  python -m bench --publish           write the last run's table and plots into docs/
-"""
+      a stream of 10 million entries, and its memory
+  python -m bench --quick
+      two minutes: shows that it works; the numbers are inexact
+  python -m bench --publish
+      write the last run's table and plots into docs/
+
+\b
+Rows:
+""" + fill(", ".join(RowName), 78, initial_indent="  ", subsequent_indent="  ")
 
 
 @friendly
 def main(
     only: Annotated[
-        list[RowName] | None, typer.Option(help="Only these rows; can be repeated.")
+        list[RowName] | None,
+        typer.Option(metavar="ROW", help="Only these rows (see above); can be repeated."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few records, short loads.")] = False,
     rounds: Annotated[

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 
 from model.kafka.config import check_java_values, for_java, is_secret
 from model.kafka.config_providers import resolve, resolve_value
@@ -21,6 +23,9 @@ from spark.sources import Kafka
 from spark.triggers import REAL_TIME, spark_time
 from spark.views import VIEWS
 
+_Add = Callable[..., object]
+"""Adds an option to a group of them."""
+
 EXAMPLES = """\
 examples:
   # all views on this machine, until Ctrl-C
@@ -33,11 +38,13 @@ examples:
   python -m spark.run --checkpoint-dir .run/checkpoints --views-toml views.toml
 
   # views of your own: a module, and the files of a folder
-  python -m spark.run --view shop.orders:VIEW my_views/ --checkpoint-dir .run/checkpoints
+  python -m spark.run --view shop.orders:VIEW my_views/ \\
+      --checkpoint-dir .run/checkpoints
 
   # another setting of the Java client; secrets belong in [kafka] of views.toml
-  python -m spark.run --bootstrap-servers broker:9093 --checkpoint-dir .run/checkpoints \\
-      --views-toml views.toml --kafka-option client.dns.lookup=use_all_dns_ips
+  python -m spark.run --bootstrap-servers broker:9093 --views-toml views.toml \\
+      --kafka-option client.dns.lookup=use_all_dns_ips \\
+      --checkpoint-dir .run/checkpoints
 
   # on a cluster, with this project installed on driver and executors
   spark-submit --master spark://host:7077 --jars a.jar,b.jar spark/run.py \\
@@ -109,18 +116,28 @@ def parse(arguments: list[str] | None = None) -> Settings:
 
 def _parser() -> argparse.ArgumentParser:
     views = "".join(
-        f"  {view.name:<20}{', '.join(view.source_topics)} > {view.topic}: {view.description}\n"
+        f"  {view.name}: {', '.join(view.source_topics)} > {view.topic}\n"
+        f"{fill(view.description, 78, initial_indent=' ' * 6, subsequent_indent=' ' * 6)}\n"
         for view in VIEWS.values()
     )
     parser = argparse.ArgumentParser(
         prog="python -m spark.run",
         description="Runs views as streams: reads raw topics and writes view topics. Malformed\n"
-        "records go to <raw topic>.dead-letter. A query that fails is restarted. SIGTERM and\n"
-        "Ctrl-C end the job with status 0; after a restart it continues from its checkpoints.",
+        "records go to <raw topic>.dead-letter. A query that fails is restarted. SIGTERM\n"
+        "and Ctrl-C end the job with status 0; after a restart it continues from its\n"
+        "checkpoints.",
         epilog=f"views:\n{views}\n{EXAMPLES}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add = parser.add_argument
+    _add_views(parser.add_argument_group("selection of views").add_argument)
+    _add_kafka(parser.add_argument_group("Kafka").add_argument)
+    _add_batches(parser.add_argument_group("micro-batches").add_argument)
+    _add_files(parser.add_argument_group("checkpoints and state").add_argument)
+    _add_spark(parser.add_argument_group("Spark").add_argument)
+    return parser
+
+
+def _add_views(add: _Add) -> None:
     add(
         "views",
         nargs="*",
@@ -137,30 +154,29 @@ def _parser() -> argparse.ArgumentParser:
         help="one more view, named as VIEW above; can be repeated",
     )
     add(
+        "--views-toml",
+        type=Path,
+        metavar="FILE",
+        help="a deployment's views.toml: its entries select the views, and its [kafka] table has "
+        "the connection settings",
+    )
+
+
+def _add_kafka(add: _Add) -> None:
+    add(
         "--bootstrap-servers",
         default=os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or "127.0.0.1:9092",
         metavar="HOST:PORT,...",
         help="default: $QUERYABLE_BOOTSTRAP_SERVERS, else 127.0.0.1:9092",
     )
     add(
-        "--checkpoint-dir",
-        required=True,
-        metavar="DIR",
-        help="folder of the checkpoints; a path of any file system that Hadoop supports",
-    )
-    add(
-        "--progress",
-        type=Path,
-        metavar="FILE",
-        help="a JSON file that is rewritten after every micro-batch. For each view: state, "
-        "restarts, last_error, source_offsets (records before them are in the view topic), and "
-        "since this start input_rows, late_rows, dropped_rows and dead_letters",
-    )
-    add(
-        "--health",
-        type=Path,
-        metavar="FILE",
-        help="a JSON file that is rewritten every second, for `python -m spark.health FILE`",
+        "--kafka-option",
+        action="append",
+        default=[],
+        type=_kafka_option,
+        metavar="KEY=VALUE",
+        help="a setting of Kafka's Java client, for reading and writing; can be repeated. Secrets "
+        "are refused, because other users see the command line: set them in --views-toml",
     )
     add(
         "--group-prefix",
@@ -170,14 +186,21 @@ def _parser() -> argparse.ArgumentParser:
         "prefix + view name, once a second: `pipeline` in views.toml (default: %(default)s)",
     )
     add(
-        "--same-rule",
-        action="append",
-        default=[],
-        type=_pair,
-        metavar="VIEW=DIGEST",
-        help="continue the checkpoint of a view whose code was rewritten but gives the same "
-        "results for all records; the error message of the view has the digest. Can be repeated",
+        "--topics-deadline",
+        type=float,
+        default=60,
+        metavar="SECONDS",
+        help="how long to wait for a missing topic (default: %(default)s)",
     )
+    add(
+        "--no-create-topics",
+        dest="create_topics",
+        action="store_false",
+        help="create no topics: wait for missing view topics and dead-letter topics, too",
+    )
+
+
+def _add_batches(add: _Add) -> None:
     add("--once", action="store_true", help="stop at the current ends of the raw topics")
     add(
         "--trigger",
@@ -201,41 +224,41 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="maximum number of records in a micro-batch (default: %(default)s)",
     )
+
+
+def _add_files(add: _Add) -> None:
     add(
-        "--topics-deadline",
-        type=float,
-        default=60,
-        metavar="SECONDS",
-        help="how long to wait for a missing topic (default: %(default)s)",
+        "--checkpoint-dir",
+        required=True,
+        metavar="DIR",
+        help="folder of the checkpoints; a path of any file system that Hadoop supports",
     )
     add(
-        "--no-create-topics",
-        dest="create_topics",
-        action="store_false",
-        help="create no topics: wait for missing view topics and dead-letter topics, too",
-    )
-    add(
-        "--views-toml",
-        type=Path,
-        metavar="FILE",
-        help="a deployment's views.toml: its entries select the views, and its [kafka] table has "
-        "the connection settings",
-    )
-    add(
-        "--kafka-option",
+        "--same-rule",
         action="append",
         default=[],
-        type=_kafka_option,
-        metavar="KEY=VALUE",
-        help="a setting of Kafka's Java client, for reading and writing; can be repeated. Secrets "
-        "are refused, because other users see the command line: set them in --views-toml",
+        type=_pair,
+        metavar="VIEW=DIGEST",
+        help="continue the checkpoint of a view whose code was rewritten but gives the same "
+        "results for all records; the error message of the view has the digest. Can be repeated",
     )
     add(
-        "--jars",
-        metavar="DIR",
-        help="the jars of Spark's Kafka source "
-        "(default: $QUERYABLE_CACHE/jars/spark, else the same in ~/.cache/queryable-topics)",
+        "--progress",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file that is rewritten after every micro-batch. For each view: state, "
+        "restarts, last_error, source_offsets (records before them are in the view topic), and "
+        "since this start input_rows, late_rows, dropped_rows and dead_letters",
     )
+    add(
+        "--health",
+        type=Path,
+        metavar="FILE",
+        help="a JSON file that is rewritten every second, for `python -m spark.health FILE`",
+    )
+
+
+def _add_spark(add: _Add) -> None:
     add("--master", help="spark.master (default: spark-submit's, else local[2])")
     add(
         "--conf",
@@ -246,12 +269,17 @@ def _parser() -> argparse.ArgumentParser:
         help="a setting of Spark; can be repeated",
     )
     add(
+        "--jars",
+        metavar="DIR",
+        help="the jars of Spark's Kafka source "
+        "(default: $QUERYABLE_CACHE/jars/spark, else the same in ~/.cache/queryable-topics)",
+    )
+    add(
         "--log-level",
         default="off",
         choices=["off", "error", "warn", "info", "debug"],
         help="level of Spark's own log, on stderr (default: %(default)s)",
     )
-    return parser
 
 
 def _deployment(parser: argparse.ArgumentParser, file: Path | None) -> Deployment | None:

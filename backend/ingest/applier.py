@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from backend.ingest.batch import Record, build_batch, from_offset
+from backend.ingest.batch import DeadLetter, Record, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
@@ -20,7 +20,7 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time
 from backend.ingest.writer import PartitionWriter
 from model.problems import StoreError
-from model.records import LastRecord
+from model.records import LastRecord, StoreMetadata
 
 _RELEASE_AFTER = 5.0  # s after files of loads began to be compacted, which takes memory as well
 
@@ -69,7 +69,7 @@ class RecordApplier:
                 with self._guard(store_partition):
                     new = from_offset(records, store_partition.fetch_offset)
                     for run in self._read_priority.batches(new):
-                        if not self.apply_run(store_partition, run):
+                        if not self._apply_run(store_partition, run):
                             break
         for source, end in fetched.ends.items():
             for store_partition in self._registry.of_source(*source):
@@ -108,7 +108,7 @@ class RecordApplier:
         first = min((each.fetch_offset for each in found), default=0)
         return [each for each in found if each.fetch_offset == first]
 
-    def apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
+    def _apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
         """Apply records of one partition, in offset order. One batch has the changes and the
         position after them. Raises StoreError.
 
@@ -126,9 +126,7 @@ class RecordApplier:
         if (reason := self._missed_tombstones(store_partition)) is not None:
             self._lifecycle.rebuild(store_partition, reason)
             return False
-        position = run[-1].offset() + 1
-        view = store_partition.view
-        store, metadata = store_partition.store, store_partition.metadata
+        view, store = store_partition.view, store_partition.store
         batch = store.new_batch()
         topic_metadata = self._metadata_poller.get(view.topic)
         counts = known_counts(store_partition, topic_metadata, self._registry)
@@ -151,36 +149,53 @@ class RecordApplier:
             run = run[: result.stopped_at]
             if not run:
                 return False
-            position = run[-1].offset() + 1
-        dead_letters, epoch = result.dead_letters, run[-1].leader_epoch()
-        if epoch is not None and epoch != metadata.leader_epoch:
-            metadata = replace(metadata, leader_epoch=epoch)
+        newest = run[-1]
         mispartitioned = confirmed_mispartitioned(
             store_partition, result.keys, counts, self._metadata_poller, self._registry
         )
-        if mispartitioned:
-            if not metadata.mispartitioned:
-                store_partition.warn_of_mispartitioned(position - 1)
-            metadata = replace(metadata, mispartitioned=metadata.mispartitioned + mispartitioned)
-        if dead_letters:
-            self._dead_letters.take(store_partition, dead_letters)
-            metadata = replace(metadata, dead_letters=metadata.dead_letters + len(dead_letters))
-        changed = metadata is not store_partition.metadata
-        # readers must know of a mispartitioned record before they can miss it
-        is_first = mispartitioned and not store_partition.metadata.mispartitioned
-        store_partition.metadata = metadata
-        if is_first:
-            self._registry.end_streams(view.name)
-            self._writer.on_state_change()
-        new_metadata = metadata if changed else None
+        new_metadata = self._update_metadata(
+            store_partition, newest, mispartitioned, result.dead_letters
+        )
         self._writer.write(
-            store_partition, batch, position, new_metadata, result.stream_time, _identify(run[-1])
+            store_partition,
+            batch,
+            newest.offset() + 1,
+            new_metadata,
+            result.stream_time,
+            _identify(newest),
         )
         store_partition.applied_records += len(result.keys)
         if store_partition.listeners:
             horizon = view.kind.horizon(view, store.stream_time)
-            store_partition.listeners.applied(run, view.layout, dead_letters, horizon)
+            store_partition.listeners.applied(run, view.layout, result.dead_letters, horizon)
         return result.missing_schema is None
+
+    def _update_metadata(
+        self,
+        store_partition: StorePartition,
+        newest: Record,
+        mispartitioned: int,
+        dead_letters: list[DeadLetter],
+    ) -> StoreMetadata | None:
+        """Count a run of records, which ends with `newest`, in the metadata; returns them if they
+        have changed. Before the records are written: readers must know of a mispartitioned record
+        before they can miss it."""
+        before = metadata = store_partition.metadata
+        epoch = newest.leader_epoch()
+        if epoch is not None and epoch != metadata.leader_epoch:
+            metadata = replace(metadata, leader_epoch=epoch)
+        if mispartitioned:
+            if not before.mispartitioned:
+                store_partition.warn_of_mispartitioned(newest.offset())
+            metadata = replace(metadata, mispartitioned=metadata.mispartitioned + mispartitioned)
+        if dead_letters:
+            self._dead_letters.take(store_partition, dead_letters)
+            metadata = replace(metadata, dead_letters=metadata.dead_letters + len(dead_letters))
+        store_partition.metadata = metadata
+        if mispartitioned and not before.mispartitioned:
+            self._registry.end_streams(store_partition.view.name)
+            self._writer.on_state_change()
+        return None if metadata is before else metadata
 
     def _missed_tombstones(self, store_partition: StorePartition) -> str | None:
         """Why the store partition must be rebuilt instead of going on: tombstones before the next

@@ -253,13 +253,15 @@ def test_the_class_archive_is_used_if_it_exists(
     assert str(archive) not in session_settings({"spark.master": "spark://a:1"}, [])[name]
 
 
-def test_help_has_examples() -> None:
+def test_help_has_examples_and_fits_the_terminal() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "spark.run", "--help"],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "COLUMNS": "80"},
     )  # fmt: skip
     assert "examples:" in done.stdout
     assert all(name in done.stdout for name in VIEWS)
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_examples_have_the_fields_of_the_raw_topic() -> None:
