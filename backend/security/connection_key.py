@@ -52,28 +52,23 @@ class ConnectionKey:
     def is_next(self, given: bytes | None, body: bytes) -> bool:
         """Whether this is the next batch, and its signature one with the key. For the hot path. The
         key ends if it has another one; a complete signature is left to the caller."""
-        if given is None or len(given) != MAC_SIZE or not self._is_valid():
+        if given is None or len(given) != MAC_SIZE:
             return False
-        assert self._mac is not None
-        self._number += 1
-        return self._is_body(self._mac, self._number, given, body)
+        is_body = self.next_body(given)
+        return is_body is not None and is_body(body)
 
     def next_body(self, given: bytes) -> Callable[[bytes], bool] | None:
         """The same, before the body has arrived: what tells whether a body is that of the next
         batch; None without a key."""
-        if not self._is_valid():
+        if self._mac is None or self._secret is None or self._keys not in self._secret.current():
             return None
-        assert self._mac is not None
         self._number += 1
         return partial(self._is_body, self._mac, self._number, given)
-
-    def _is_valid(self) -> bool:
-        return self._secret is not None and self._keys in self._secret.current()
 
     def _is_body(self, mac: Mac, number: int, given: bytes, body: bytes) -> bool:
         if hmac.compare_digest(mac.hex_of(b"%d\n%b" % (number, body))[:MAC_SIZE], given):
             return True
-        self._secret = None
+        self._mac = None
         return False
 
 

@@ -33,7 +33,7 @@ class Identity:
 
 
 def scopes_to_read(view: str) -> tuple[str, str]:
-    """Those of which one is needed."""
+    """The scopes that allow reading this view. A client needs one of them."""
     return f"read:{view}", "read:*"
 
 

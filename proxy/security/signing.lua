@@ -18,9 +18,14 @@ local claims, claims_count, claims_since = {}, 0, 0
 -- of this worker
 local worker, number = nil, 0
 
+--- The key that is derived from a secret for this purpose.
+local function derived(secret, purpose)
+    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics " .. purpose))
+end
+
 --- The key that proxies sign with.
 function _M.key_of(secret)
-    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics proxy"))
+    return derived(secret, "proxy")
 end
 
 --- The value of the header. `at`: Unix time in ms; `receiver`: the id of an instance, or "*".
@@ -33,7 +38,7 @@ end
 
 --- The key for connections.
 function _M.connections_key_of(secret)
-    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics connection"))
+    return derived(secret, "connection")
 end
 
 --- The key of a connection on which a request with this signature was sent:
@@ -49,7 +54,7 @@ end
 
 --- The key for claims.
 function _M.claim_key_of(secret)
-    return crypto.key(crypto.mac(crypto.key(secret), "queryable-topics client"))
+    return derived(secret, "client")
 end
 
 --- The value of Queryable-Client: backend/security/client_claims.py describes it. `at`: as above.

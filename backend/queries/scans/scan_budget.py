@@ -15,7 +15,8 @@ MAX_BYTES = 64 << 20
 MAX_SECONDS = 0.1
 YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
 _FIRST_CHUNK = 8  # entries; their values may be large
-# of a step: a chunk is as long as a step, so another one would take twice as long
+# of a step, after which it ends: a chunk is nearly as long as a step, so with another one the step
+# would take twice as long
 _NEARLY = 0.6
 _FEW_BYTES = 4096  # of an entry: a chunk of fewer than _FIRST_CHUNK would not end sooner
 
@@ -54,9 +55,8 @@ class ScanBudget:
         took = time.thread_time() - self._step_began
         if self.examined:
             average = self._bytes // self.examined + 1
-            in_step = int(
-                self._since_yield * self._step_s / max(took, 1e-6)
-            )  # at the speed of this step
+            speed = self._since_yield / max(took, 1e-6)  # of this step
+            in_step = int(speed * self._step_s)
             fitting = min(YIELD_AFTER, partition_run.CHUNK_BYTES // average, in_step)
             self.chunk = max(_FIRST_CHUNK if average < _FEW_BYTES else 1, fitting)
         return (

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,8 +11,8 @@ from hypothesis import strategies as st
 from backend.http.router import Router
 from backend.security.cluster import KEYED, ClusterAccess, Refused
 from backend.security.cluster_secret import ClusterSecret
-from backend.security.connection_key import EXTENSION, ConnectionKey
-from backend.security.signatures import HEADER, Purpose
+from backend.security.connection_key import ConnectionKey
+from backend.security.signatures import Purpose
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost, plain_reads
 from backend.wire.point_batch import READS
@@ -25,7 +23,7 @@ from tests.support.cluster_secret import (
     cluster_secret,
     write_secrets,
 )
-from tests.support.in_process.instance import context
+from tests.support.in_process.requests import posted, router_of
 from tests.support.point_batch import encode_paths
 
 BODY = encode_paths([b"/orders/a"])
@@ -138,59 +136,27 @@ def test_a_connection_has_no_key_before_a_proxys_signature(
 
 
 def test_a_key_opens_no_route_but_that_of_reads(secret: ClusterSecret) -> None:
-    access, key = ClusterAccess(secret, "b1"), ConnectionKey()
-    router = router_of(access)
+    router, key = router_of(secret), ConnectionKey()
     for route in router.routes:
         if not route.is_internal or route.pattern == READS.decode():
             continue
         proxy = ProxyConnection(secret)
-        assert status(router, READS, proxy.signature(BODY), key) == 200
+        assert routed(router, proxy.signature(BODY), key).status == 200
         proxy.begin()
-        target = route.pattern.encode()
-        assert status(router, target, proxy.signature(BODY), key) == 403, route.pattern
+        refused = routed(router, proxy.signature(BODY), key, route.pattern)
+        assert refused.status == 403, route.pattern
         proxy.end()
 
 
-def router_of(access: ClusterAccess) -> Router:
-    here = context()
-    here.cluster = access
-    return Router(here, None)  # type: ignore[arg-type]
-
-
-def status(router: Router, target: bytes, signature: bytes, key: ConnectionKey | None) -> int:
-    return routed(router, target, signature, key).status
-
-
-def routed(router: Router, target: bytes, signature: bytes, key: ConnectionKey | None) -> Answer:
-    """What the router answers to a POST that was not answered on arrival."""
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": BODY, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def ask() -> None:
-        router.start()
-        scope = {"type": "http", "raw_path": target, "method": "POST", "query_string": b"",
-                 "headers": [(HEADER, signature)], "client": ("10.0.0.1", 1),
-                 "extensions": {} if key is None else {EXTENSION: key}}  # fmt: skip
-        try:
-            await router(scope, receive, send)
-        finally:
-            await router.stop()
-
-    asyncio.run(ask())
-    return Answer(sent[0]["status"], sent[0]["headers"], sent[1]["body"])
+def routed(
+    router: Router, signature: bytes, key: ConnectionKey | None, path: str = READS.decode()
+) -> Answer:
+    """What the router answers to a batch that was not answered on arrival."""
+    return posted(router, path, BODY, signature, "10.0.0.1", key=key)
 
 
 def test_the_answer_says_that_the_connection_has_a_key(secret: ClusterSecret) -> None:
-    router, proxy, key = (
-        router_of(ClusterAccess(secret, "b1")),
-        ProxyConnection(secret),
-        ConnectionKey(),
-    )
+    router, proxy, key = router_of(secret), ProxyConnection(secret), ConnectionKey()
 
     def on_arrival(signature: bytes, key: ConnectionKey | None) -> Answer:
         answer = router.reads_now(PlainPost(signature, BODY), "10.0.0.1", False, key)
@@ -199,20 +165,20 @@ def test_the_answer_says_that_the_connection_has_a_key(secret: ClusterSecret) ->
 
     for answer in (
         on_arrival(proxy.signature(BODY), key),
-        routed(router, READS, proxy.signature(BODY), key),
+        routed(router, proxy.signature(BODY), key),
     ):
         assert (answer.status, answer.headers.count(KEYED)) == (200, 1)
     proxy.begin()
     for answer in (
         on_arrival(proxy.signature(BODY), key),
-        routed(router, READS, proxy.signature(BODY), key),
+        routed(router, proxy.signature(BODY), key),
         on_arrival(proxy.signature(BODY), key),
     ):
         assert (answer.status, KEYED in answer.headers) == (200, False), "only when it begins"
     proxy.end()
     for answer in (
         on_arrival(proxy.signature(BODY), None),
-        routed(router, READS, proxy.signature(BODY), None),
+        routed(router, proxy.signature(BODY), None),
     ):
         assert (answer.status, KEYED in answer.headers) == (200, False), "another server"
     peer = ProxyConnection(secret, Purpose.PEER)

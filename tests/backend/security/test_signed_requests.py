@@ -7,7 +7,7 @@ import hashlib
 import io
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +25,7 @@ from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
-from backend.wire.answer import Answer, Header
+from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import READS
 from backend.wire.snapshot import SnapshotError, file_header, receive
@@ -35,6 +35,7 @@ from tests.backend.snapshots import asked as copied
 from tests.backend.snapshots import member_of_a_group, question
 from tests.support.cluster_secret import cluster_secret
 from tests.support.in_process.instance import context
+from tests.support.in_process.requests import posted, router_of
 from tests.support.point_batch import encode_paths
 
 INTERNAL = ["/internal/reads", "/internal/scan", "/internal/batch", "/internal/heartbeat",
@@ -44,46 +45,6 @@ INTERNAL = ["/internal/reads", "/internal/scan", "/internal/batch", "/internal/h
 @pytest.fixture
 def secret(tmp_path: Path) -> ClusterSecret:
     return cluster_secret(tmp_path)
-
-
-def router_of(secret: ClusterSecret | None) -> Router:
-    here = context()
-    if secret is not None:
-        here.cluster = ClusterAccess(secret, "b1")
-    return Router(here, None)  # type: ignore[arg-type]
-
-
-def asked(
-    router: Router,
-    path: str,
-    body: bytes | None,
-    header: bytes | None = None,
-    client: str = "",
-    more: Sequence[Header] = (),
-    method: str = "POST",
-) -> Answer:
-    """The answer. `body`: None if it must not be read."""
-    sent: list[Any] = []
-
-    async def receive() -> dict[str, Any]:
-        assert body is not None, "the body was read"
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def ask() -> None:
-        router.start()
-        headers = [*([] if header is None else [(HEADER, header)]), *more]
-        scope = {"type": "http", "raw_path": path.encode(), "method": method, "headers": headers,
-                 "query_string": b"", "client": (client, 1) if client else None}  # fmt: skip
-        try:
-            await router(scope, receive, send)
-        finally:
-            await router.stop()
-
-    asyncio.run(ask())
-    return Answer(sent[0]["status"], sent[0]["headers"], sent[1]["body"])
 
 
 def code(answer: Answer) -> str:
@@ -99,11 +60,11 @@ def test_every_internal_route_is_tested() -> None:
 def test_without_a_secret_internal_routes_answer_on_loopback_only(path: str) -> None:
     router = router_of(None)
     for client in ("10.0.0.1", "", "::ffff:10.0.0.1"):
-        refused = asked(router, path, None, client=client)
+        refused = posted(router, path, None, client=client)
         assert code(refused) == "not-a-member"
         assert b"QUERYABLE_CLUSTER_SECRET_FILE" in refused.body
     for client in ("127.0.0.1", "::1"):
-        answer = asked(router, path, b"{}", client=client)
+        answer = posted(router, path, b"{}", client=client)
         assert b"QUERYABLE_CLUSTER_SECRET_FILE" not in answer.body
     reads = PlainPost(None, encode_paths([b"/orders/a"]))
     assert code(router.reads_now(reads, "10.0.0.1")) == "not-a-member"
@@ -115,7 +76,7 @@ def test_a_reverse_proxy_on_this_machine_does_not_open_internal_routes(path: str
     router = router_of(None)
     for name in ("x-forwarded-for", "forwarded", "via", "x-real-ip", "queryable-final-status"):
         headers = [(name.encode(), b"203.0.113.7")]
-        refused = asked(router, path, None, client="127.0.0.1", more=headers)
+        refused = posted(router, path, None, client="127.0.0.1", more=headers)
         assert code(refused) == "not-a-member"
 
 
@@ -136,13 +97,13 @@ def test_with_a_secret_every_request_must_be_signed(path: str, secret: ClusterSe
     for purpose in allowed:
         refused += [signed(purpose, "b2"), signed(purpose, "*")]
     for header in refused:
-        assert code(asked(router, path, None, header, "127.0.0.1")) == "not-a-member"
+        assert code(posted(router, path, None, header, "127.0.0.1")) == "not-a-member"
     for purpose in allowed:
         header = signed(purpose)
-        answer = asked(router, path, b"{}", header, "10.0.0.1")
+        answer = posted(router, path, b"{}", header, "10.0.0.1")
         assert b"not-a-member" not in answer.body or path == "/internal/heartbeat"
-        assert b"used before" in asked(router, path, None, header, "10.0.0.1").body
-        assert b"not the one that was signed" in asked(router, path, b"[]", signed(purpose)).body
+        assert b"used before" in posted(router, path, None, header, "10.0.0.1").body
+        assert b"not the one that was signed" in posted(router, path, b"[]", signed(purpose)).body
 
 
 def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
@@ -185,7 +146,7 @@ def test_answers_to_instances_are_signed(secret: ClusterSecret) -> None:
     router = router_of(secret)
     for path in INTERNAL:
         sent = Signer(secret).sign("POST", path.encode(), "b1", b"{}")
-        answer = asked(router, path, b"{}", sent.header)
+        answer = posted(router, path, b"{}", sent.header)
         value = dict(answer.headers)[HEADER]
         assert sent.is_answer(answer.status, answer.body, value), path
 
@@ -392,5 +353,5 @@ def test_a_proxy_gets_the_topology_while_its_clients_have_all_places(secret: Clu
     router = Router(here, pages, access_control(here.settings, None, here.cluster))
     signed = Signer(secret, Purpose.PROXY).sign("GET", b"/processors", ANY_RECEIVER).header
     for header in (None, signed):
-        asked(router, "/processors", b"", header, "10.0.0.1", method="GET")
+        posted(router, "/processors", b"", header, "10.0.0.1", method="GET")
     assert senders == ["10.0.0.1", INSTANCES]
