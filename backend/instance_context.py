@@ -124,6 +124,7 @@ class InstanceContext:
     deployment: DeploymentState | None = None  # of the service; None: not known, or there is none
     deployment_log: ChangeLog[DeploymentState] | None = None
     on_versions: list[Callable[[], None]] = field(default_factory=list)
+    on_topology: list[Callable[[], None]] = field(default_factory=list)
     epoch_header: bytes = b"0-0"
     counts: dict[str, ReadCounts] = field(default_factory=dict)
     scans: dict[str, ScanCounts] = field(default_factory=dict)
@@ -250,6 +251,8 @@ class InstanceContext:
         changes = 0 if self.deployment is None else self.deployment.revision
         self.topology = self._of_group.at_revision(self.versions.revision + changes)
         self.epoch_header = str(self.topology.epoch).encode()
+        for use_topology in self.on_topology:
+            use_topology()
 
     def view_headers(self, view: View | None) -> tuple[Header, ...]:
         """The headers of every answer of a view: its definition, and its version if it has one."""

@@ -1,13 +1,17 @@
 """Heartbeats between instances that share partitions.
 
-While an instance answers, it gets a heartbeat in every second interval. After one that it misses,
-it gets one in each interval, until it answers again.
+Two such instances send each other heartbeats in turn, one in every second interval. If the other
+one does not send the heartbeat of its turn, this one sends it a little later. An instance that
+misses a heartbeat gets one in each interval, until it answers again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from backend.cluster.liveness import DRAINING, Heartbeat, Peers
@@ -21,6 +25,9 @@ _LEAVING_TIMEOUT = 2.0  # s; nobody asks an instance again that has left
 _TIMEOUT = 0.9
 """For an answer, in intervals. It ends before the next interval, in which the instance is asked
 again."""
+_GRACE = 0.2
+"""For a heartbeat whose turn is that of the other instance, in intervals: time for the network, and
+for a busy event loop."""
 
 
 class Instance(Protocol):
@@ -28,6 +35,7 @@ class Instance(Protocol):
 
     peers: Peers
     lost: LostInstances
+    on_topology: list[Callable[[], None]]
 
     @property
     def group(self) -> str: ...
@@ -50,6 +58,25 @@ class Posts(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass
+class _Neighbour:
+    """An instance that shares partitions, with the times (s, by the loop's clock) of the last
+    heartbeat that was sent to it, and of the last one from it. `turn` sends the next one."""
+
+    member: Member
+    sent_at: float = -math.inf
+    received_at: float = -math.inf
+    turn: asyncio.TimerHandle | None = None
+
+    def schedule(self, at: float, send: Callable[[_Neighbour], None]) -> None:
+        self.cancel()
+        self.turn = asyncio.get_running_loop().call_at(at, send, self)
+
+    def cancel(self) -> None:
+        if self.turn is not None:
+            self.turn.cancel()
+
+
 class Heartbeats:
     """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
@@ -61,42 +88,33 @@ class Heartbeats:
         self._interval = interval
         self._in_flight: dict[str, asyncio.Task[None]] = {}
         self._topology: Topology | None = None
-        self._neighbours: list[Member] = []
-        self._task: asyncio.Task[None] | None = None
-        self._repeat_at = 0.0  # when the second interval begins, by the loop's clock
-        self._repeat: asyncio.TimerHandle | None = None
+        self._neighbours: dict[str, _Neighbour] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._last_at = 0
 
     def start(self) -> None:
         """In the event loop."""
-        self._task = asyncio.create_task(self._run(), name="heartbeats")
+        self._loop = asyncio.get_running_loop()
+        self._instance.on_topology.append(self._update_soon)
+        self._update()
 
     async def stop(self) -> None:
-        tasks = [*self._in_flight.values(), *([self._task] if self._task else [])]
+        if self._loop is not None:
+            self._instance.on_topology.remove(self._update_soon)
+            self._loop = None
+        for neighbour in self._neighbours.values():
+            neighbour.cancel()
+        tasks = list(self._in_flight.values())
         for task in tasks:
             task.cancel()
-        if self._repeat is not None:
-            self._repeat.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._posts.close()
 
     def beat(self) -> None:
         """Send a heartbeat to all neighbours without one in flight; also called when this
         instance's state changes."""
-        self._send(self._current_neighbours())
-
-    def beat_again(self) -> None:
-        """Send a heartbeat to the neighbours that have missed the last one."""
-        peers = self._instance.peers
-        self._send([each for each in self._current_neighbours() if peers.has_missed(each.id)])
-
-    def _current_neighbours(self) -> list[Member]:
-        topology = self._instance.topology
-        if topology is not self._topology:
-            self._topology = topology
-            self._neighbours = topology.neighbours(self._instance.me.id)
-            self._instance.peers.keep(member.id for member in self._neighbours)
-        return self._neighbours
+        self._update()
+        self._send([each.member for each in self._neighbours.values()])
 
     def beat_all(self) -> None:
         """Send a heartbeat to every instance in the topology, so that all know that this one is
@@ -105,6 +123,32 @@ class Heartbeats:
         me = self._instance.me
         self._send([member for member in self._instance.topology.members if member.id != me.id])
 
+    def _update_soon(self) -> None:
+        """From any thread."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._update)
+
+    def _update(self) -> None:
+        """Take the neighbours from the topology. New ones get a heartbeat at once."""
+        topology = self._instance.topology
+        if topology is self._topology:
+            return
+        self._topology = topology
+        before = self._neighbours
+        self._neighbours = {}
+        for member in topology.neighbours(self._instance.me.id):
+            neighbour = before.get(member.id)
+            if neighbour is None or neighbour.member != member:
+                neighbour = _Neighbour(member)
+            self._neighbours[member.id] = neighbour
+        for id_, neighbour in before.items():
+            if self._neighbours.get(id_) is not neighbour:
+                neighbour.cancel()
+        self._instance.peers.keep(self._neighbours)
+        if self._loop is not None:
+            self._send([n.member for n in self._neighbours.values() if n.turn is None])
+
     def _send(self, members: list[Member]) -> None:
         for member in members:
             if member.id not in self._in_flight:
@@ -112,24 +156,26 @@ class Heartbeats:
                 self._in_flight[member.id] = task
                 task.add_done_callback(lambda _, id_=member.id: self._in_flight.pop(id_, None))  # type: ignore[misc]
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            self._repeat_at = loop.time() + self._interval
-            self.beat()
-            await asyncio.sleep(2 * self._interval)
+    def _take_turn(self, neighbour: _Neighbour) -> None:
+        self._send([neighbour.member])
 
-    def _repeat_soon(self) -> None:
-        """Call `beat_again` when the second interval begins. At the end of that one, all neighbours
-        get a heartbeat anyway."""
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._repeat_at:
-            if self._repeat is not None:
-                self._repeat.cancel()
-            self._repeat = loop.call_at(self._repeat_at, self.beat_again)
+    def _exchanged(self, neighbour: _Neighbour) -> None:
+        """Schedule the next turn, after a heartbeat that was answered. It is that of the one that
+        has not sent the last one. If both have sent one, it is that of the lesser id."""
+        sent, received = neighbour.sent_at, neighbour.received_at
+        grace = _GRACE * self._interval
+        if abs(sent - received) < grace:
+            is_mine = self._instance.me.id < neighbour.member.id
+        else:
+            is_mine = sent < received
+        at = max(sent, received) + 2 * self._interval
+        neighbour.schedule(at if is_mine else at + grace, self._take_turn)
 
     async def _send_one(self, member: Member) -> None:
         instance, started = self._instance, time.monotonic()
+        loop = asyncio.get_running_loop()
+        neighbour = self._neighbours.get(member.id) or _Neighbour(member)
+        neighbour.sent_at = loop.time()
         # unique, so that a late answer to an earlier heartbeat does not match
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
         sent = Heartbeat(instance.group, instance.me.id, member.id, instance.state, self._last_at)
@@ -143,14 +189,20 @@ class Heartbeats:
         except Unavailable:
             pass
         expected = (sent.group, member.id, sent.at)
-        if reply is not None and (reply.group, reply.sender, reply.at) == expected:
+        is_answered = reply is not None and (reply.group, reply.sender, reply.at) == expected
+        if reply is not None and is_answered:
             self._record(member.id, reply.state)
         elif time.monotonic() - started < 3 * self._interval:
             # after a longer time this instance itself was stalled, and the other may be alive
             instance.peers.missed(member.id)
-            self._repeat_soon()
             if member.id in instance.dead:
                 instance.lost.dead(member)
+        if self._loop is None or self._neighbours.get(member.id) is not neighbour:
+            return
+        if is_answered:
+            self._exchanged(neighbour)
+        else:
+            neighbour.schedule(neighbour.sent_at + self._interval, self._take_turn)
 
     def _record(self, id_: str, state: str) -> None:
         self._instance.peers.heard(id_, state)
@@ -158,6 +210,14 @@ class Heartbeats:
             self._instance.lost.leaving(id_)
         else:
             self._instance.lost.alive(id_)
+
+    def _received(self, id_: str) -> None:
+        neighbour = self._neighbours.get(id_)
+        if neighbour is None or self._loop is None:
+            return
+        neighbour.received_at = self._loop.time()
+        if id_ not in self._in_flight:  # else the turn is scheduled when that one ends
+            self._exchanged(neighbour)
 
     def answer(self, body: bytes) -> Answer:
         """The answer to a heartbeat of another member; 403 if it is for another group or
@@ -173,6 +233,7 @@ class Heartbeats:
             )
             return problem_answer(problem)
         self._record(received.sender, received.state)
+        self._received(received.sender)
         reply = Heartbeat(
             instance.group, instance.me.id, received.sender, instance.state, received.at
         )

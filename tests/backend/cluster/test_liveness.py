@@ -140,30 +140,6 @@ def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
     assert set(posts.asked[1:]) == {"b2", "b3"}
 
 
-def test_in_every_second_interval_only_those_that_missed_the_last_heartbeat_get_one() -> None:
-    posts, instance = FakePosts(), context(heartbeat_interval=60)
-    instance.apply_topology(placed((0, 1), (2, 0)))
-    posts.answers["b3"] = other_answer(GROUP, "b3")
-
-    async def send_rounds() -> None:
-        heartbeats = Heartbeats(instance, cast(Any, posts), 60.0)
-        try:
-            for send in (heartbeats.beat, heartbeats.beat_again) * 2:
-                send()
-                await drained(heartbeats)
-            assert posts.asked == ["b2", "b3", "b2"] * 2
-            assert instance.peers.states() == {"b2": "dead", "b3": "running"}
-            posts.answers["b2"] = other_answer(GROUP, "b2")
-            for send in (heartbeats.beat, heartbeats.beat_again) * 2:
-                send()
-                await drained(heartbeats)
-            assert posts.asked[6:] == ["b2", "b3"] * 2
-        finally:
-            await heartbeats.stop()
-
-    asyncio.run(send_rounds())
-
-
 def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() -> None:
     """A heartbeat ends before the next interval, so each interval has one."""
     posts, instance = SilentPosts(), context()
@@ -177,27 +153,6 @@ def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() 
     asyncio.run(run())
     assert len(posts.timeouts) == MISSED_BEFORE_DEAD
     assert all(each < 0.2 for each in posts.timeouts)
-
-
-def test_it_gets_one_in_every_second_interval_when_it_answers_again() -> None:
-    """The event loop is not woken in the other intervals."""
-    posts, instance = FakePosts(), context(heartbeat_interval=60)
-    instance.apply_topology(placed((0, 1)))
-
-    async def run() -> None:
-        async with started(posts, instance, 0.1) as heartbeats:
-            while len(posts.asked) < 3:
-                await asyncio.sleep(0.005)
-            assert heartbeats._repeat is not None
-            posts.answers["b2"] = other_answer(GROUP, "b2")
-            while heartbeats._repeat.when() > asyncio.get_running_loop().time():
-                await asyncio.sleep(0.005)
-            repeat, before = heartbeats._repeat, len(posts.asked)
-            while len(posts.asked) < before + 4:
-                await asyncio.sleep(0.005)
-            assert heartbeats._repeat is repeat
-
-    asyncio.run(run())
 
 
 def test_only_the_members_own_answer_counts(
