@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import mmap
 import sys
+from typing import Any
 
 gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
 
@@ -57,6 +58,15 @@ def _application() -> ServerApplication:
         print(f"queryable backend: {error}", file=sys.stderr)
         _found_in_worker[0] = not isinstance(error, TemporaryError)
         sys.exit(3)  # with another status, gunicorn would start the next worker
+
+
+_LOOK_EVERY = 10.0  # s between two looks of the arbiter at its worker; a signal wakes it at once
+
+
+def when_ready(arbiter: Any) -> None:
+    """gunicorn's hook: its arbiter would look each second. The worker has 60 s to be noticed."""
+    wait = arbiter.wait_for_signals
+    arbiter.wait_for_signals = lambda timeout: wait(timeout=max(timeout, _LOOK_EVERY))
 
 
 def on_exit(_arbiter: object) -> None:

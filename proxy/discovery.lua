@@ -294,9 +294,20 @@ local function refresh()
     resolver.evict(clock.steady())
 end
 
+local tick
+
+--- A tick at the end of a turn that began at `started`, both in s, if no other worker will take the
+-- next one: so a single worker is woken only if there is something to do.
+local function tick_after(turn, started)
+    if ngx.worker.count() == 1 then
+        -- the clocks have milliseconds
+        ngx.timer.at(math.max(started + turn - clock.steady(), 0) + 0.002, tick)
+    end
+end
+
 --- Uses what another worker has read, and refreshes the topology if that is due. nginx repeats this
 -- timer itself, so a tick that could not run does not prevent later ones.
-local function tick(premature)
+function tick(premature)
     if premature then
         return
     end
@@ -308,7 +319,8 @@ local function tick(premature)
         return
     end
     -- jitter: proxies that started together must not stay in step
-    if not shared_topology.take_turn(settings.refresh * (0.8 + 0.4 * math.random())) then
+    local turn, started = settings.refresh * (0.8 + 0.4 * math.random()), clock.steady()
+    if not shared_topology.take_turn(turn) then
         return
     end
     is_refreshing = true
@@ -316,6 +328,12 @@ local function tick(premature)
     is_refreshing = false
     if not ok then
         ngx.log(ngx.ERR, "cannot refresh the topology: ", err)
+    end
+    if current then
+        report()
+        tick_after(turn, started)
+    else
+        tick_after(RETRY_INTERVAL_S, clock.steady())
     end
 end
 
@@ -326,7 +344,10 @@ function _M.init_worker()
     if not confirmed_at then
         workers.report(current and current.epoch)
     end
-    local ok, err = ngx.timer.every(math.min(TICK_S, settings.refresh / 2), tick)
+    -- a single worker has ticks of its own, and these only in case that nginx drops one of them
+    local is_single = ngx.worker.count() == 1
+    local interval = is_single and 2 * settings.refresh or math.min(TICK_S, settings.refresh / 2)
+    local ok, err = ngx.timer.every(interval, tick)
     if not ok then
         ngx.log(ngx.ERR, "cannot start the timer that reads the topology: ", err)
     end

@@ -29,6 +29,7 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
+from backend.admin_results import only_result
 from backend.cluster.change_subject import Subject
 from backend.kafka_clients import is_final
 from backend.rate_limited_log import RateLimitedLog
@@ -110,9 +111,11 @@ class ChangeLog(Generic[S]):
         """The id of the topic; None if it does not exist. Raises KafkaException, TimeoutError.
         Other requests for the metadata of a topic may create it."""
         topics = TopicCollection([self.topic])
-        [future] = admin.describe_topics(topics, request_timeout=self._timeout).values()
         try:
-            return str(future.result(self._timeout + 1).topic_id)
+            described = only_result(
+                admin.describe_topics(topics, request_timeout=self._timeout), self._timeout + 1
+            )
+            return str(described.topic_id)
         except KafkaException as e:
             if _code_of(e) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
@@ -151,9 +154,10 @@ class ChangeLog(Generic[S]):
     def delete_topic(self, topic: str) -> None:
         """Delete the topic of a dropped version. Raises Unavailable."""
         admin = self._admin()
-        [deleted] = admin.delete_topics([topic], operation_timeout=self._timeout).values()
         try:
-            deleted.result(self._timeout + 1)
+            only_result(
+                admin.delete_topics([topic], operation_timeout=self._timeout), self._timeout + 1
+            )
         except (KafkaException, TimeoutError) as e:
             raise Unavailable(
                 "topic-not-deleted",
@@ -220,9 +224,9 @@ class ChangeLog(Generic[S]):
         if self._topic_id(admin) is not None:
             self._check_retention(admin)
             return True
-        [created] = admin.create_topics([NewTopic(self.topic, 1, -1, config=_CONFIG)]).values()
+        new = NewTopic(self.topic, 1, -1, config=_CONFIG)
         try:
-            created.result(self._timeout + 1)
+            only_result(admin.create_topics([new]), self._timeout + 1)
             log.info("created topic %s: it says %s", self.topic, self._subject.decides)
         except KafkaException as e:
             if _code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -240,9 +244,9 @@ class ChangeLog(Generic[S]):
         return True
 
     def _check_retention(self, admin: AdminClient) -> None:
-        [future] = admin.describe_configs([ConfigResource(ResourceType.TOPIC, self.topic)]).values()
+        topic = ConfigResource(ResourceType.TOPIC, self.topic)
         try:
-            config = future.result(self._timeout + 1)
+            config = only_result(admin.describe_configs([topic]), self._timeout + 1)
         except (KafkaException, TimeoutError):
             return  # perhaps it is not allowed
         wrong = [

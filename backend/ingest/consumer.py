@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ _errors = RateLimitedLog(log)
 
 _PAUSE = 1.0  # s before a partition is read again whose next records could not be read
 _LATE_ERRORS = 2  # after damaged records
+_MAX_WAIT = 0.25  # s; a wait for records cannot be ended early
 _MORE_RECORDS_TIMEOUT = 0.01  # s that a fetch waits for more records after the first one
 _METADATA_TIMEOUT = 0.5  # s
 
@@ -127,10 +128,12 @@ class RecordConsumer:
             self._consumer.incremental_unassign([TopicPartition(*source)])
             self._assigned.discard(source)
 
-    def fetch(self, max_records: int, timeout: float) -> Fetched:
-        """Fetch up to `max_records` records, and wait at most `timeout` s for the first one."""
-        # consume() waits for the full number, so wait for one record first
-        messages = self._consume(1, timeout)
+    def fetch(
+        self, max_records: int, timeout: float, is_needed: Callable[[], bool] = lambda: False
+    ) -> Fetched:
+        """Fetch up to `max_records` records, and wait at most `timeout` s for the first one. If
+        `is_needed()`, the caller has something else to do, and the wait ends within `_MAX_WAIT`."""
+        messages = self._first(timeout, is_needed)
         if messages:
             messages += self._consume(max_records - 1, _MORE_RECORDS_TIMEOUT)
         fetched = Fetched(is_full=len(messages) >= max_records)
@@ -150,6 +153,16 @@ class RecordConsumer:
             run.append(cast(Record, message))
         fetched.disconnected, self._log.disconnected = self._log.disconnected, False
         return fetched
+
+    def _first(self, timeout: float, is_needed: Callable[[], bool]) -> list[Message]:
+        """The first message, which may be an event; none after the timeout."""
+        until = time.monotonic() + timeout
+        while True:
+            left = until - time.monotonic()
+            # consume() waits for the full number
+            messages = self._consume(1, min(left, _MAX_WAIT))
+            if messages or left <= _MAX_WAIT or is_needed():
+                return messages
 
     def _consume(self, max_records: int, timeout: float) -> list[Message]:
         try:

@@ -16,6 +16,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from backend.admin_results import only_result
 from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
 from backend.kafka_clients import is_fatal
@@ -221,9 +222,10 @@ class DeadLetters:
         admin = AdminClient(self._settings)
         # one partition: dead letters are few, and consumers read them in order
         new = NewTopic(topic, num_partitions=1, config=config)
-        [future] = admin.create_topics([new], operation_timeout=self._timeout).values()
         try:
-            future.result(self._timeout + 1)
+            only_result(
+                admin.create_topics([new], operation_timeout=self._timeout), self._timeout + 1
+            )
         except KafkaException as e:
             if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise

@@ -23,9 +23,6 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 log = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT = 0.1  # s
-# s, between complete rounds of a quiet instance: each fetch without records costs CPU, and an
-# assignment waits for its end
-_FETCH_TIMEOUT_IF_QUIET = 0.25
 # s that a round waits while store partitions are to be opened, and more for each of them
 _OPENING_TIMEOUT, _OPENING_TIMEOUT_EACH = 0.02, 0.0005
 # s between two complete rounds; the second if no store partition needs one soon. They look at every
@@ -147,13 +144,9 @@ class IngestLoop:
         if self._wake.is_set() or time.monotonic() >= self._complete_at:
             self._wake.clear()  # before the round looks at what there is to do
             self.run_once(fetch)
-            self._complete_at = time.monotonic() + self._pause()
             return
         self._assignments.end_pauses()
-        fetched = fetch()
-        if fetched != Fetched():
-            self._applier.apply(fetched)
-            self._complete_at = min(self._complete_at, time.monotonic() + _COMPLETE_EVERY)
+        self._apply(fetch())
 
     def run_once(self, fetch: Callable[[], Fetched]) -> None:
         """A complete round: open and close, compare with the broker, fetch and apply, expire."""
@@ -163,8 +156,14 @@ class IngestLoop:
         for resumed in self._registry.resume():
             self._assignments.update(resumed.view.topic, resumed.partition)
         self._assignments.end_pauses()
-        self._applier.apply(fetch())
+        self._complete_at = time.monotonic() + self._pause()  # the fetch waits until then
+        self._apply(fetch())
         self._applier.expire()
+
+    def _apply(self, fetched: Fetched) -> None:
+        if fetched != Fetched():
+            self._applier.apply(fetched)
+            self._complete_at = min(self._complete_at, time.monotonic() + _COMPLETE_EVERY)
 
     def _pause(self) -> float:
         """s until the next complete round. It is needed soon if a store partition is to be opened,
@@ -185,14 +184,14 @@ class IngestLoop:
         if not open_partitions:
             self._wake.wait(self._timeout())
             return Fetched()
-        return consumer.fetch(self._read_priority.fetch_size(open_partitions), self._timeout())
+        size = self._read_priority.fetch_size(open_partitions)
+        return consumer.fetch(size, self._timeout(), self._wake.is_set)
 
     def _timeout(self) -> float:
-        """How long this round waits for records (s). It is short while store partitions wait for
-        metadata or snapshots, because a fetch cannot be ended early."""
+        """How long this round waits for records (s): until the next complete round, but only
+        shortly while store partitions wait for metadata or snapshots."""
         if not self._lifecycle.unopened:
-            until_complete = self._complete_at - time.monotonic()
-            return min(_FETCH_TIMEOUT_IF_QUIET, max(_FETCH_TIMEOUT, until_complete))
+            return max(_FETCH_TIMEOUT, self._complete_at - time.monotonic())
         return min(
             _FETCH_TIMEOUT, _OPENING_TIMEOUT + _OPENING_TIMEOUT_EACH * self._lifecycle.unopened
         )

@@ -116,13 +116,17 @@ class Worker(base.Worker):  # type: ignore[misc]
         return listener
 
     async def _wait_for_stop(self) -> None:
-        while self.alive and self.ppid == os.getppid():
-            self.notify()
-            self.wsgi.certificates.refresh()
-            try:
-                await asyncio.wait_for(self._stopping.wait(), _NOTIFY_INTERVAL)
-            except TimeoutError:
-                continue
+        self._check()
+        await self._stopping.wait()
+
+    def _check(self) -> None:
+        """Repeated until the worker stops, which it also does if the arbiter has ended."""
+        if not self.alive or self.ppid != os.getppid():
+            self._stop()
+            return
+        self.loop.call_later(_NOTIFY_INTERVAL, self._check)
+        self.notify()
+        self.wsgi.certificates.refresh()
 
     async def _close_connections(self, server: Server) -> None:
         """Close idle connections, and abort the others if they do not end within the timeout."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Set
-from concurrent.futures import Future, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
+from backend.admin_results import only_result
 from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.rate_limited_log import RateLimitedLog
@@ -46,8 +47,10 @@ class _Description:
 
 @dataclass(frozen=True)
 class _RequestedOffsets:
-    """Requests for the log starts and the log ends of a topic's partitions."""
+    """Requests for the log starts and the log ends of a topic's partitions. `known_starts` are not
+    requested."""
 
+    known_starts: Mapping[int, int] = field(default_factory=dict)  # by partition
     starts: _Offsets = field(default_factory=dict)
     ends: _Offsets = field(default_factory=dict)
 
@@ -76,9 +79,10 @@ class MetadataFetcher:
         """Continue with a new client."""
         self._admin = AdminClient(self._client_settings)
 
-    def fetch(self, watched: Mapping[str, Set[int] | None]) -> bool:
+    def fetch(self, watched: Mapping[str, Set[int] | None], with_known_starts: bool = True) -> bool:
         """Fetch the metadata of topics. `watched`: topic -> the partitions whose offsets are
-        needed, None for all. Whether the broker has answered. Raises KafkaException, TimeoutError.
+        needed, None for all. `with_known_starts`: also the log starts that were fetched before.
+        Whether the broker has answered. Raises KafkaException, TimeoutError.
 
         The offsets are requested together with the descriptions, by what is known of the topics:
         three requests one after the other would wake several threads each.
@@ -95,7 +99,13 @@ class MetadataFetcher:
                 topic: _needed(watched[topic], each.partitions)
                 for topic, each in before.items()
                 if topic in watched
-            }
+            },
+            {} if with_known_starts else {topic: each.starts for topic, each in before.items()},
+        )
+        # one wait for all, which wakes this thread once; not for the offsets of a deleted topic
+        self._wait(
+            [*describing.values(), *(each for of in requested.values() for each in of.all())],
+            FIRST_EXCEPTION,
         )
         described, has_answered = self._receive_descriptions(describing)
         self._described = described.keys()
@@ -107,10 +117,7 @@ class MetadataFetcher:
                 if topic not in requested or each != _description_of(before[topic])
             }
         )
-        # one wait for all: one after the other would wake this thread for each
-        wait(
-            [each for topic in described for each in requested[topic].all()], self._timeout + GRACE
-        )
+        self._wait([each for topic in described for each in requested[topic].all()])
         for topic, description in described.items():
             starts, ends = self._receive_offsets(topic, requested[topic])
             try:
@@ -135,7 +142,7 @@ class MetadataFetcher:
         self, describing: Mapping[str, Future[TopicDescription]]
     ) -> tuple[dict[str, _Description], bool]:
         """The topics that exist, and whether the broker has answered for any topic."""
-        wait(describing.values(), self._timeout + GRACE)
+        self._wait(describing.values())
         described: dict[str, _Description] = {}
         has_answered = False
         for topic, future in describing.items():
@@ -149,15 +156,30 @@ class MetadataFetcher:
             described[topic] = _Description(str(found.topic_id), len(found.partitions))
         return described, has_answered
 
-    def _request_offsets(self, needed: Mapping[str, Iterable[int]]) -> dict[str, _RequestedOffsets]:
-        """Request the log starts and the log ends of these partitions, without waiting."""
-        requested = {topic: _RequestedOffsets() for topic in needed}
+    def _wait(self, futures: Iterable[Future[Any]], until: str = ALL_COMPLETED) -> None:
+        pending = [each for each in futures if not each.done()]
+        if pending:
+            wait(pending, self._timeout + GRACE, until)
+
+    def _request_offsets(
+        self,
+        needed: Mapping[str, Iterable[int]],
+        known_starts: Mapping[str, Mapping[int, int]] | None = None,
+    ) -> dict[str, _RequestedOffsets]:
+        """Request the log starts and the log ends of these partitions, without waiting.
+        `known_starts`: topic -> partition -> log start; these are not requested."""
+        known = known_starts or {}
+        requested = {topic: _RequestedOffsets(known.get(topic, {})) for topic in needed}
         partitions = [
             TopicPartition(topic, number) for topic, numbers in needed.items() for number in numbers
         ]
-        if partitions:
-            for partition, future in self._list_offsets(partitions, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
+        without_start = [
+            each for each in partitions if each.partition not in known.get(each.topic, ())
+        ]
+        if without_start:
+            for partition, future in self._list_offsets(without_start, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
                 requested[partition.topic].starts[partition.partition] = future
+        if partitions:
             for partition, future in self._list_offsets(partitions, OffsetSpec.latest()):  # type: ignore[no-untyped-call]
                 requested[partition.topic].ends[partition.partition] = future
         return requested
@@ -175,8 +197,13 @@ class MetadataFetcher:
         self, topic: str, requested: _RequestedOffsets
     ) -> tuple[dict[int, int], dict[int, int]]:
         """The log starts and the log ends, of the partitions that have both."""
-        starts = self._received(topic, requested.starts)
         ends = self._received(topic, requested.ends)
+        # a known start after the end is of a log that was truncated
+        known = {
+            number: min(start, ends.get(number, start))
+            for number, start in requested.known_starts.items()
+        }
+        starts = {**known, **self._received(topic, requested.starts)}
         # a start that is newer than its end may be greater
         both = [
             number for number, start in starts.items() if number in ends and start <= ends[number]
@@ -209,9 +236,8 @@ class MetadataFetcher:
         if id_ == topic_id and now - read_at < _CONFIG_EVERY:
             return retention
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        [future] = self._admin.describe_configs([resource]).values()
         try:
-            config = future.result(self._timeout + GRACE)
+            config = only_result(self._admin.describe_configs([resource]), self._timeout + GRACE)
         except (KafkaException, TimeoutError):
             if id_ != topic_id:
                 raise

@@ -21,6 +21,9 @@ from backend.rate_limited_log import RateLimitedLog
 log = logging.getLogger(__name__)
 
 _FORGET_AFTER = 2.0  # s for which a topic is not watched
+_STARTS_EVERY = 5.0
+"""s between two fetches of all log starts, unless there is a request for new metadata. A consumer
+notices by itself that the log has lost its position, and then there is such a request."""
 _NEW_CLIENT_AFTER = 15.0  # s without an answer
 
 
@@ -43,6 +46,7 @@ class MetadataPoller:
         self._stop = threading.Event()
         self._polled = threading.Condition()
         self._polled_since = 0.0  # start of the last successful poll
+        self._starts_at = -_STARTS_EVERY  # s, monotonic: when all log starts were last requested
         self._log = RateLimitedLog(log)
         self._thread = threading.Thread(target=self._run, name="metadata-poller", daemon=True)
 
@@ -87,15 +91,18 @@ class MetadataPoller:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(self._seconds_to_next_poll())
+            is_requested = self._wake.wait(self._seconds_to_next_poll())
             self._wake.clear()
             watched = self._watched
             self._forget(self.latest.keys() - watched.keys())
             if not watched or self._stop.is_set():
                 continue
             started_at = time.monotonic()
+            with_starts = is_requested or started_at - self._starts_at >= _STARTS_EVERY
+            if with_starts:
+                self._starts_at = started_at
             try:
-                if self._fetcher.fetch(watched):
+                if self._fetcher.fetch(watched, with_starts):
                     self._answered_at = time.monotonic()
                     self.on_poll()
                 with self._polled:

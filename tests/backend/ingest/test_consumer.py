@@ -41,6 +41,34 @@ def test_a_new_topic_is_read_at_once(broker: Broker, make_topic: MakeTopic, writ
         consumer.close()
 
 
+@pytest.mark.broker
+def test_a_wait_for_records_ends_if_something_else_is_needed(
+    broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    topic = make_topic(1)
+    consumer = RecordConsumer({"bootstrap.servers": broker.bootstrap_servers}, [topic])
+    answers: list[bool] = []
+
+    def is_needed() -> bool:
+        return answers.pop(0)
+
+    try:
+        consumer.assign((topic, 0), 0, -1)
+        answers = [False] * 80
+        assert consumer.fetch(10, 20.0, is_needed).ends == {(topic, 0): 0}
+        answers = [False, False, True]
+        assert consumer.fetch(10, 3600.0, is_needed) == Fetched()
+        assert answers == []
+        answers = [False] * 2
+        assert consumer.fetch(10, 0.6, is_needed) == Fetched(), "the timeout ends it, too"
+        assert answers == []
+        writer.table(topic, {"a": 1})
+        answers = [False] * 80
+        assert len(consumer.fetch(10, 20.0, is_needed).records[topic, 0]) == 1
+    finally:
+        consumer.close()
+
+
 def test_a_broker_that_does_not_answer_is_asked_once() -> None:
     topics = [f"t{number}" for number in range(40)]
     began = time.monotonic()

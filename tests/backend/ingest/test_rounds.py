@@ -28,7 +28,7 @@ class Consumer(FakeFetcher):
         super().__init__()
         self.waits: list[float] = []
 
-    def fetch(self, max_records: int, timeout: float) -> Fetched:
+    def fetch(self, max_records: int, timeout: float, is_needed: Any) -> Fetched:
         self.waits.append(timeout)
         return Fetched()
 
@@ -87,6 +87,7 @@ class Rounds:
         self._reconcile = self.process.ingest.lifecycle.reconcile
         monkeypatch.setattr(self.process.ingest.lifecycle, "reconcile", self._count)
         monkeypatch.setattr("backend.ingest.loop.time.monotonic", lambda: self.now)
+        self.process.ingest.loop._complete_at = self.now
 
     def _count(self, is_stopping: Any) -> None:
         self.complete += 1
@@ -118,7 +119,7 @@ def test_a_quiet_instance_looks_at_its_partitions_once_a_second(
 def test_a_quiet_instance_waits_longer_for_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But at most 0.1 s past the next complete round, and not while it is busy."""
+    """Until the next complete round, or for 0.1 s; not while it is busy."""
     rounds, consumer = Rounds(tmp_path, monkeypatch), Consumer()
     loop = rounds.process.ingest.loop
 
@@ -135,7 +136,7 @@ def test_a_quiet_instance_waits_longer_for_records(
     fetch()
     rounds.now = loop._complete_at
     fetch()
-    assert consumer.waits == [pytest.approx(each) for each in (0.1, 0.25, 0.2, 0.1)]
+    assert consumer.waits == [pytest.approx(each) for each in (0.1, 0.7, 0.2, 0.1)]
     rounds.process.close()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -248,3 +250,24 @@ def test_a_topic_that_is_created_again(
     change = first.seen[-1].get("orders", VersionState(1)).switched_to(4)
     first.log.change("orders", change)
     second.wait_for({"orders": change})
+
+
+def clients() -> int:
+    """The number of librdkafka's clients in this process: each has a main thread."""
+    tasks = Path("/proc/self/task").iterdir()
+    return sum((task / "comm").read_text().strip() == "rdk:main" for task in tasks)
+
+
+def test_a_topic_that_does_not_exist_leaves_no_client(broker: Broker) -> None:
+    """Regression: the error and the future referred to each other, so an instance without versions
+    kept a client with four threads until it stopped: its garbage collector rarely runs."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers}
+    log = ChangeLog(settings, f"app-{uuid.uuid4().hex[:8]}", 10.0, versions_of("app"), print)
+    gc.collect()
+    gc.disable()
+    try:
+        before = clients()
+        assert log.exists(10.0) is False
+        wait_until(lambda: clients() <= before, 5, "the end of the client", 0.05)
+    finally:
+        gc.enable()

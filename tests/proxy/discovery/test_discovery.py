@@ -71,12 +71,13 @@ def test_without_a_topology_requests_are_answered_with_503(start_nginx: StartNgi
     assert failures() == {f"127.0.0.1:{port}": "connect: connection refused"}
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 def test_a_topology_is_read_as_soon_as_a_backend_has_one(
-    cluster: Cluster, start_nginx: StartNginx
+    cluster: Cluster, start_nginx: StartNginx, workers: int
 ) -> None:
     for backend in cluster.backends:
         backend.behave_topology = lambda request: Answer(503, b'{"code":"starting"}')
-    nginx = start_nginx(cluster.addresses())
+    nginx = start_nginx(cluster.addresses(), workers=workers)
     assert get(nginx).json()["code"] == "no-topology"
     cluster.backends[1].behave_topology = cluster.backends[1].processors
     began = time.monotonic()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from local.ports import free_ports
+from local.waiting import wait_until
 from tests.proxy.backends import EPOCH, Backend, Cluster
 from tests.proxy.conftest import StartNginx
 
@@ -26,3 +29,23 @@ def test_many_configured_backends_that_are_gone(cluster: Cluster, start_nginx: S
     cluster.assign()
     cluster.epoch = "1000-3"
     nginx.wait_for_map("1000-3")
+
+
+def test_a_single_worker_is_woken_only_to_read_the_topology(
+    cluster: Cluster, start_nginx: StartNginx
+) -> None:
+    """Regression: it looked ten times a second whether another one has read it."""
+    nginx = start_nginx(cluster.addresses(), workers=1)
+    nginx.wait_for_map(EPOCH)
+    (worker,) = nginx.workers()
+
+    def reads() -> int:
+        return sum(len(backend.topology_requests) for backend in cluster.backends)
+
+    def wake_ups() -> int:
+        status = Path(f"/proc/{worker}/status").read_text()
+        return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+    before, began = wake_ups(), reads()
+    wait_until(lambda: reads() >= began + 5, 20, "five refreshes", 0.05)
+    assert wake_ups() - before < 6 * (reads() - began)

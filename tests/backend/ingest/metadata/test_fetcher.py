@@ -97,6 +97,50 @@ def test_the_offsets_of_a_topic_that_is_created_again_are_its_own() -> None:
     assert len(admin.asked) == 8, "they are not requested twice if nothing has changed"
 
 
+def test_log_starts_that_are_known_need_not_be_fetched() -> None:
+    admin = DescribingAdmin()
+    fetcher = fetcher_with(admin)
+    assert fetcher.fetch({"orders": {1, 3}}, with_known_starts=False)
+    assert admin.asked == [{1, 3}, {1, 3}], "they are not known yet"
+    admin.results = {number: 10 + number for number in range(5)}
+    assert fetcher.fetch({"orders": {1, 3, 4}}, with_known_starts=False)
+    found = fetcher.latest["orders"]
+    assert (found.starts, found.ends) == ({1: 1, 3: 3, 4: 14}, {1: 11, 3: 13, 4: 14})
+    assert admin.asked[2:] == [{4}, {1, 3, 4}]
+    assert fetcher.fetch({"orders": {1, 3, 4}})
+    assert fetcher.latest["orders"].starts == {1: 11, 3: 13, 4: 14}
+
+
+def test_a_log_that_ends_before_its_known_start_was_truncated() -> None:
+    admin = DescribingAdmin()
+    fetcher = fetcher_with(admin)
+    assert fetcher.fetch({"orders": {1, 3}})
+    admin.results[3] = 2
+    assert fetcher.fetch({"orders": {1, 3}}, with_known_starts=False)
+    assert fetcher.latest["orders"].ends == {1: 1, 3: 2}
+    assert fetcher.latest["orders"].starts == {1: 1, 3: 2}
+
+
+def test_known_log_starts_of_a_topic_that_is_created_again_do_not_count() -> None:
+    admin = Recreating()
+    fetcher = fetcher_with(admin)
+    assert fetcher.fetch({"orders": {1, 3}})
+    admin.topic_id, admin.results = "topic-2", dict.fromkeys(range(5), 5)
+    assert fetcher.fetch({"orders": {1, 3}}, with_known_starts=False)
+    assert fetcher.latest["orders"].starts == {1: 5, 3: 5}
+
+
+def test_one_wait_does_not_last_as_long_as_that_for_a_deleted_topic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its offsets are never answered, and its description is refused at once."""
+    admin = Deleting()
+    fetcher = fetcher_with(admin, timeout=60.0)
+    assert fetcher.fetch({admin.deleted: {2}})
+    admin.is_deleted = True
+    assert fetcher.fetch({admin.deleted: {2}})
+
+
 def test_added_partitions_have_offsets_at_once() -> None:
     admin = DescribingAdmin()
     fetcher = fetcher_with(admin)

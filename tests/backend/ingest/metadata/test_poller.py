@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -75,5 +76,30 @@ def test_a_topic_that_is_not_watched_any_more_is_forgotten(monkeypatch: pytest.M
         for watched in ({"orders": {1}, "users": {1}}, {"orders": {1}}, {}, {"users": set[int]()}):
             poller.watch(watched)
             wait_until(lambda watched=watched: poller.latest.keys() == watched.keys(), 10, "a poll")
+    finally:
+        poller.stop()
+
+
+def test_log_starts_are_fetched_seldom_or_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(poller_module, "_STARTS_EVERY", 3600.0)
+    admin = DescribingAdmin()
+    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 0.01, 1.0)
+    poller._fetcher._admin = admin  # type: ignore[assignment]
+    polls: list[int] = []
+    poller.on_poll = lambda: polls.append(len(admin.asked))
+    poller.watch({"orders": {1}})
+    poller.start()
+    try:
+        wait_until(lambda: len(polls) >= 4, 10, "polls", 0.005)
+        assert [after - before for before, after in pairwise([0, *polls])][:4] == [2, 1, 1, 1]
+        seen = len(polls)
+        poller.refresh()
+        wait_until(lambda: len(polls) >= seen + 3, 10, "polls", 0.005)
+        steps = [after - before for before, after in pairwise(polls[seen - 1 :])]
+        assert 2 in steps[:2], "one poll may have been in progress"
+        monkeypatch.setattr(poller_module, "_STARTS_EVERY", 0.0)
+        seen = len(polls)
+        wait_until(lambda: len(polls) >= seen + 3, 10, "polls", 0.005)
+        assert polls[-1] - polls[-2] == 2
     finally:
         poller.stop()

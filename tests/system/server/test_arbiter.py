@@ -1,0 +1,32 @@
+"""gunicorn's arbiter is woken by signals, and otherwise rarely."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local.waiting import wait_until
+from tests.support.deployment import views_toml
+from tests.support.plugins.fixtures import Deploy, MakeTopic
+
+pytestmark = pytest.mark.system
+
+
+def wake_ups(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+def test_the_arbiter_looks_rarely_and_replaces_a_killed_worker_at_once(
+    deploy: Deploy, make_topic: MakeTopic
+) -> None:
+    [backend] = deploy(views_toml(v={"topic": make_topic()})).start(1)
+    [worker] = backend.workers()
+    before, of_worker = wake_ups(backend.pid), wake_ups(worker)
+    # the worker checks once a second whether the arbiter has ended, and does more
+    wait_until(lambda: wake_ups(worker) >= of_worker + 40, 60, "wake-ups of the worker", 0.2)
+    assert wake_ups(backend.pid) - before <= 3
+    backend.kill_worker(worker)
+    wait_until(lambda: [pid for pid in backend.workers() if pid != worker], 5, "another worker")
+    backend.wait_ready()
