@@ -64,7 +64,8 @@ _LOOK_EVERY = 10.0  # s between two looks of the arbiter at its worker; a signal
 
 
 def when_ready(arbiter: Any) -> None:
-    """gunicorn's hook: its arbiter would look each second. The worker has 60 s to be noticed."""
+    """gunicorn's hook: its arbiter would look each second. A worker that hangs is now ended after
+    60 to 70 s."""
     wait = arbiter.wait_for_signals
     arbiter.wait_for_signals = lambda timeout: wait(timeout=max(timeout, _LOOK_EVERY))
 

@@ -13,9 +13,10 @@ local cjson = require "cjson.safe"
 local clock = require "proxy.telemetry.clock"
 local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
+local refresh_timer = require "proxy.discovery.refresh_timer"
 local resolver = require "proxy.resolver"
 local settings = require "proxy.settings"
-local shared_topology = require "proxy.shared_topology"
+local shared_topology = require "proxy.discovery.shared_topology"
 local topology = require "proxy.topology"
 local page = require "proxy.admin.page"
 local workers = require "proxy.admin.workers"
@@ -26,8 +27,6 @@ local RETRY_INTERVAL_S = 0.2
 local MIN_FOLLOW_INTERVAL_S = 0.1
 local MAX_SOURCES = 4
 local MAX_ADDRESSES = 4
--- interval at which a worker checks whether another one has read a topology, or a refresh is due
-local TICK_S = 0.1
 local MAX_LOGGED_BYTES = 64
 
 --- Timers of this module that may run at the same time in a worker: a refresh, a tick that finds it
@@ -294,34 +293,19 @@ local function refresh()
     resolver.evict(clock.steady())
 end
 
-local tick
-
---- A tick at the end of a turn that began at `started`, both in s, if no other worker will take the
--- next one: so a single worker is woken only if there is something to do.
-local function tick_after(turn, started)
-    if ngx.worker.count() == 1 then
-        -- the clocks have milliseconds
-        ngx.timer.at(math.max(started + turn - clock.steady(), 0) + 0.002, tick)
-    end
-end
-
---- Uses what another worker has read, and refreshes the topology if that is due. nginx repeats this
--- timer itself, so a tick that could not run does not prevent later ones.
-function tick(premature)
-    if premature then
-        return
-    end
+--- Uses what another worker has read, and refreshes the topology if that is due. Returns whether a
+-- refresh is in progress.
+local function tick()
     load_shared()
     if current then
         report()
     end
     if is_refreshing then
-        return
+        return true
     end
     -- jitter: proxies that started together must not stay in step
-    local turn, started = settings.refresh * (0.8 + 0.4 * math.random()), clock.steady()
-    if not shared_topology.take_turn(turn) then
-        return
+    if not shared_topology.take_turn(settings.refresh * (0.8 + 0.4 * math.random())) then
+        return false
     end
     is_refreshing = true
     local ok, err = pcall(refresh)
@@ -331,10 +315,8 @@ function tick(premature)
     end
     if current then
         report()
-        tick_after(turn, started)
-    else
-        tick_after(RETRY_INTERVAL_S, clock.steady())
     end
+    return false
 end
 
 --- Call when a worker starts.
@@ -344,15 +326,7 @@ function _M.init_worker()
     if not confirmed_at then
         workers.report(current and current.epoch)
     end
-    -- a single worker has ticks of its own, and these only in case that nginx drops one of them
-    local is_single = ngx.worker.count() == 1
-    local interval = is_single and 2 * settings.refresh or math.min(TICK_S, settings.refresh / 2)
-    local ok, err = ngx.timer.every(interval, tick)
-    if not ok then
-        ngx.log(ngx.ERR, "cannot start the timer that reads the topology: ", err)
-    end
-    -- the first refresh, at once; if nginx drops this timer, the one above does it
-    ngx.timer.at(0, tick)
+    refresh_timer.start(tick)
 end
 
 local function follow(premature, backend)

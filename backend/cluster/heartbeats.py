@@ -8,9 +8,10 @@ misses a heartbeat gets one in each interval, until it answers again.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +20,8 @@ from backend.cluster.lost_instances import LostInstances
 from backend.wire.answer import JSON, Answer, problem_answer
 from model.problems import Forbidden, Unavailable
 from model.topology import Member, Topology
+
+log = logging.getLogger(__name__)
 
 PATH = b"/internal/heartbeat"
 _LEAVING_TIMEOUT = 2.0  # s; nobody asks an instance again that has left
@@ -61,7 +64,8 @@ class Posts(Protocol):
 @dataclass
 class _Neighbour:
     """An instance that shares partitions, with the times (s, by the loop's clock) of the last
-    heartbeat that was sent to it, and of the last one from it. `turn` sends the next one."""
+    heartbeat that was sent to it, and of the last one from it. `turn` will send the next one; None
+    while one is in flight."""
 
     member: Member
     sent_at: float = -math.inf
@@ -75,6 +79,7 @@ class _Neighbour:
     def cancel(self) -> None:
         if self.turn is not None:
             self.turn.cancel()
+            self.turn = None
 
 
 class Heartbeats:
@@ -86,9 +91,9 @@ class Heartbeats:
         self._instance = instance
         self._posts = posts
         self._interval = interval
-        self._in_flight: dict[str, asyncio.Task[None]] = {}
+        self._in_flight: dict[str, asyncio.Task[None]] = {}  # by id of the receiver
         self._topology: Topology | None = None
-        self._neighbours: dict[str, _Neighbour] = {}
+        self._neighbours: dict[str, _Neighbour] = {}  # by id
         self._loop: asyncio.AbstractEventLoop | None = None
         self._last_at = 0
 
@@ -111,17 +116,16 @@ class Heartbeats:
         await self._posts.close()
 
     def beat(self) -> None:
-        """Send a heartbeat to all neighbours without one in flight; also called when this
-        instance's state changes."""
+        """Send a heartbeat to all neighbours without one in flight."""
         self._update()
-        self._send([each.member for each in self._neighbours.values()])
+        self._send(self._neighbours.values())
 
     def beat_all(self) -> None:
         """Send a heartbeat to every instance in the topology, so that all know that this one is
         stopping on purpose."""
         self.beat()
         me = self._instance.me
-        self._send([member for member in self._instance.topology.members if member.id != me.id])
+        self._send(_Neighbour(each) for each in self._instance.topology.members if each.id != me.id)
 
     def _update_soon(self) -> None:
         """From any thread."""
@@ -147,17 +151,39 @@ class Heartbeats:
                 neighbour.cancel()
         self._instance.peers.keep(self._neighbours)
         if self._loop is not None:
-            self._send([n.member for n in self._neighbours.values() if n.turn is None])
+            self._send(each for each in self._neighbours.values() if each.turn is None)
 
-    def _send(self, members: list[Member]) -> None:
-        for member in members:
-            if member.id not in self._in_flight:
-                task = asyncio.create_task(self._send_one(member), name=f"heartbeat-{member.id}")
-                self._in_flight[member.id] = task
-                task.add_done_callback(lambda _, id_=member.id: self._in_flight.pop(id_, None))  # type: ignore[misc]
+    def _send(self, neighbours: Iterable[_Neighbour]) -> None:
+        for neighbour in neighbours:
+            id_ = neighbour.member.id
+            if id_ not in self._in_flight:
+                neighbour.cancel()
+                task = asyncio.create_task(self._run(neighbour), name=f"heartbeat-{id_}")
+                self._in_flight[id_] = task
 
     def _take_turn(self, neighbour: _Neighbour) -> None:
-        self._send([neighbour.member])
+        neighbour.turn = None
+        self._send([neighbour])
+
+    async def _run(self, neighbour: _Neighbour) -> None:
+        """Send one heartbeat, then schedule the next one."""
+        id_ = neighbour.member.id
+        is_answered = False
+        try:
+            is_answered = await self._send_one(neighbour)
+        except Exception:  # heartbeats must go on
+            log.exception("heartbeat to instance %s", id_)
+        finally:
+            del self._in_flight[id_]
+        current = self._neighbours.get(id_)
+        if self._loop is None or current is None:
+            return
+        if current is not neighbour:  # it has another address now, and has waited
+            self._send([current])
+        elif is_answered:
+            self._exchanged(neighbour)
+        else:
+            neighbour.schedule(neighbour.sent_at + self._interval, self._take_turn)
 
     def _exchanged(self, neighbour: _Neighbour) -> None:
         """Schedule the next turn, after a heartbeat that was answered. It is that of the one that
@@ -171,11 +197,11 @@ class Heartbeats:
         at = max(sent, received) + 2 * self._interval
         neighbour.schedule(at if is_mine else at + grace, self._take_turn)
 
-    async def _send_one(self, member: Member) -> None:
-        instance, started = self._instance, time.monotonic()
-        loop = asyncio.get_running_loop()
-        neighbour = self._neighbours.get(member.id) or _Neighbour(member)
-        neighbour.sent_at = loop.time()
+    async def _send_one(self, neighbour: _Neighbour) -> bool:
+        """Whether it was answered. What is learned of an instance that has another address by then
+        does not count."""
+        instance, member, started = self._instance, neighbour.member, time.monotonic()
+        neighbour.sent_at = asyncio.get_running_loop().time()
         # unique, so that a late answer to an earlier heartbeat does not match
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
         sent = Heartbeat(instance.group, instance.me.id, member.id, instance.state, self._last_at)
@@ -188,21 +214,18 @@ class Heartbeats:
                 reply = Heartbeat.decode(answer.body)
         except Unavailable:
             pass
+        if self._neighbours.get(member.id, neighbour) is not neighbour:
+            return False
         expected = (sent.group, member.id, sent.at)
-        is_answered = reply is not None and (reply.group, reply.sender, reply.at) == expected
-        if reply is not None and is_answered:
+        if reply is not None and (reply.group, reply.sender, reply.at) == expected:
             self._record(member.id, reply.state)
-        elif time.monotonic() - started < 3 * self._interval:
+            return True
+        if time.monotonic() - started < 3 * self._interval:
             # after a longer time this instance itself was stalled, and the other may be alive
             instance.peers.missed(member.id)
             if member.id in instance.dead:
                 instance.lost.dead(member)
-        if self._loop is None or self._neighbours.get(member.id) is not neighbour:
-            return
-        if is_answered:
-            self._exchanged(neighbour)
-        else:
-            neighbour.schedule(neighbour.sent_at + self._interval, self._take_turn)
+        return False
 
     def _record(self, id_: str, state: str) -> None:
         self._instance.peers.heard(id_, state)

@@ -58,11 +58,6 @@ class Peers:
             if peer.missed >= MISSED_BEFORE_DEAD:
                 self._set_state(peer, DEAD)
 
-    def has_missed(self, id_: str) -> bool:
-        """Whether the instance has missed the last heartbeat."""
-        peer = self._peers.get(id_)
-        return peer is not None and peer.missed > 0
-
     def failed(self, id_: str) -> None:
         """Record a failed request: for a short time other instances are tried first."""
         now = time.monotonic()

@@ -129,11 +129,11 @@ class RecordConsumer:
             self._assigned.discard(source)
 
     def fetch(
-        self, max_records: int, timeout: float, is_needed: Callable[[], bool] = lambda: False
+        self, max_records: int, timeout: float, has_news: Callable[[], bool] = lambda: False
     ) -> Fetched:
         """Fetch up to `max_records` records, and wait at most `timeout` s for the first one. If
-        `is_needed()`, the caller has something else to do, and the wait ends within `_MAX_WAIT`."""
-        messages = self._first(timeout, is_needed)
+        `has_news()`, the caller has something else to do, and the wait ends within `_MAX_WAIT`."""
+        messages = self._first(timeout, has_news)
         if messages:
             messages += self._consume(max_records - 1, _MORE_RECORDS_TIMEOUT)
         fetched = Fetched(is_full=len(messages) >= max_records)
@@ -154,14 +154,14 @@ class RecordConsumer:
         fetched.disconnected, self._log.disconnected = self._log.disconnected, False
         return fetched
 
-    def _first(self, timeout: float, is_needed: Callable[[], bool]) -> list[Message]:
+    def _first(self, timeout: float, has_news: Callable[[], bool]) -> list[Message]:
         """The first message, which may be an event; none after the timeout."""
         until = time.monotonic() + timeout
         while True:
             left = until - time.monotonic()
-            # consume() waits for the full number
-            messages = self._consume(1, min(left, _MAX_WAIT))
-            if messages or left <= _MAX_WAIT or is_needed():
+            # consume() waits for the full number, and cuts its timeout to milliseconds
+            messages = self._consume(1, min(left + 0.001, _MAX_WAIT))
+            if messages or left <= _MAX_WAIT or has_news():
                 return messages
 
     def _consume(self, max_records: int, timeout: float) -> list[Message]:
@@ -217,6 +217,10 @@ class SourceAssignments:
         assert self.consumer is not None
         self.consumer.unassign(source)
         self._paused[source] = time.monotonic() + _PAUSE
+
+    @property
+    def has_pauses(self) -> bool:
+        return bool(self._paused)
 
     def end_pauses(self) -> None:
         """Read those again that have paused long enough."""

@@ -167,15 +167,21 @@ class IngestLoop:
 
     def _pause(self) -> float:
         """s until the next complete round. It is needed soon if a store partition is to be opened,
-        catches up, waits for a schema, or may get a push, or if entries expire."""
+        catches up, waits for a schema, or may get a push, if entries expire, or if a partition of
+        a topic is paused."""
         if self._lifecycle.unopened:
             return self._timeout()
-        is_busy = bool(self._registry.candidates()) or any(
-            not each.progress.answerable
-            or each.waiting_for is not None
-            or each.view.retention is not None
-            or each.view.push is not None
-            for each in self._registry.all()
+        is_paused = self._assignments.has_pauses
+        is_busy = (
+            is_paused
+            or bool(self._registry.candidates())
+            or any(
+                not each.progress.answerable
+                or each.waiting_for is not None
+                or each.view.retention is not None
+                or each.view.push is not None
+                for each in self._registry.all()
+            )
         )
         return _COMPLETE_EVERY if is_busy else _COMPLETE_EVERY_IF_QUIET
 

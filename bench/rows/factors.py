@@ -11,17 +11,19 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from bench import http_client, load
+from bench import http_client, load, records
 from bench.load import Measurement, Workload
 from bench.plan import Plan
 from bench.records import Table, customers
-from bench.report import Row
-from bench.rows.reads import Subject, measured_row
+from bench.report import Comparison, Row, Target
+from bench.rows.reads import Subject, cpu_of, launch_static, measured_row, sample_answer
 from bench.stack import Server, Stack
 
 CONNECTIONS = 64
 BACKENDS = (2, 4)
 BASE = Table("base", 0, value_size=100)
+STATIC = "static-beside-2-backends"
+STATIC_TARGET = Target(1.0, of_ratio=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def cases(plan: Plan) -> list[Case]:
 
 
 def steps(plan: Plan) -> int:
-    return plan.rounds * len(cases(plan))
+    return plan.rounds * (len(cases(plan)) + 1)
 
 
 def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
@@ -84,18 +86,36 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
         case: (of_filled if case.filled else subjects[case.table, case.backends], _workload(case))
         for case in wanted
     }
+    two = next(case for case in wanted if case.backends == 2)
+    static = _launch_static(stack, *workloads[two])
     found: dict[Case, list[Measurement]] = {case: [] for case in wanted}
-    for subject, reads in workloads.values():
+    of_static: list[Measurement] = []
+    for subject, reads in (*workloads.values(), (static, workloads[two][1])):
         load.run(subject.servers[0].port, reads, 16, plan.seconds)
     for _ in range(plan.rounds):
         for case, (subject, reads) in workloads.items():
             found[case].append(subject.measure(reads, CONNECTIONS, plan.seconds))
             step()
+            if case == two:
+                of_static.append(static.measure(reads, CONNECTIONS, plan.seconds))
+                step()
     stack.stop(*(s for each in subjects.values() for s in each.servers), of_filled.servers[0])
-    return [
+    stack.stop(*static.servers)
+    rows = [
         measured_row(case.name, CONNECTIONS, rounds, more=case.more())
         for case, rounds in found.items()
     ]
+    beside = Comparison.of(
+        "CPU", "µs", cpu_of(found[two]), "nginx ► static nginx", cpu_of(of_static), STATIC_TARGET
+    )
+    rows[wanted.index(two)] = replace(rows[wanted.index(two)], beside=[beside])
+    return [*rows, measured_row(STATIC, CONNECTIONS, of_static)]
+
+
+def _launch_static(stack: Stack, proxy: Subject, reads: Workload) -> Subject:
+    """nginx in front of a static nginx that has one recorded answer of the proxy."""
+    path = f"{reads.path}/{records.key(0).decode()}"
+    return Subject(STATIC, launch_static(stack, sample_answer(proxy.servers[0].port, path=path)))
 
 
 def _workload(case: Case) -> Workload:

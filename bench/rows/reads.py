@@ -86,14 +86,20 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
     return [*_rows(found, bare, plan.connections), _bare_row(bare)]
 
 
-def _subjects(stack: Stack, backend: Server) -> list[Subject]:
-    sample = sample_answer(backend.port)
+def launch_static(stack: Stack, sample: Answer) -> tuple[Server, Server]:
+    """A plain nginx in front of another one that always sends the same answer."""
     static = stack.launch_nginx(static_location(sample))
     front = stack.launch_nginx(
         'proxy_pass http://static; proxy_http_version 1.1; proxy_set_header Connection "";',
         f"upstream static {{ server 127.0.0.1:{static.port}; keepalive 256; "
         "keepalive_requests 10000000; }",
     )
+    return front, static
+
+
+def _subjects(stack: Stack, backend: Server) -> list[Subject]:
+    sample = sample_answer(backend.port)
+    front, static = launch_static(stack, sample)
     redis = stack.launch_redis()
     servers = {
         "proxy": (stack.launch_proxy(backend), backend),
@@ -213,11 +219,11 @@ def measured_row(
     )
 
 
-def sample_answer(port: int, token: str = "") -> Answer:
+def sample_answer(port: int, token: str = "", path: str = SAMPLE) -> Answer:
     """The answer to a read; LocalError if the status is not 200."""
-    answer = http_client.get(port, SAMPLE, token)
+    answer = http_client.get(port, path, token)
     if answer is None or answer.status != 200:
-        raise LocalError(f"port {port} answers {SAMPLE} with {answer}")
+        raise LocalError(f"port {port} answers {path} with {answer}")
     return answer
 
 

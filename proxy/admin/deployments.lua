@@ -7,7 +7,7 @@ local cjson = require "cjson.safe"
 local current_deployment = require "proxy.current_deployment"
 local processors = require "proxy.processors"
 local settings = require "proxy.settings"
-local shared_topology = require "proxy.shared_topology"
+local shared_topology = require "proxy.discovery.shared_topology"
 
 local _M = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,10 +156,9 @@ class MetadataFetcher:
             described[topic] = _Description(str(found.topic_id), len(found.partitions))
         return described, has_answered
 
-    def _wait(self, futures: Iterable[Future[Any]], until: str = ALL_COMPLETED) -> None:
-        pending = [each for each in futures if not each.done()]
-        if pending:
-            wait(pending, self._timeout + GRACE, until)
+    def _wait(self, futures: Collection[Future[Any]], until: str = ALL_COMPLETED) -> None:
+        if not all(each.done() for each in futures):
+            wait(futures, self._timeout + GRACE, until)
 
     def _request_offsets(
         self,

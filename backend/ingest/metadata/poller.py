@@ -43,6 +43,7 @@ class MetadataPoller:
         self.on_poll: Callable[[], None] = lambda: None
         """Called after each poll that the broker has answered."""
         self._wake = threading.Event()
+        self._is_requested = threading.Event()  # new metadata, with log starts
         self._stop = threading.Event()
         self._polled = threading.Condition()
         self._polled_since = 0.0  # start of the last successful poll
@@ -68,7 +69,7 @@ class MetadataPoller:
         poll at once. What is known of other topics is forgotten after some seconds."""
         if partitions != self._watched:
             self._watched = partitions
-            self._wake.set()
+            self.refresh()
 
     def get(self, topic: str) -> TopicMetadata | None:
         """The latest metadata; None if there is none yet, or the topic is not watched."""
@@ -76,6 +77,7 @@ class MetadataPoller:
 
     def refresh(self) -> None:
         """Poll as soon as possible, without waiting for it."""
+        self._is_requested.set()
         self._wake.set()
 
     def fresh(self, topic: str) -> TopicMetadata | None:
@@ -84,21 +86,24 @@ class MetadataPoller:
         Blocks for at most one request's timeout. Threads that answer reads must not call it.
         """
         since = time.monotonic()
-        self._wake.set()
+        self.refresh()
         with self._polled:
             self._polled.wait_for(lambda: self._polled_since >= since, self._timeout)
         return self.latest.get(topic)
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            is_requested = self._wake.wait(self._seconds_to_next_poll())
+            self._wake.wait(self._seconds_to_next_poll())
             self._wake.clear()
             watched = self._watched
             self._forget(self.latest.keys() - watched.keys())
             if not watched or self._stop.is_set():
                 continue
             started_at = time.monotonic()
-            with_starts = is_requested or started_at - self._starts_at >= _STARTS_EVERY
+            with_starts = started_at - self._starts_at >= _STARTS_EVERY
+            if self._is_requested.is_set():
+                self._is_requested.clear()
+                with_starts = True
             if with_starts:
                 self._starts_at = started_at
             try:

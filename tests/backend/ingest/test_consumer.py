@@ -42,29 +42,29 @@ def test_a_new_topic_is_read_at_once(broker: Broker, make_topic: MakeTopic, writ
 
 
 @pytest.mark.broker
-def test_a_wait_for_records_ends_if_something_else_is_needed(
+def test_a_wait_for_records_ends_if_something_else_has_news(
     broker: Broker, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(1)
     consumer = RecordConsumer({"bootstrap.servers": broker.bootstrap_servers}, [topic])
     answers: list[bool] = []
 
-    def is_needed() -> bool:
+    def has_news() -> bool:
         return answers.pop(0)
 
     try:
         consumer.assign((topic, 0), 0, -1)
         answers = [False] * 80
-        assert consumer.fetch(10, 20.0, is_needed).ends == {(topic, 0): 0}
+        assert consumer.fetch(10, 20.0, has_news).ends == {(topic, 0): 0}
         answers = [False, False, True]
-        assert consumer.fetch(10, 3600.0, is_needed) == Fetched()
+        assert consumer.fetch(10, 3600.0, has_news) == Fetched()
         assert answers == []
         answers = [False] * 2
-        assert consumer.fetch(10, 0.6, is_needed) == Fetched(), "the timeout ends it, too"
+        assert consumer.fetch(10, 0.6, has_news) == Fetched(), "the timeout ends it, too"
         assert answers == []
         writer.table(topic, {"a": 1})
         answers = [False] * 80
-        assert len(consumer.fetch(10, 20.0, is_needed).records[topic, 0]) == 1
+        assert len(consumer.fetch(10, 20.0, has_news).records[topic, 0]) == 1
     finally:
         consumer.close()
 

@@ -28,7 +28,7 @@ class Consumer(FakeFetcher):
         super().__init__()
         self.waits: list[float] = []
 
-    def fetch(self, max_records: int, timeout: float, is_needed: Any) -> Fetched:
+    def fetch(self, max_records: int, timeout: float, has_news: Any) -> Fetched:
         self.waits.append(timeout)
         return Fetched()
 
@@ -177,6 +177,19 @@ def test_partitions_are_opened_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assigned = {("v", number): "standby" for number in range(2)}  # the topic has one
     rounds.process.ingest.loop.assign(assigned, set(), set())
     assert rounds.run(1.0) == 16
+    rounds.process.close()
+
+
+def test_pauses_of_a_quiet_instance_end_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: a round that had begun before the end of a pause waited for records meanwhile."""
+    rounds = Rounds(tmp_path, monkeypatch)
+    rounds.run(3.5, LOG)
+    monkeypatch.setattr("backend.ingest.consumer._PAUSE", 3600.0)
+    rounds.process.ingest.assignments.pause(SOURCE)
+    rounds.process.ingest.loop.look()
+    assert rounds.run(1.0) == 8
     rounds.process.close()
 
 

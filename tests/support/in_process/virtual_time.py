@@ -1,4 +1,8 @@
-"""An event loop whose clock jumps to the next timer, so that minutes take milliseconds."""
+"""An event loop whose clock jumps to the next timer, so that minutes take milliseconds.
+
+Like uvloop, it runs timers whose time has come in the order in which they were set, together with
+other callbacks.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,11 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._now
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:
+        if when <= self._now:
+            return self.call_soon(callback, *args, context=context)
+        return super().call_at(when, callback, *args, context=context)
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, _Result]) -> _Result:

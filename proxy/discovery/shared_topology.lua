@@ -88,6 +88,12 @@ function _M.take_turn(interval)
     return _M.take(TURN, interval)
 end
 
+--- When the turn that was taken last ends, by clock.steady(); 0 if it has ended.
+function _M.turn_ends_at()
+    local ends_at = shared:get(TURN)
+    return type(ends_at) == "number" and ends_at or 0
+end
+
 --- The next turn is in so many seconds, because this one brought no topology.
 function _M.shorten_turn(seconds)
     _M.hold(TURN, seconds)
