@@ -64,8 +64,8 @@ _LOOK_EVERY = 10.0  # s between two looks of the arbiter at its worker; a signal
 
 
 def when_ready(arbiter: Any) -> None:
-    """gunicorn's hook: its arbiter would look each second. A worker that hangs is now ended after
-    60 to 70 s."""
+    """gunicorn's hook: its arbiter would look each second. With this interval, it ends a worker
+    that hangs after 60 to 70 s."""
     wait = arbiter.wait_for_signals
     arbiter.wait_for_signals = lambda timeout: wait(timeout=max(timeout, _LOOK_EVERY))
 

@@ -89,6 +89,12 @@ def open_files(leader: int) -> int:
     return sum(_entries(path / "fd") for path, _ in _session(leader))
 
 
+def wake_ups(pid: int) -> int:
+    """How often the main thread of a process has waited so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
 def busy_seconds() -> float:
     """Total CPU time of the whole machine."""
     return parse_busy(Path("/proc/stat").read_text().splitlines()[0]) / _TICK

@@ -29,8 +29,8 @@ _TIMEOUT = 0.9
 """For an answer, in intervals. It ends before the next interval, in which the instance is asked
 again."""
 _GRACE = 0.2
-"""For a heartbeat whose turn is that of the other instance, in intervals: time for the network, and
-for a busy event loop."""
+"""How late the other instance may send the heartbeat of its turn, in intervals. The network and a
+busy event loop take some time."""
 
 
 class Instance(Protocol):

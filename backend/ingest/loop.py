@@ -171,10 +171,9 @@ class IngestLoop:
         a topic is paused."""
         if self._lifecycle.unopened:
             return self._timeout()
-        is_paused = self._assignments.has_pauses
         is_busy = (
-            is_paused
-            or bool(self._registry.candidates())
+            self._assignments.has_pauses
+            or self._registry.candidates()
             or any(
                 not each.progress.answerable
                 or each.waiting_for is not None

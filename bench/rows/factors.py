@@ -99,17 +99,18 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
             if case == two:
                 of_static.append(static.measure(reads, CONNECTIONS, plan.seconds))
                 step()
-    stack.stop(*(s for each in subjects.values() for s in each.servers), of_filled.servers[0])
-    stack.stop(*static.servers)
-    rows = [
-        measured_row(case.name, CONNECTIONS, rounds, more=case.more())
-        for case, rounds in found.items()
-    ]
+    started = [server for each in (*subjects.values(), static) for server in each.servers]
+    stack.stop(*started, of_filled.servers[0])
     beside = Comparison.of(
         "CPU", "µs", cpu_of(found[two]), "nginx ► static nginx", cpu_of(of_static), STATIC_TARGET
     )
-    rows[wanted.index(two)] = replace(rows[wanted.index(two)], beside=[beside])
-    return [*rows, measured_row(STATIC, CONNECTIONS, of_static)]
+    return [
+        *(
+            measured_row(case.name, CONNECTIONS, of, [beside] if case == two else [], case.more())
+            for case, of in found.items()
+        ),
+        measured_row(STATIC, CONNECTIONS, of_static),
+    ]
 
 
 def _launch_static(stack: Stack, proxy: Subject, reads: Workload) -> Subject:

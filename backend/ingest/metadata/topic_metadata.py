@@ -14,7 +14,8 @@ _JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take 
 @dataclass(frozen=True)
 class TopicMetadata:
     """A topic's metadata. `starts` and `ends` have the partitions that were asked for, without
-    those that have no leader now. They were fetched after `fetched_at` (s, monotonic)."""
+    those that have no leader now. It was fetched after `fetched_at` (s, monotonic), but `starts`
+    may be some seconds older."""
 
     topic_id: str
     partitions: int

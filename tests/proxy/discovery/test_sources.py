@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from bench.proc import wake_ups
 from local.ports import free_ports
 from local.waiting import wait_until
 from tests.proxy.backends import EPOCH, Backend, Cluster
@@ -42,10 +41,6 @@ def test_a_single_worker_is_woken_only_to_read_the_topology(
     def reads() -> int:
         return sum(len(backend.topology_requests) for backend in cluster.backends)
 
-    def wake_ups() -> int:
-        status = Path(f"/proc/{worker}/status").read_text()
-        return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
-
-    before, began = wake_ups(), reads()
+    before, began = wake_ups(worker), reads()
     wait_until(lambda: reads() >= began + 5, 20, "five refreshes", 0.05)
-    assert wake_ups() - before < 6 * (reads() - began)
+    assert wake_ups(worker) - before < 6 * (reads() - began)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from bench.proc import wake_ups
 from local.waiting import wait_until
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 
 pytestmark = pytest.mark.system
-
-
-def wake_ups(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def test_the_arbiter_looks_rarely_and_replaces_a_killed_worker_at_once(
