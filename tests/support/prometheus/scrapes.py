@@ -37,7 +37,7 @@ _LAGS = ("_lag_records",)
 # An age that grows is that of a fault; otherwise it is reset again and again, and two scrapes have
 # any two values of it.
 _GROWS = 0.5  # s per s
-_DISTANCE = 3.0  # s between two scrapes of a fault, in which nothing that is reset grows like that
+DISTANCE = 3.0  # s between two scrapes of a fault, in which nothing that is reset grows like that
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def when(
 
 def later(of: list[Target], first: Scrape) -> Scrape:
     """A second scrape of the same fault."""
-    wait_until(lambda: time.time() - first.at >= _DISTANCE, _DISTANCE + 1, "the next scrape")
+    wait_until(lambda: time.time() - first.at >= DISTANCE, DISTANCE + 1, "the next scrape")
     return scrape(of)
 
 
