@@ -1,7 +1,7 @@
 --- Coalesces point reads for the same backend, like group commit in databases. Reads that arrive
 -- during a call to the backend wait until it ends, and are then sent in one request. No timer
 -- delays a read: one for an idle backend is sent with those that arrive in the same turn of the
--- event loop.
+-- event loop. Several reads wait for one more turn, unless they are many.
 --
 -- Each worker has a queue per backend. Light threads that belong to no client send the batches, so
 -- a client that disconnects does not delay others. The threads of a queue share one timer: nginx
@@ -34,6 +34,8 @@ local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1023, 128, 128 * 1024
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
 -- also limits queues and timers.
 _M.MAX_CALLS = 512
+-- reads of a batch that does not wait for more
+local MANY_READS = 64
 -- nginx has dropped a timer that does not start within this time
 local START_TIMEOUT_S = 0.5
 -- for the call that is running, and for the read's own: bounds the wait of a read if the end of a
@@ -142,14 +144,30 @@ local function should_end(queue)
         or steady() >= queue.used_at + _M.IDLE_TIMEOUT_S
 end
 
+--- The batch to send next; nil if there is none. A batch of a few reads waits for one turn of the
+-- event loop. In this turn, the answers to the batch before are sent, and clients that read one
+-- after another send their next reads, which join the batch. A lone read does not wait.
+local function take_batch(queue)
+    local count = queue.pending.count
+    if count > 1 and count < MANY_READS then
+        ngx.sleep(0)
+    end
+    local batch = queue.pending
+    -- another thread may have taken it meanwhile
+    if batch.count == 0 then
+        return nil
+    end
+    queue.pending = new_batch()
+    return batch
+end
+
 --- The loop of one light thread: sends batches until the queue has been idle for IDLE_TIMEOUT_S.
 -- The first thread that ends removes the queue: the others sleep, and no read may wait for them.
 local function send_batches(queue)
     local connection = point_batch_client.new(queue.backend)
     while true do
-        local batch = queue.pending
-        if batch.count > 0 and queue.in_flight < queue.max_calls then
-            queue.pending = new_batch()
+        local batch = take_batch(queue)
+        if batch then
             queue.in_flight = queue.in_flight + 1
             queue.used_at = steady()
             local ok, err = pcall(send_batch, queue, connection, batch)

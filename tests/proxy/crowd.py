@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import http.client
+import random
 import re
+import select
 import socket
 import threading
 from collections.abc import Sequence
@@ -38,6 +40,15 @@ class Crowd:
             connection = socket.create_connection(("127.0.0.1", self._nginx.port), timeout=TIMEOUT)
             self.sockets.append(connection)
             connection.sendall(f"{line}\r\nHost: t\r\n{headers}\r\n".encode())
+
+    def read_again(self, line: str, times: int) -> None:
+        """Each client that gets an answer sends the next request, until there are `times` of
+        them."""
+        for _ in range(times):
+            ready = select.select(self.sockets, [], [], TIMEOUT)[0]
+            connection = random.choice(ready)
+            assert _read_answer(connection).status == 200
+            connection.sendall(f"{line}\r\nHost: t\r\n\r\n".encode())
 
     def disconnect(self, *indices: int) -> None:
         for index in indices:

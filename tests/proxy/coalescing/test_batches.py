@@ -111,6 +111,18 @@ def test_several_batches_may_be_in_flight(
         crowd.answers(0)
 
 
+@pytest.mark.parametrize("batches", [1, 2, 4])
+def test_no_batch_is_empty(roles: Roles, start_worker: Callable[..., Nginx], batches: int) -> None:
+    """A batch waits for more reads, and another call may send them meanwhile."""
+    nginx = start_worker(QUERYABLE_PROXY_BATCHES=str(batches))
+    with Crowd(nginx) as crowd:
+        crowd.send(*[LINE] * 12)
+        crowd.read_again(LINE, 1500)
+        assert {answer.status for answer in crowd.answers()} == {200}
+    assert 0 not in roles[0].batches
+    assert sum(roles[0].batches) == 1512, "some were sent by themselves"
+
+
 def test_a_batch_is_limited_in_bytes(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
     active = roles[0]
     long = (f"{'x' * 8_000}{number}" for number in count())
