@@ -46,6 +46,7 @@ class Crowd:
         them."""
         for _ in range(times):
             ready = select.select(self.sockets, [], [], TIMEOUT)[0]
+            assert ready, f"no answer within {TIMEOUT} s"
             connection = random.choice(ready)
             assert _read_answer(connection).status == 200
             connection.sendall(f"{line}\r\nHost: t\r\n\r\n".encode())

@@ -77,7 +77,7 @@ def test_compaction_cannot_keep_up(
         writer.send(topic, zip(keys, values, strict=True))
 
     def is_raised() -> bool:
-        # writes go on between the two scrapes: a machine is too fast for any number of records
+        # a fast machine would have ingested any fixed number of records before the second scrape
         stalled = scrape(of)
         while time.time() - stalled.at < DISTANCE:
             write()
