@@ -138,7 +138,9 @@ class InstanceContext:
     rocksdb: Callable[[], tuple[Mapping[str, int], int]] = lambda: ({}, 0)
     over_quota: dict[str, int] = field(default_factory=dict)  # refused requests by view
     _revisions: itertools.count[int] = field(default_factory=itertools.count)
-    revision: int = 0
+    revision: int = 0  # of this instance's /processors: another one when it may have changed
+    # the ETag of /processors with quotes, and the revision in which the page was last built
+    processors_etag: tuple[int, bytes] = (0, b"")
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -251,6 +253,7 @@ class InstanceContext:
         changes = 0 if self.deployment is None else self.deployment.revision
         self.topology = self._of_group.at_revision(self.versions.revision + changes)
         self.epoch_header = str(self.topology.epoch).encode()
+        self.revise()
         for use_topology in self.on_topology:
             use_topology()
 
@@ -278,13 +281,12 @@ class InstanceContext:
         return {id_ for id_, state in self.peers.states().items() if state == DEAD}
 
     def set_state(self, state: str) -> None:
-        """Set the state. /processors contains it, but it does not change the epoch, so there is a
-        new revision."""
+        """Set the state, which /processors contains."""
         self.state = state
         self.revise()
 
     def revise(self) -> None:
-        """Record that /processors has changed within an epoch."""
+        """Record that /processors may have changed."""
         self.revision = next(self._revisions) + 1
 
     def placed(self, view: View) -> PlacedView:
@@ -304,11 +306,6 @@ class InstanceContext:
                 f"Topic {view.topic} of view {view.name} does not exist yet. Create the topic.",
             )
         return placed
-
-    @property
-    def topology_etag(self) -> str:
-        """Of /processors, without quotes. Revisions are per instance."""
-        return f"{self.topology.epoch}.{self.revision}"
 
     @property
     def known(self) -> bool:

@@ -32,7 +32,7 @@ class Peers:
     """The states of other instances. The event loop writes them, and Flask's threads read them."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
-        """`on_change()` is called when a state changes."""
+        """`on_change()` is called when a state changes. Instances not tracked count as running."""
         self._peers: dict[str, _Peer] = {}
         # id -> time of the last failed request; also instances without shared partitions
         self._suspected: dict[str, float] = {}
@@ -40,7 +40,11 @@ class Peers:
 
     def keep(self, ids: Iterable[str]) -> None:
         """Set the instances to track, and forget all others."""
-        self._peers = {id_: self._peers.get(id_, _Peer()) for id_ in ids}
+        before = self._peers
+        self._peers = {id_: before.get(id_, _Peer()) for id_ in ids}
+        forgotten = before.keys() - self._peers.keys()
+        if any(before[id_].state != RUNNING for id_ in forgotten):
+            self.on_change()
 
     def heard(self, id_: str, state: str) -> None:
         """Record a heartbeat with the instance's state."""

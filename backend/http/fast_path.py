@@ -209,9 +209,10 @@ class FastPath:
         self, poll: PlainPoll, client: str, has_certificate: bool = False
     ) -> Answer | None:
         """304 to a proxy that has the latest topology; None leaves the request to the router: the
-        topology is newer, unknown, or the proxy is refused."""
+        topology is unknown, the page has not been built since it changed, or the proxy is refused.
+        """
         context = self._context
-        if not context.known or poll.etag != b'"%b"' % context.topology_etag.encode():
+        if not context.known or context.processors_etag != (context.revision, poll.etag):
             return None
         if self._access.is_on and not has_certificate:
             headers = [] if poll.signature is None else [(SIGNATURE, poll.signature)]

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.http import generate_etag
 
 from backend.http.access import Access
 from backend.http.admin.document import PATH as ADMIN
@@ -102,14 +103,17 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     def processors() -> Response:
         if not context.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
-        etag = context.topology_etag
-        if request.if_none_match.contains(etag):
-            answer = Response(status=304)
-        else:
-            states = {**context.peers.states(), context.settings.instance_id: context.state}
-            document = processors_for_clients(context.topology.processors(states), context.versions)
-            answer = _json({**document, **proxy_document(context)})
+        revision = context.revision  # read first: a change meanwhile is one of a later revision
+        states = {**context.peers.states(), context.settings.instance_id: context.state}
+        document = processors_for_clients(context.topology.processors(states), context.versions)
+        answer = _json({**document, **proxy_document(context)})
+        # of the content: clients may ask any instance, and one that has restarted
+        etag = generate_etag(answer.get_data())
         answer.set_etag(etag)
+        context.processors_etag = revision, b'"%b"' % etag.encode()
+        if request.if_none_match.contains(etag):
+            answer.status_code = 304
+            answer.set_data(b"")
         return answer
 
     @pages.get("/instance")

@@ -39,7 +39,9 @@ def test_an_instance_is_dead_after_four_missed_heartbeats_until_the_next_one() -
     peers.heard("b2", "draining")
     peers.missed("b2")
     assert not peers.is_suspect("b2"), "four in a row"
+    assert len(changes) == 2
     peers.keep(["b3"])
+    assert len(changes) == 3, "an instance that is not tracked counts as running"
     peers.missed("b2")
     assert peers.states() == {"b3": "running"}
 

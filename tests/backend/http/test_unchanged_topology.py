@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,28 +50,90 @@ def test_only_the_request_of_the_proxy_is_recognised() -> None:
         assert plain_poll(other) is None
 
 
+def served_etag(served: InstanceContext) -> bytes:
+    """The ETag of the page."""
+    with create_flask_app(served).test_client() as client:
+        return client.get("/processors").headers["ETag"].encode()
+
+
 def test_the_answer_is_that_of_the_page() -> None:
     served = known()
     router = Router(served, None)  # type: ignore[arg-type]
     with create_flask_app(served).test_client() as client:
-        for _ in range(2):
-            latest = client.get("/processors").headers["ETag"].encode()
+        for state in ("draining", "running"):
+            page = client.get("/processors")
+            latest = page.headers["ETag"].encode()
             answer = router.unchanged_now(PlainPoll(b"h", latest, None), "10.0.0.1")
             assert answer is not None
             expected = client.get("/processors", headers={"if-none-match": latest.decode()})
             assert (answer.status, answer.body) == (expected.status_code, b"") == (304, b"")
+            assert expected.data == b""
+            assert expected.headers["ETag"].encode() == latest
             named = dict(answer.headers)
             assert named == {b"etag": latest, b"topology-epoch": served.epoch_header}
             for other in (b'"5-1.0"', b'"0-0.1"', latest[:-1] + b'0"'):
                 assert router.unchanged_now(PlainPoll(b"h", other, None), "10.0.0.1") is None
-            served.revise()
+            served.set_state(state)
+            # another state: the page must be built before its ETag is known
+            assert router.unchanged_now(PlainPoll(b"h", latest, None), "10.0.0.1") is None
+            changed = client.get("/processors", headers={"if-none-match": latest.decode()})
+            assert (changed.status_code, changed.json["processors"][0]["state"]) == (200, state)
+
+
+def test_the_etag_is_of_the_content() -> None:
+    """A proxy spreads requests for the page over the instances, and an instance may restart."""
+    first, second = known(), known()
+    for served in (first, second):
+        served.apply_topology(
+            replace(served.topology, members=(*served.topology.members, Member("b2", "h", 8082)))
+        )
+    assert served_etag(first) == served_etag(second)
+    for served in (first, second):
+        served.peers.keep(["b2"])
+    first.peers.heard("b2", "draining")
+    second.peers.heard("b2", "dead")
+    assert first.revision == second.revision
+    assert served_etag(first) != served_etag(second), "as many changes, but other ones"
+    second.peers.heard("b2", "starting")
+    second.peers.heard("b2", "draining")
+    assert first.revision != second.revision
+    assert served_etag(first) == served_etag(second)
+    at_first = served_etag(first)
+    first.peers.keep([])
+    assert served_etag(first) != at_first, "the states of instances are forgotten"
+
+
+def test_every_change_of_the_page_is_noticed() -> None:
+    """What the page is built from, changed one after the other."""
+    served = known()
+    served.apply_topology(
+        replace(served.topology, members=(*served.topology.members, Member("b2", "h", 8082)))
+    )
+    served.peers.keep(["b2"])
+    changes: list[Callable[[], None]] = [
+        lambda: served.set_state("draining"),
+        lambda: served.peers.heard("b2", "draining"),
+        lambda: served.peers.keep([]),
+        lambda: served.apply_topology(replace(served.topology, epoch=Epoch(6, 2))),
+        served.doubt_versions,
+        lambda: served.apply_versions({}),
+    ]
+    router = Router(served, None)  # type: ignore[arg-type]
+    for change in changes:
+        poll = PlainPoll(b"h", served_etag(served), None)
+        assert router.unchanged_now(poll, "10.0.0.1") is not None
+        change()
+        assert router.unchanged_now(poll, "10.0.0.1") is None
+        # the page decides whether it is another one; from then on its ETag is known
+        poll = PlainPoll(b"h", served_etag(served), None)
+        assert router.unchanged_now(poll, "10.0.0.1") is not None
 
 
 def test_an_instance_without_a_topology_leaves_it_to_the_page() -> None:
     served = context([ORDERS])
     router = Router(served, None)  # type: ignore[arg-type]
-    etag = b'"%b"' % served.topology_etag.encode()
-    assert router.unchanged_now(PlainPoll(b"h", etag, None), "127.0.0.1") is None
+    for etag in (b"", b'""', b'"0-0.0"'):
+        assert router.unchanged_now(PlainPoll(b"h", etag, None), "127.0.0.1") is None
 
 
 @pytest.mark.parametrize("has_secret", [False, True])
@@ -81,7 +145,7 @@ def test_with_authentication_the_proxy_must_prove_that_it_is_one(
     if has_secret:
         served.cluster = ClusterAccess(secret, "b1")
     router = Router(served, None, access_control())  # type: ignore[arg-type]
-    etag = b'"%b"' % served.topology_etag.encode()
+    etag = served_etag(served)
 
     def is_answered(signature: bytes | None, has_certificate: bool = False) -> bool:
         poll = PlainPoll(b"h", etag, signature)

@@ -137,7 +137,7 @@ def test_an_unchanged_topology_is_not_sent_again(cluster: Cluster, nginx: Nginx)
 def test_a_state_can_change_without_a_new_epoch(cluster: Cluster, nginx: Nginx) -> None:
     cluster.backends[0].state = "draining"
     for backend in cluster.backends:
-        # the revision in an ETag is per instance
+        # a new state has a new ETag
         backend.behave_topology = lambda request: Answer(
             200, json.dumps(cluster.topology()).encode(), {"ETag": '"new"'}
         )
