@@ -1,7 +1,7 @@
 --- Coalesces point reads for the same backend, like group commit in databases. Reads that arrive
--- during a call to the backend wait until it ends, and are then sent in one request. No timer
--- delays a read: one for an idle backend is sent with those that arrive in the same turn of the
--- event loop. Several reads wait for one more turn, unless they are many.
+-- during a call to the backend wait until it ends, and are then sent in one request. No time is
+-- waited for: a read for an idle backend is sent with those that arrive in the same turn of the
+-- event loop. Several reads wait for two more turns, unless they are many.
 --
 -- Each worker has a queue per backend. Light threads that belong to no client send the batches, so
 -- a client that disconnects does not delay others. The threads of a queue share one timer: nginx
@@ -34,8 +34,13 @@ local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1023, 128, 128 * 1024
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
 -- also limits queues and timers.
 _M.MAX_CALLS = 512
--- reads of a batch that does not wait for more
-local MANY_READS = 64
+--- Timers of this module that run at the same time in a worker, besides those of queues: one that
+-- begins a turn, and ends at once.
+_M.MAX_TIMERS = 1
+-- a batch with as much does not wait for more
+local MANY_READS, MANY_BYTES = 64, MAX_BYTES / 2
+-- nginx has dropped the timer of a turn that does not begin within this time
+local MAX_TURN_S = 0.1
 -- nginx has dropped a timer that does not start within this time
 local START_TIMEOUT_S = 0.5
 -- for the call that is running, and for the read's own: bounds the wait of a read if the end of a
@@ -144,15 +149,29 @@ local function should_end(queue)
         or steady() >= queue.used_at + _M.IDLE_TIMEOUT_S
 end
 
---- The batch to send next; nil if there is none. A batch of a few reads waits for one turn of the
--- event loop. In this turn, the answers to the batch before are sent, and clients that read one
--- after another send their next reads, which join the batch. A lone read does not wait.
-local function take_batch(queue)
-    local count = queue.pending.count
-    if count > 1 and count < MANY_READS then
-        ngx.sleep(0)
-    end
+local function begin_turn(_, turn)
+    turn:post(1)
+end
+
+--- Waits until the event loop has run its timers and the readers that were woken before. A second
+-- wait ends after the next look for events of sockets. turn: a semaphore that only this thread has.
+-- Returns whether it did. For this, ngx.sleep(0) would log a warning without OpenResty's patches.
+local function wait_for_turn(turn)
+    turn:wait(0) -- takes the post of a turn that began too late
+    return ngx.timer.at(0, begin_turn, turn) and turn:wait(MAX_TURN_S)
+end
+
+--- The batch to send next; nil if there is none. A batch of a few reads waits for two turns of the
+-- event loop. In them, the answers to the batch before are sent, and clients that read one after
+-- another send their next reads, which join the batch. A lone read does not wait.
+local function take_batch(queue, turn)
     local batch = queue.pending
+    if batch.count > 1 and batch.count < MANY_READS and batch.bytes < MANY_BYTES
+        and wait_for_turn(turn)
+    then
+        wait_for_turn(turn)
+    end
+    batch = queue.pending
     -- another thread may have taken it meanwhile
     if batch.count == 0 then
         return nil
@@ -164,9 +183,9 @@ end
 --- The loop of one light thread: sends batches until the queue has been idle for IDLE_TIMEOUT_S.
 -- The first thread that ends removes the queue: the others sleep, and no read may wait for them.
 local function send_batches(queue)
-    local connection = point_batch_client.new(queue.backend)
+    local connection, turn = point_batch_client.new(queue.backend), semaphore.new(0)
     while true do
-        local batch = take_batch(queue)
+        local batch = take_batch(queue, turn)
         if batch then
             queue.in_flight = queue.in_flight + 1
             queue.used_at = steady()

@@ -139,7 +139,7 @@ def test_if_nginx_drops_timers_reads_are_answered_and_the_topology_is_refreshed(
         cluster.addresses(),
         {"QUERYABLE_PROXY_REFRESH": "0.1", "QUERYABLE_PROXY_READ_TIMEOUT": "10"},
         workers=1,
-        changes={"lua_max_running_timers 517;": "lua_max_running_timers 1;"},
+        changes={"lua_max_running_timers 518;": "lua_max_running_timers 1;"},
     ) as nginx:
         nginx.wait_for_map(EPOCH)
         for backend in cluster.backends:
@@ -177,7 +177,7 @@ def test_nginx_allows_all_timers_of_a_worker() -> None:
     max_calls = number("proxy/reads/coalescer.lua", r"^_M\.MAX_CALLS = (\d+)$")
     max_timers = sum(
         number(f"proxy/{module}.lua", r"^_M\.MAX_TIMERS = (\d+)$")
-        for module in ("discovery", "metrics", "admin/deployments")
+        for module in ("discovery", "metrics", "admin/deployments", "reads/coalescer")
     )
     running = number("nginx.conf", r"^ +lua_max_running_timers (\d+);$")
     pending = number("nginx.conf", r"^ +lua_max_pending_timers (\d+);$")

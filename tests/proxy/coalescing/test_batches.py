@@ -121,6 +121,8 @@ def test_no_batch_is_empty(roles: Roles, start_worker: Callable[..., Nginx], bat
         assert {answer.status for answer in crowd.answers()} == {200}
     assert 0 not in roles[0].batches
     assert sum(roles[0].batches) == 1512, "some were sent by themselves"
+    assert "[warn]" not in nginx.error_log()
+    assert "[alert]" not in nginx.error_log()
 
 
 def test_a_batch_is_limited_in_bytes(roles: Roles, nginx: Nginx, crowd: Crowd, gate: Gate) -> None:
