@@ -3,6 +3,9 @@
 There is one worker, because only one process can open a RocksDB directory. To scale, run one
 instance per core. Invalid settings end the process with a message and exit code 2, most of them
 before the fork. If it cannot start for another reason, such as a full disk, the code is 3.
+
+The arbiter imports only what it needs: it would keep a copy of every page of memory to which the
+worker writes, and the worker writes to most, because each object has a counter of references.
 """
 
 from __future__ import annotations
@@ -14,11 +17,8 @@ from typing import Any
 
 gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
 
-from backend.application import Application
 from backend.security.audit import open_audit_log
-from backend.security.certificates import Certificates
 from backend.security.client_claims import parse_networks
-from backend.security.configuration import token_keys
 from backend.server.interpreter import share_objects
 from backend.server.memory import limit_arenas
 from backend.server.open_files import connections_within, raise_limit
@@ -28,12 +28,21 @@ from backend.telemetry.logs import configure
 from model.problems import ConfigurationError, TemporaryError
 
 
+def _check_security(settings: Settings) -> None:
+    # the libraries for keys and certificates are large: see above
+    from backend.security.certificates import Certificates
+    from backend.security.configuration import token_keys
+
+    token_keys(settings)  # checks what it is given
+    Certificates(settings)
+
+
 def _prepare() -> Settings:
     settings = load_settings()
     read_views(settings.views)
-    token_keys(settings)  # checks what it is given
+    if any(name.startswith(("auth", "jwt_", "tls_")) for name in settings.model_fields_set):
+        _check_security(settings)
     parse_networks(settings.trusted_proxies)
-    Certificates(settings)
     check_port(settings)
     open_audit_log(settings.audit_log)
     return settings
@@ -52,6 +61,10 @@ _found_in_worker = mmap.mmap(-1, 1)  # shared with the worker: 1 if it has found
 
 def _application() -> ServerApplication:
     """Called in the worker after the fork, because threads and RocksDB do not survive a fork."""
+    gc.disable()
+    from backend.application import Application  # in the worker only: see above
+
+    gc.enable()
     try:
         return Application(_settings, read_views(_settings.views))
     except ConfigurationError as error:

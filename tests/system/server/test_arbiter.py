@@ -1,6 +1,8 @@
-"""gunicorn's arbiter is woken by signals, and otherwise rarely."""
+"""gunicorn's arbiter is woken by signals, and otherwise rarely; it is small."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -24,3 +26,19 @@ def test_the_arbiter_looks_rarely_and_replaces_a_killed_worker_at_once(
     backend.kill_worker(worker)
     wait_until(lambda: [pid for pid in backend.workers() if pid != worker], 5, "another worker")
     backend.wait_ready()
+
+
+def test_only_the_worker_imports_the_application(deploy: Deploy, make_topic: MakeTopic) -> None:
+    """The arbiter would have a copy of each page of memory to which the worker writes."""
+    backend = deploy(views_toml(v={"topic": make_topic()})).new()
+    backend.uses_command = True
+    backend.launch().wait_ready()
+    [worker] = backend.workers()
+    libraries = ("rocksdict", "librdkafka", "cryptography", "numpy")
+
+    def imported(pid: int) -> list[str]:
+        files = Path(f"/proc/{pid}/maps").read_text()
+        return [name for name in libraries if name in files]
+
+    assert imported(worker) == list(libraries)
+    assert imported(backend.pid) == []

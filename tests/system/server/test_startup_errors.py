@@ -83,6 +83,7 @@ def test_an_invalid_setting_is_reported(no_broker: Deployment) -> None:
 def test_authentication_without_keys_is_reported(no_broker: Deployment) -> None:
     with no_broker:
         log = refusal(no_broker.new(), auth="jwt")
+    assert "Booting worker" not in log
     assert "QUERYABLE_AUTH=jwt needs one of QUERYABLE_JWT_KEY_FILE and QUERYABLE_JWT_JWKS" in log
 
 
@@ -100,6 +101,7 @@ def test_a_wrong_certificate_is_reported(no_broker: Deployment) -> None:
     file.write_text("no certificate")
     with no_broker:
         log = refusal(no_broker.new(), tls_cert_file=str(file), tls_key_file=str(file))
+    assert "Booting worker" not in log
     assert f"QUERYABLE_TLS_CERT_FILE: {file} has no certificates in PEM" in log
 
 
