@@ -221,11 +221,11 @@ class InstanceContext:
         self.rebalances.applied(self._of_group, topology, self.settings.instance_id)
         seconds = self.member.rebalance_seconds if self.member else 0.0
         self.history.rebalanced(time.time(), self._of_group, topology, seconds)
+        if self.state == STARTING:
+            self.state = RUNNING  # before heartbeats are sent to the instances of the topology
         with self._changing:
             self._of_group = topology
             self._set_topology()
-        if self.state == STARTING:
-            self.set_state(RUNNING)
 
     def apply_versions(self, states: States) -> None:
         """Use new states of the views' versions: requests that arrive from now on are answered from

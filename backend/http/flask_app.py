@@ -104,16 +104,19 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
         if not context.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
         revision = context.revision  # read first: a change meanwhile is one of a later revision
-        states = {**context.peers.states(), context.settings.instance_id: context.state}
-        document = processors_for_clients(context.topology.processors(states), context.versions)
-        answer = _json({**document, **proxy_document(context)})
-        # of the content: clients may ask any instance, and one that has restarted
-        etag = generate_etag(answer.get_data())
+        built, known = context.processors_etag
+        etag = known.decode().strip('"')
+        answer = Response(status=304)
+        if built != revision or not request.if_none_match.contains(etag):
+            states = {**context.peers.states(), context.settings.instance_id: context.state}
+            document = processors_for_clients(context.topology.processors(states), context.versions)
+            page = _json({**document, **proxy_document(context)})
+            # of the content: clients may ask any instance, and one that has restarted
+            etag = generate_etag(page.get_data())
+            context.processors_etag = revision, b'"%b"' % etag.encode()
+            if not request.if_none_match.contains(etag):
+                answer = page
         answer.set_etag(etag)
-        context.processors_etag = revision, b'"%b"' % etag.encode()
-        if request.if_none_match.contains(etag):
-            answer.status_code = 304
-            answer.set_data(b"")
         return answer
 
     @pages.get("/instance")

@@ -18,8 +18,18 @@ from model.problems import Unavailable
 from model.topology import Epoch, Member, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import ME, OTHER, context
+from tests.support.in_process.virtual_time import run_in_virtual_time
 
 GROUP = "queryable-topics"
+
+
+def test_the_first_heartbeats_say_that_the_instance_is_running() -> None:
+    """Else the others would take it for one that is starting until the next ones."""
+    served, states = context([ORDERS]), list[str]()
+    served.on_topology.append(lambda: states.append(served.state))
+    placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,))
+    served.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), {"orders": placed}))
+    assert states == ["running"]
 
 
 def test_an_instance_is_dead_after_four_missed_heartbeats_until_the_next_one() -> None:
@@ -152,7 +162,7 @@ def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() 
             while instance.peers.states() != {"b2": "dead"}:
                 await asyncio.sleep(0.005)
 
-    asyncio.run(run())
+    run_in_virtual_time(run())
     assert len(posts.timeouts) == MISSED_BEFORE_DEAD
     assert all(each < 0.2 for each in posts.timeouts)
 
