@@ -33,7 +33,8 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     none of the last ones that this process has found.
     """
     found: list[int] = []
-    candidates = range(_LOWEST + _part, _first_ephemeral(), _parts)
+    size = (_first_ephemeral() - _LOWEST) // _parts
+    candidates = range(_LOWEST + _part * size, _LOWEST + (_part + 1) * size)
     for port in random.sample(candidates, min(_MAX_TRIED, len(candidates))):
         if len(found) == count:
             break

@@ -134,9 +134,14 @@ def test_odd_keys_work_through_the_proxy_and_directly(demo: Demo) -> None:
             assert {key: json.loads(a.body) for key, a in answers.items()} == wanted
         misses = ask_all(base + "/flights", [key + "/no" for key in ODD_KEYS])
         assert {answer.status for answer in misses.values()} == {404}
-    log = AccessLog(demo)
-    ask_all(f"{demo.url}/flights", ODD_KEYS)
-    assert _share_asked_directly(log.lines(len(ODD_KEYS), "/flights/")) == 1.0
+
+    def are_asked_directly() -> bool:
+        log = AccessLog(demo)
+        ask_all(f"{demo.url}/flights", ODD_KEYS)
+        return _share_asked_directly(log.lines(len(ODD_KEYS), "/flights/")) == 1.0
+
+    # on a busy machine, a standby answers for an owner that does not answer in time
+    wait_until(are_asked_directly, 30, "the owners to answer")
 
 
 @pytest.mark.parametrize(
@@ -153,10 +158,12 @@ def test_odd_keys_work_through_the_proxy_and_directly(demo: Demo) -> None:
 )
 def test_pages_are_there_through_the_proxy_and_directly(demo: Demo, path: str, type_: str) -> None:
     for port in (demo.proxy_port, demo.backend_ports[1]):
+        epochs = {demo.topology()["epoch"]}
         answer = http.get(f"http://{LOOPBACK}:{port}{path}")
         assert answer.status == 200, answer
         assert answer.headers["content-type"].startswith(type_)
-        assert answer.headers["topology-epoch"] == demo.topology()["epoch"]
+        # an instance may have joined again meanwhile
+        assert answer.headers["topology-epoch"] in epochs | {demo.topology()["epoch"]}
 
 
 def test_metrics_are_those_of_each_instance(demo: Demo) -> None:

@@ -48,6 +48,6 @@ def test_processes_with_different_parts_find_different_ports(parts: None) -> Non
     for part in range(3):
         ports.use_part(part, 3)
         own = free_ports(150)
-        assert len({port % 3 for port in own}) == 1
+        assert max(own) - min(own) < 8_000, "a third of the range, so that others may follow one"
         found |= set(own)
     assert len(found) == 450

@@ -174,12 +174,15 @@ class Backend:
         self._server.shutdown()
         self._thread.join()
         self._server.socket.close()
+        self.close_connections()
+        self._server.server_close()
+        self._server = None
+
+    def close_connections(self) -> None:
         with self._lock:
             for connection in self._open:
                 with contextlib.suppress(OSError):  # the other side may have closed it
                     connection.shutdown(socket.SHUT_RDWR)
-        self._server.server_close()
-        self._server = None
 
     def _opened(self, connection: socket.socket) -> int:
         with self._lock:

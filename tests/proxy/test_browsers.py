@@ -110,6 +110,7 @@ def test_clients_above_their_limits_get_429(
     cluster: Cluster, start_nginx: StartNginx, tmp_path: Path
 ) -> None:
     nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
     limits = nginx.prefix / "limits.conf"
     text = limits.read_text()
     assert '127.0.0.0/8 "";' in text
@@ -137,6 +138,7 @@ def test_a_client_may_send_fewer_queries_than_reads_of_keys(
     cluster: Cluster, start_nginx: StartNginx
 ) -> None:
     nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
     limits = nginx.prefix / "limits.conf"
     text = limits.read_text()
     limits.unlink()  # a link to the repository's
@@ -166,6 +168,7 @@ def test_an_ipv6_network_has_the_limits_of_one_client(
     cluster: Cluster, start_nginx: StartNginx
 ) -> None:
     nginx = start_nginx(cluster.addresses(), QUERYABLE_PROXY_REFRESH="0.1")
+    nginx.wait_for_map(EPOCH)
     limits = nginx.prefix / "limits.conf"
     text = limits.read_text()
     limits.unlink()  # a link to the repository's

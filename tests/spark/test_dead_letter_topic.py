@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from local.kafka.broker import Broker, quiet_admin
+from local.waiting import wait_until
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder, TextDecoder
 from spark.kafka_admin import KafkaAdmin
@@ -33,6 +34,8 @@ def test_dead_letter_topics_reject_records_of_the_far_future(
             kafka_admin.create_dead_letter_topic(topic)
     resource = ConfigResource(ResourceType.TOPIC, topic)
     admin = quiet_admin(broker.bootstrap_servers)
+    # a broker may know a new topic a moment later
+    wait_until(lambda: topic in admin.list_topics(timeout=10).topics, 20, "the topic")
     [future] = admin.describe_configs([resource]).values()
     config = future.result(10)
     after = config["message.timestamp.after.max.ms"]

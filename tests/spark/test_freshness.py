@@ -300,13 +300,13 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
         page.wait(lambda: page.totals().get("Pipelines running") == "1 of 1", "the job")
         page.wait(lambda: "pipeline-stopped" not in page.attention(), "that it runs")
         job.kill()
-        assert shows(("0", "stopped"), 20) < 6 * stretch()  # 5 s, and one for the next heartbeat
+        assert shows(("0", "stopped"), 20) < 9 * stretch()  # 5 s, and more for a late poll
         page.wait(lambda: "pipeline-stopped" in page.attention(), "that it has stopped")
         assert page.totals()["Pipelines running"] == "0 of 1"
     assert backend.get("/views/words").json()["pipeline"]["state"] == "stopped"
     assert "queryable_pipeline_running{" in backend.get("/metrics").body.decode()
     writer.send(VIEW.source, [(b"t", b"two")] * 4)
-    assert shows(("4", "stopped"), 20) < 6 * stretch()
+    assert shows(("4", "stopped"), 20) < 9 * stretch()
     wait_until(lambda: not healthy(health), 30, "the health check to fail")
 
     # a backend that starts while the job is dead knows the lag, in records and seconds
@@ -321,5 +321,5 @@ def test_a_job_that_is_killed_or_stopped_shows_within_seconds(
     assert job.process is not None
     os.kill(job.process.pid, signal.SIGTERM)
     assert job.wait_end() == 0
-    assert shows(("0", "stopped"), 20) < 6 * stretch()
+    assert shows(("0", "stopped"), 20) < 9 * stretch()
     assert end(job.process, 1) == 0

@@ -122,12 +122,14 @@ class Backend:
         topology has that many instances and none of them is warming up."""
 
         def ready() -> bool:
-            answer = self.try_get("/health/ready")
-            if answer is None or answer.status != 200:
+            topology, answer = self.try_get("/processors"), self.try_get("/health/ready")
+            if topology is None or topology.status != 200 or answer is None:
                 return False
-            processors = self.processors()["processors"]
+            # the topology first: if a newer one follows, readiness is that of its partitions
+            processors = topology.json()["processors"]
             warming = [p for each in processors for p in each["warmingPartitions"].values() if p]
-            return not instances or (len(processors) == instances and not warming)
+            is_settled = not instances or (len(processors) == instances and not warming)
+            return is_settled and answer.status == 200
 
         self.wait(ready, "it to be ready", timeout)
 

@@ -97,7 +97,7 @@ class Deployment:
         nginx.token = self.token
         self.proxies.append(nginx)
         if wait_for_topology:
-            nginx.wait_for_map(behind[0].processors()["epoch"])
+            nginx.wait_for_map(lambda: str(behind[0].processors()["epoch"]))
         return nginx
 
     @property

@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +105,15 @@ class Nginx:
         """With the token, if there is one."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
-    def wait_for_map(self, epoch: str) -> None:
-        """Waits until every worker has the topology of this epoch."""
-        wait_until(lambda: self.epochs() == [epoch] * len(self.workers()), 10, f"epoch {epoch}")
+    def wait_for_map(self, epoch: str | Callable[[], str]) -> None:
+        """Waits until every worker has the topology of this epoch; a function says which is the
+        latest."""
+
+        def is_latest() -> bool:
+            latest = epoch if isinstance(epoch, str) else epoch()
+            return self.epochs() == [latest] * len(self.workers())
+
+        wait_until(is_latest, 10, f"epoch {epoch}" if isinstance(epoch, str) else "the last epoch")
 
     def epochs(self) -> list[str | None]:
         """The epoch of each worker's topology; None: it has none."""

@@ -114,7 +114,7 @@ def test_a_stream_that_does_not_begin_in_time_is_refused(
         async with AsyncExitStack() as stack:
             stack.push_async_callback(peer_client.close)
             if path == b"/stream":
-                await stack.enter_async_context(peer_client.stream(member, path, []))
+                await stack.enter_async_context(peer_client.stream(member, path, [], 10))
             with pytest.raises(Unavailable) as error:
                 async with asyncio.timeout(10):
                     await stack.enter_async_context(peer_client.stream(member, path, [], of_this))

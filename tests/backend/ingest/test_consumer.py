@@ -61,7 +61,7 @@ def test_a_wait_for_records_ends_if_something_else_has_news(
         assert answers == []
         answers = [False] * 2
         assert consumer.fetch(10, 0.6, has_news) == Fetched(), "the timeout ends it, too"
-        assert answers == []
+        assert len(answers) < 2
         writer.table(topic, {"a": 1})
         answers = [False] * 80
         assert len(consumer.fetch(10, 20.0, has_news).records[topic, 0]) == 1

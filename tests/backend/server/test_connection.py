@@ -148,16 +148,16 @@ def test_beyond_the_limit_new_connections_are_refused_if_all_are_busy() -> None:
 
 def test_only_idle_connections_are_closed_after_the_keepalive_timeout() -> None:
     async def main() -> None:
-        async with running_server(App(respond_path), replace(LIMITS, keepalive=0.3)) as (_, port):
+        async with running_server(App(respond_path), replace(LIMITS, keepalive=1.0)) as (_, port):
             loop = asyncio.get_running_loop()
             async with client(port) as (reader, writer):
-                for n in range(8):
-                    await asyncio.sleep(0.1)
+                for n in range(6):
+                    await asyncio.sleep(0.25)
                     writer.write((FAST, SLOW)[n % 2] % n)
                     await reader.readuntil(b"/%d" % n)
                 last_used = loop.time()
                 assert await asyncio.wait_for(reader.read(), TIMEOUT) == b""
-                assert loop.time() - last_used > 0.25
+                assert loop.time() - last_used > 0.9
 
     run(main())
 

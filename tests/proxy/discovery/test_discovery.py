@@ -240,7 +240,9 @@ def polls(cluster: Cluster) -> int:
 
 
 def test_one_worker_reads_the_topology_for_all(cluster: Cluster, start_nginx: StartNginx) -> None:
-    nginx = start_nginx(cluster.addresses(), workers=6, QUERYABLE_PROXY_REFRESH="0.2")
+    # one is configured: several would be asked for their deployments as well
+    first = cluster.addresses().split(",")[0]
+    nginx = start_nginx(first, workers=6, QUERYABLE_PROXY_REFRESH="0.2")
     nginx.wait_for_map(EPOCH)
     before, began = polls(cluster), time.monotonic()
     wait_until(lambda: polls(cluster) >= before + 10, 10, "ten refreshes", 0.01)
@@ -281,7 +283,8 @@ def test_another_worker_goes_on_if_one_hangs_or_dies(
 
 
 def test_refreshes_use_one_connection(cluster: Cluster, start_nginx: StartNginx) -> None:
-    nginx = start_nginx(cluster.addresses(), workers=1, QUERYABLE_PROXY_REFRESH="0.1")
+    first = cluster.addresses().split(",")[0]
+    nginx = start_nginx(first, workers=1, QUERYABLE_PROXY_REFRESH="0.1")
     nginx.wait_for_map(EPOCH)
     asked = polls(cluster)
     opened = sum(backend.connections for backend in cluster.backends)
@@ -289,8 +292,7 @@ def test_refreshes_use_one_connection(cluster: Cluster, start_nginx: StartNginx)
     assert sum(backend.connections for backend in cluster.backends) - opened <= 1
     # those that a backend has closed are opened again, at once
     for backend in cluster.backends:
-        backend.stop()
-        backend.start()
+        backend.close_connections()
     wait_until(lambda: polls(cluster) > asked + 30, 10, "refreshes")
     assert nginx.health().get("failures", {}) == {}
 

@@ -32,6 +32,7 @@ from queryable.cli.exit_codes import (
 from tests.queryable.cli.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
 from tests.queryable.client.protocol.scripted_transport import ORDERS
 from tests.support.backends import START_TIMEOUT
+from tests.support.deployment import settle
 
 pytestmark = pytest.mark.system
 
@@ -286,6 +287,7 @@ def test_topology(deployed: Deployed) -> None:
         drawings = terminal.text.split("instance")
         assert max(drawing.count("b2 joined") for drawing in drawings) == 1
         assert terminal.text.endswith("\x1b[?25h")  # the cursor is visible again
+    settle(deployed.backends.all)
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_they_share_the_time(
         started = time.monotonic()
         with pytest.raises(NoAnswer, match="in time"):
             client.view("orders")
-        assert 0.59 < time.monotonic() - started < 1.2
+        assert 0.59 < time.monotonic() - started < 0.6 * 3, "not 0.6 s for each of the three"
         client.close()
 
 
@@ -67,8 +67,8 @@ def test_one_that_hangs_leaves_time_for_the_others(
     resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
     with serving(RequestHandler.hang_up) as server, full("127.0.0.2", server.server_port):
         url = f"http://several.test:{server.server_port}"
-        client = make_client(kind, url, runner, timeout=1.0)
+        client = make_client(kind, url, runner, timeout=4.0)
         started = time.monotonic()
         assert client.view("orders").name == "orders"
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 4.0
         client.close()

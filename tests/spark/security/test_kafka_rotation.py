@@ -10,6 +10,7 @@ import pytest
 from local.kafka.broker import quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.processes import end
+from local.waiting import wait_until
 from tests.spark.security.counted_orders import (
     Orders,
     counts_readers,
@@ -59,7 +60,8 @@ def test_the_password_of_a_streaming_job(secure_broker: SecureBroker, tmp_path: 
             wait(job)
             with reading(counts_readers(deployment, nginx, orders)) as reads:
                 secure_broker.set_password(ROTATED, MECHANISM, new)
-                assert not secure_broker.accepts(ROTATED, MECHANISM, old)
+                accepts = partial(secure_broker.accepts, ROTATED, MECHANISM)
+                wait_until(lambda: not accepts(old), 20, "the old password to be refused")
                 write_password(tmp_path, new)
                 orders.write(order)
                 wait(job)  # by the connections that are open

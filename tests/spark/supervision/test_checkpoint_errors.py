@@ -40,9 +40,11 @@ def test_a_file_that_cannot_be_written_ends_no_other_view(
 
     runner.write(b'{"n": 1}')
     with runner.stream():
+        # before the file is written again, which is due once the view has caught up
+        wait_until((checkpoint / "tables.json").exists, 60, "the first version", 0.02)
+        in_the_way.mkdir()
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}}, "other")
-        in_the_way.mkdir()
         wait_until(logged(f"{runner.view.name}: cannot store"), 60, "a warning", 0.02)
         runner.begin(REBUILD)
         runner.wait_state("failed")

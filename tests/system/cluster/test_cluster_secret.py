@@ -58,6 +58,13 @@ def signed(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Sign
     return Signed(deployment, first, second, deployment.proxy(workers=1))
 
 
+RUNNING = {"b1": "running", "b2": "running"}
+
+
+def states(backend: Backend) -> dict[str, str]:
+    return {p["id"]: p["state"] for p in backend.processors()["processors"]}
+
+
 def test_instances_accept_one_anothers_requests(signed: Signed) -> None:
     assert "received a snapshot of" in signed.second.log()
     for backend in (signed.first, signed.second):
@@ -67,8 +74,7 @@ def test_instances_accept_one_anothers_requests(signed: Signed) -> None:
             items = client.request("POST", "/views/v/batch", body).json()["items"]
             assert {item["key"]: item["value"] for item in items} == TABLE
             assert client.get("/admin/topology.json").json()["instances"][1]["state"] == "running"
-        states = {p["id"]: p["state"] for p in backend.processors()["processors"]}
-        assert states == {"b1": "running", "b2": "running"}, "heartbeats arrive"
+        backend.wait(lambda b=backend: states(b) == RUNNING, "heartbeats")
         assert "internal request from" not in backend.log()
         assert "without a valid signature" not in backend.log()
 

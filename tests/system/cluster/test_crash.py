@@ -22,7 +22,7 @@ from tests.support.topics import Writer, ends_of, fold, history
 pytestmark = pytest.mark.system
 
 PARTITIONS = 4
-BACKLOG = 80_000
+BACKLOG = 240_000
 LIVE = 40_000
 SEED = 20130101
 
@@ -57,7 +57,7 @@ def test_repeated_kills_lose_and_duplicate_nothing(
     backend = deploy(views_toml(v={"topic": topic})).new()
     chance = random.Random(SEED)
     # the last kill is while records are written, too
-    points = [chance.randrange(BACKLOG // 2), chance.randrange(BACKLOG // 2, BACKLOG)]
+    points = [1 + chance.randrange(10_000), chance.randrange(BACKLOG // 2, BACKLOG)]
     points.append(BACKLOG + chance.randrange(LIVE))
     late = Writer(broker.bootstrap_servers)
     live = threading.Thread(target=late.send, args=(topic, some_records(LIVE, 2)))

@@ -147,6 +147,8 @@ def test_a_topic_that_is_deleted_is_created_again(
             assert config.result(10)["cleanup.policy"].value == "compact"
             [deleted] = admin.delete_topics([topic]).values()
             deleted.result(10)
+            # the broker may take records for it until then
+            wait_until(lambda: topic not in admin.list_topics(timeout=5).topics, 20, "its end")
         letters.close()
 
 

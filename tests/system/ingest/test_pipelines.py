@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from backend.pipelines.consumer_groups import ConsumerGroups
 from local.kafka.broker import Broker
-from local.waiting import wait_until
+from local.waiting import stretch, wait_until
 from model.pipelines.commands import GROUP_SUFFIX, PipelineCommand, parse_command
 from tests.support.backends import Backend
 from tests.support.client import Client, Response
@@ -194,7 +194,7 @@ def test_a_silent_pipeline_is_stopped_within_five_seconds(
     backend.wait(running, "it to run", SOON)
     last = time.monotonic()
     backend.wait(lambda: header(backend.get("/derived/k")) == ("0", "stopped"), "the stop", 20)
-    assert time.monotonic() - last < SOON + 1  # one second more for a loaded machine
+    assert time.monotonic() - last < (SOON + 1) * stretch()  # more for a loaded machine
     assert (pipeline_status(backend)["state"], metric(backend, "running")) == ("stopped", 0)
     assert pipeline_status(backend)["heard_ago"] >= 2_000
     pipeline.commit(0, "failed", error="Caused by: a bad record")

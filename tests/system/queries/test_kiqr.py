@@ -250,7 +250,7 @@ def test_too_many_entries_unavailable_views_and_disabled_dialect(
         # requests that wait for another instance do not block others
         begun = time.monotonic()
         assert first.get("/health/live").status == 200
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 3, "the others wait for 5 s"
         for thread in threads:
             thread.join()
     assert {status for status, _ in codes} == {200, 503}, codes

@@ -71,7 +71,7 @@ def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) ->
     third.kill()
     page.wait(lambda: page.instances()[third.id]["state"] == "lost", "that it is lost")
     # 3 s on a quiet machine; the session timeout of the group is 15 s
-    assert time.monotonic() - killed < 5
+    assert time.monotonic() - killed < 9
     note = page.run("""return [...document.querySelectorAll(".instance")].map(
         (card) => card.querySelector(".note").textContent).join("|")""")
     assert re.search(r"Lost \d s ago\.", note)

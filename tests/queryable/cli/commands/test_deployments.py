@@ -157,7 +157,7 @@ def test_a_proxy_that_does_not_answer_after_the_change_is_reported(
             answer(request)
 
     fake.server.handle_request_with = silent
-    done = fake.run("switch-deployment", "shop-2", "--force", "--timeout", "0.3")
+    done = fake.run("switch-deployment", "shop-2", "--force", "--timeout", "1")
     assert done.exit_code == UNAVAILABLE
     assert json.loads(done.stdout)["followed"] is False
     assert "The proxy does not answer" in done.stderr
