@@ -5,7 +5,7 @@ instance per core. Invalid settings end the process with a message and exit code
 before the fork. If it cannot start for another reason, such as a full disk, the code is 3.
 
 The arbiter imports only what it needs: it would keep a copy of every page of memory to which the
-worker writes, and the worker writes to most, because each object has a counter of references.
+worker writes. That is a third of them, because each object has a counter of references.
 """
 
 from __future__ import annotations

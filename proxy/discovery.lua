@@ -37,9 +37,9 @@ _M.MAX_TIMERS = 3
 _M.FORGET_S = math.max(30, 3 * settings.refresh)
 
 -- this worker's topology, and what it was built from: {processors, addresses; etag, and sender, the
--- address that sent it, because ETags of older backends are per backend; source, the name of the
--- backend that sent it. It is asked first, because instances can report different states; replaces,
--- the newer epoch that it replaces, or nil}
+-- address that sent it, because each older backend counts its ETags itself; source, the name of
+-- the backend that sent it. It is asked first, because instances can report different states;
+-- replaces, the newer epoch that it replaces, or nil}
 local current, source
 -- the shared revision that this worker has looked at; nil: none yet
 local revision

@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
-from werkzeug.http import generate_etag
 
 from backend.http.access import Access
 from backend.http.admin.document import PATH as ADMIN
@@ -18,6 +17,7 @@ from backend.http.kiqr.routes import register_kiqr
 from backend.http.metrics.registry import CONTENT_TYPE, Metrics
 from backend.http.metrics.targets import targets_document
 from backend.http.openapi.build import openapi
+from backend.http.representation import JSON as AS_JSON
 from backend.http.routes.meta import (
     instance_document,
     liveness,
@@ -28,6 +28,7 @@ from backend.http.routes.meta import (
 )
 from backend.http.view_names import described, processors_for_clients
 from backend.instance_context import InstanceContext
+from backend.wire.answer import etag_of
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from model.versions import Versions
 from model.views import View
@@ -104,19 +105,18 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
         if not context.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
         revision = context.revision  # read first: a change meanwhile is one of a later revision
-        built, known = context.processors_etag
-        etag = known.decode().strip('"')
+        built, etag = context.processors_etag
         answer = Response(status=304)
-        if built != revision or not request.if_none_match.contains(etag):
+        if built != revision or not _is_known(etag):
             states = {**context.peers.states(), context.settings.instance_id: context.state}
             document = processors_for_clients(context.topology.processors(states), context.versions)
             page = _json({**document, **proxy_document(context)})
             # of the content: clients may ask any instance, and one that has restarted
-            etag = generate_etag(page.get_data())
-            context.processors_etag = revision, b'"%b"' % etag.encode()
-            if not request.if_none_match.contains(etag):
+            _, etag = etag_of(page.get_data(), AS_JSON)
+            context.processors_etag = revision, etag
+            if not _is_known(etag):
                 answer = page
-        answer.set_etag(etag)
+        answer.headers["ETag"] = etag.decode()
         return answer
 
     @pages.get("/instance")
@@ -175,6 +175,11 @@ def _schemas(view: View) -> dict[str, Any]:
         if (document := codec.schema_document) is not None
     }
     return {"schemas": schemas} if schemas else {}
+
+
+def _is_known(etag: bytes) -> bool:
+    """Whether the client has the page with this ETag."""
+    return request.if_none_match.contains(etag.decode().strip('"'))
 
 
 def _json(document: Any, status: int = 200) -> Response:

@@ -1,6 +1,6 @@
 --- Coalesces point reads for the same backend, like group commit in databases. Reads that arrive
--- during a call to the backend wait until it ends, and are then sent in one request. No time is
--- waited for: a read for an idle backend is sent with those that arrive in the same turn of the
+-- during a call to the backend wait until it ends, and are then sent in one request. No read waits
+-- for a fixed time: one for an idle backend is sent with those that arrive in the same turn of the
 -- event loop. Several reads wait for two more turns, unless they are many.
 --
 -- Each worker has a queue per backend. Light threads that belong to no client send the batches, so
@@ -154,8 +154,8 @@ local function begin_turn(_, turn)
 end
 
 --- Waits until the event loop has run its timers and the readers that were woken before. A second
--- wait ends after the next look for events of sockets. turn: a semaphore that only this thread has.
--- Returns whether it did. For this, ngx.sleep(0) would log a warning without OpenResty's patches.
+-- wait ends after the loop has read from sockets again. turn: a semaphore that only this thread
+-- has. Returns whether it has waited. ngx.sleep(0) would log a warning without OpenResty's patches.
 local function wait_for_turn(turn)
     turn:wait(0) -- takes the post of a turn that began too late
     return ngx.timer.at(0, begin_turn, turn) and turn:wait(MAX_TURN_S)

@@ -115,7 +115,7 @@ def running_site(
             Nginx(folder / "nginx", addresses, secrets.environment, changes=NGINX)
         )
         nginx.token = secrets.token
-        nginx.wait_for_map(lambda: str(backends[0].processors()["epoch"]))
+        nginx.wait_for_map(backends[0].epoch)
         attacked = backends[0]
         site = Site(
             proxy=nginx.port,

@@ -259,6 +259,14 @@ class Backend:
         document: dict[str, Any] = answer.json()
         return document
 
+    def epoch(self) -> str:
+        """Of its topology."""
+        return str(self.processors()["epoch"])
+
+    def states(self) -> dict[str, str]:
+        """Instance -> state in its topology."""
+        return {each["id"]: each["state"] for each in self.processors()["processors"]}
+
     def instance(self) -> dict[str, Any]:
         document: dict[str, Any] = self.get("/instance").json()
         return document

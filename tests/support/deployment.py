@@ -97,7 +97,7 @@ class Deployment:
         nginx.token = self.token
         self.proxies.append(nginx)
         if wait_for_topology:
-            nginx.wait_for_map(lambda: str(behind[0].processors()["epoch"]))
+            nginx.wait_for_map(behind[0].epoch)
         return nginx
 
     @property
@@ -127,7 +127,7 @@ def settle(backends: list[Backend], count: int = 0) -> None:
     count = count or len(backends)
 
     def one_epoch() -> bool:
-        return len({backend.processors()["epoch"] for backend in backends}) == 1
+        return len({backend.epoch() for backend in backends}) == 1
 
     try:
         for backend in backends:

@@ -61,10 +61,6 @@ def signed(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Sign
 RUNNING = {"b1": "running", "b2": "running"}
 
 
-def states(backend: Backend) -> dict[str, str]:
-    return {p["id"]: p["state"] for p in backend.processors()["processors"]}
-
-
 def test_instances_accept_one_anothers_requests(signed: Signed) -> None:
     assert "received a snapshot of" in signed.second.log()
     for backend in (signed.first, signed.second):
@@ -74,7 +70,7 @@ def test_instances_accept_one_anothers_requests(signed: Signed) -> None:
             items = client.request("POST", "/views/v/batch", body).json()["items"]
             assert {item["key"]: item["value"] for item in items} == TABLE
             assert client.get("/admin/topology.json").json()["instances"][1]["state"] == "running"
-        backend.wait(lambda b=backend: states(b) == RUNNING, "heartbeats")
+        backend.wait(lambda b=backend: b.states() == RUNNING, "heartbeats")
         assert "internal request from" not in backend.log()
         assert "without a valid signature" not in backend.log()
 

@@ -7,7 +7,6 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
@@ -37,10 +36,6 @@ def roles(backend: Backend, role: str) -> dict[str, list[int]]:
     return {p["id"]: p[role]["v"] for p in backend.processors()["processors"]}
 
 
-def states(backend: Backend) -> dict[str, Any]:
-    return {p["id"]: p["state"] for p in backend.processors()["processors"]}
-
-
 def test_actives_and_standbys_answer(deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, TABLE)
@@ -57,7 +52,7 @@ def test_actives_and_standbys_answer(deploy: Deploy, make_topic: MakeTopic, writ
         if roles(first, "standbyPartitions") != {"b1": active["b2"], "b2": active["b1"]}:
             return False
         running = {"b1": "running", "b2": "running"}
-        if any(states(backend) != running for backend in both):
+        if any(backend.states() != running for backend in both):
             return False
         return all(is_right(backend, path, active) for backend in both for path in PATHS)
 
@@ -82,7 +77,7 @@ def test_actives_and_standbys_answer(deploy: Deploy, make_topic: MakeTopic, writ
     with ReadLoop([first.port], list(PATHS), check_value, threads=1) as read_loop:
         second.kill()
         read_loop.all_again()
-        first.wait(lambda: states(first).get("b2") == "dead", "the heartbeats to be missed", 5)
+        first.wait(lambda: first.states().get("b2") == "dead", "the heartbeats to be missed", 5)
         never = [first.get(path + "?stale=never") for path in PATHS]
         assert {answer.status for answer in never} == {200, 503}
         settle([first])
@@ -275,7 +270,7 @@ def test_scans_and_batches_read_only_actives_if_stale_is_never(
             else:
                 assert found == (503, "owner-unreachable"), question
         assert roles(first, "topicPartitions")["b2"], "b2 is still active"
-    first.wait(lambda: states(first)["b2"] == "running", "heartbeats")
+    first.wait(lambda: first.states()["b2"] == "running", "heartbeats")
     # an instance that was paused for long may join its group again, and roles change then
 
     def all_answer() -> bool:
@@ -294,7 +289,7 @@ def test_a_stopping_instance_is_replaced_before_it_exits(
     ports = [first.port, third.port]
     with ReadLoop(ports, list(PATHS), check_value, threads=2) as read_loop:
         second.terminate()
-        first.wait(lambda: states(first).get("b2") == "draining", "it to be draining", 5)
+        first.wait(lambda: first.states().get("b2") == "draining", "it to be draining", 5)
         answer = second.get(next(iter(PATHS)))
         assert answer.status == 200, "it still answers instances with the old topology"
         assert second.wait_end() == 0

@@ -122,7 +122,7 @@ def test_readers_see_one_version_in_each_answer(deployment: Deployment, nginx: N
     assert set(read_loop.outcomes) == {"200"}, read_loop.outcomes
     assert read_loop.outcomes["200"] > 6 * len(PATHS)
     # the proxy has the topology of the last change
-    nginx.wait_for_map(lambda: str(backends[0].processors()["epoch"]))
+    nginx.wait_for_map(backends[0].epoch)
 
 
 def test_a_rollback_takes_less_than_a_second(deployment: Deployment, nginx: Nginx) -> None:
@@ -135,8 +135,7 @@ def test_a_rollback_takes_less_than_a_second(deployment: Deployment, nginx: Ngin
         assert command(nginx.port, "rollback").status == 200
         wait_all(backends, 1)
         times.append(time.monotonic() - began)
-    assert min(times) < 1, times
-    assert max(times) < 1 * stretch() + 1, "on a busy machine"
+    assert max(times) < 1 * stretch(), times
     with Client(nginx.port) as client:
         assert {client.get(path).headers["View-Version"] for path in PATHS} == {"1"}
 

@@ -200,7 +200,7 @@ def test_every_example_has_its_documented_status(backends: list[Backend], docume
 def nginx(backends: list[Backend], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nginx]:
     addresses = ",".join(f"127.0.0.1:{backend.port}" for backend in backends)
     with Nginx(tmp_path_factory.mktemp("nginx") / "prefix", addresses) as nginx:
-        nginx.wait_for_map(lambda: str(backends[0].processors()["epoch"]))
+        nginx.wait_for_map(backends[0].epoch)
         yield nginx
 
 
