@@ -70,8 +70,7 @@ def deployment(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> 
             f'[views."orders@{version}"]\ntopic = "{topic}"\nkey = "string"\nvalue = "json"\n'
             f'path = "/o"\n'
         )
-    # an instance that is paused for a test must not leave the group
-    made = module_deploy(text, standby_replicas="1", session_timeout_ms="8000")
+    made = module_deploy(text, standby_replicas="1")
     made.start(3)
     return made
 
