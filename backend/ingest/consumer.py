@@ -158,7 +158,8 @@ class RecordConsumer:
         """The first message, which may be an event; none after the timeout."""
         until = time.monotonic() + timeout
         while True:
-            left = until - time.monotonic()
+            # librdkafka waits for ever if a timeout is negative
+            left = max(0.0, until - time.monotonic())
             # consume() waits for the full number, and cuts its timeout to milliseconds
             messages = self._consume(1, min(left + 0.001, _MAX_WAIT))
             if messages or left <= _MAX_WAIT or has_news():

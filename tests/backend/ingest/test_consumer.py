@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from statistics import median
 
@@ -67,6 +68,30 @@ def test_a_wait_for_records_ends_if_something_else_has_news(
         assert len(consumer.fetch(10, 20.0, has_news).records[topic, 0]) == 1
     finally:
         consumer.close()
+
+
+@pytest.mark.broker
+def test_a_wait_for_records_ends_after_the_process_was_stopped(
+    broker: Broker, make_topic: MakeTopic
+) -> None:
+    """Regression: librdkafka waits for ever if a timeout is negative. An instance with no new
+    records did so after it had been stopped for a moment, and its ingest hung."""
+    topic = make_topic(1)
+    consumer = RecordConsumer({"bootstrap.servers": broker.bootstrap_servers}, [topic])
+    consumer.assign((topic, 0), 0, -1)
+    assert consumer.fetch(10, 20.0).ends == {(topic, 0): 0}
+
+    def stopped_for_a_moment() -> bool:
+        time.sleep(1.0)
+        return False
+
+    fetched: list[Fetched] = []
+    ingest = threading.Thread(
+        target=lambda: fetched.append(consumer.fetch(10, 0.5, stopped_for_a_moment)), daemon=True
+    )
+    ingest.start()
+    wait_until(lambda: fetched, 10, "the fetch to end")
+    consumer.close()
 
 
 def test_a_broker_that_does_not_answer_is_asked_once() -> None:

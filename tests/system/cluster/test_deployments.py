@@ -125,6 +125,7 @@ def made(
             more_views(topic),
             application_id=f"{name}-{of}",
             service=name,
+            session_timeout_ms="8000",  # an instance that is paused for some requests stays in
         )
         deployment.use_secrets(SECRET)
         made_of.append(deployment)

@@ -70,7 +70,8 @@ def deployment(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> 
             f'[views."orders@{version}"]\ntopic = "{topic}"\nkey = "string"\nvalue = "json"\n'
             f'path = "/o"\n'
         )
-    made = module_deploy(text, standby_replicas="1")
+    # an instance that is paused for one request stays in the group
+    made = module_deploy(text, standby_replicas="1", session_timeout_ms="8000")
     made.start(3)
     return made
 
