@@ -117,7 +117,9 @@ class Stack:
         of this stack. `settings`: more variables of its environment.
         """
         file = self._data / f"{group}.toml"
-        file.write_text(views or views_toml(tables or [self.table]))
+        text = views or views_toml(tables or [self.table])
+        if not file.exists() or file.read_text() != text:  # another backend may be reading it
+            file.write_text(text)
         [port] = free_ports(1)
         env = {
             **HUGE_PAGES,

@@ -128,7 +128,7 @@ def test_records_are_there_before_the_batch_ends_and_a_stop_in_it_loses_nothing(
         texts.wait_for("one", 1, 2)
         assert texts.position() == 0  # the batch has not ended
         stopped_at = time.monotonic()
-    assert time.monotonic() - stopped_at < 15  # long before the batch would have ended
+    assert time.monotonic() - stopped_at < 30  # before the batch would have ended
     # Nothing was committed, so the same values are written again.
     texts.write(b"two")
     with texts.stream():
