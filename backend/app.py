@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from backend.broker_check import wait_for_broker
+from backend.clock import boot_time
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
@@ -293,7 +293,9 @@ class Instance:
     def _polled_partitions(self, topic: str) -> TopicPartitions | None:
         """None if the broker has not answered for a while: the topic may be another one by now."""
         found = self._metadata_poller.get(topic)
-        if found is None or time.monotonic() - found.fetched_at > self.settings.ends_trusted_for:
+        if found is None:
+            return None
+        if boot_time() - found.fetched_boot_time > self.settings.ends_trusted_for:
             return None
         return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
 

@@ -1,7 +1,8 @@
 """The position of a store partition, its freshness, and whether it may answer.
 
-Times are in seconds of one monotonic clock; the caller passes them in. The ingest thread writes.
-The event loop reads without a lock, because fields are replaced, never modified.
+Times are in seconds of one clock that goes on while the machine is suspended; the caller passes
+them in. The ingest thread writes. The event loop reads without a lock, because fields are replaced,
+never modified.
 """
 
 from __future__ import annotations

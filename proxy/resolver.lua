@@ -31,6 +31,8 @@ local NI_NUMERICHOST = 1
 local FAILURE_TTL_S = 2
 -- after look-ups that take longer than SLOW_S together, the next one is PAUSE times as long later
 local SLOW_S, PAUSE = 0.05, 20
+-- A look-up counts as so long at most: a worker that was stopped in one would make none for hours
+local LONGEST_S = 10
 -- each refresh of the topology resolves the names in use; refreshes are at most an hour apart
 local EVICT_AFTER_S = 2 * 3600
 
@@ -95,8 +97,9 @@ function _M.addresses(host, now, in_use)
     end
     local began = clock.steady()
     local resolved = look_up(host)
-    local took = clock.steady() - began
-    now = now + took
+    local passed = clock.steady() - began
+    local took = math.min(passed, LONGEST_S)
+    now = now + passed
     spent = spent + took
     if spent > SLOW_S then
         paused_until, spent = now + PAUSE * spent, 0

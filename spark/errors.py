@@ -77,9 +77,9 @@ def missed_tombstones(
         setting = f"the default of {setting}, which the job may not read"
         hint = "If the topic keeps them for longer, give the job the permission DescribeConfigs. "
     return JobError(
-        f"{view}: the view has not read all of topic {topic} for {behind:.0f} s, but the topic "
-        f"keeps tombstones for {retention:.0f} s ({setting}), so rows that were deleted could stay "
-        f"in the view. {hint}{rebuild(checkpoint)}"
+        f"{view}: the view did not have all records of topic {topic} for {behind:.0f} s, but the "
+        f"topic keeps tombstones for {retention:.0f} s ({setting}), so rows that were deleted "
+        f"could stay in the view. {hint}{rebuild(checkpoint)}"
     )
 
 

@@ -6,8 +6,7 @@ format operation.
 
 from __future__ import annotations
 
-import time
-
+from backend.clock import boot_time
 from backend.http.representation import JSON as AS_JSON
 from backend.http.representation import VARY, represented
 from backend.http.sending import varying
@@ -117,7 +116,7 @@ class KeyResponses:
         ]
         headers += self._of_view
         if self._pipeline is not None:
-            headers += self._pipeline.headers(time.monotonic())
+            headers += self._pipeline.headers(boot_time())
         return headers
 
     # for the proxy (see `wire/point_batch.py`)
@@ -145,7 +144,7 @@ class KeyResponses:
                 store_partition.partition_header, position, lag, staleness * 1000
             )  # fmt: skip
         if self._pipeline is not None:
-            lines += lines_of(self._pipeline.headers(time.monotonic()))
+            lines += lines_of(self._pipeline.headers(boot_time()))
         return fixed, lines
 
     def miss_lines(self, state: State) -> bytes:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from backend.clock import boot_time
 from backend.ingest.batch import DeadLetter, Record, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
-from backend.ingest.lifecycle.missed_tombstones import boot_time
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts

@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 _MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition: on a standby, or in a pause
 _PAUSE = 10.0  # the pause after a failure is so many times as long as the failure took
+_LONGEST = 4  # times `timeout`; if it took longer, the process was stopped meanwhile
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 
@@ -123,7 +124,8 @@ class DeadLetters:
         if failed := self._failed - failed_before:
             log.error("could not write %d dead letters to %s: %s", failed, topic, why)
             now = time.monotonic()
-            self._paused_until[topic] = now + _PAUSE * (now - began)
+            took = min(now - began, _LONGEST * self._timeout)
+            self._paused_until[topic] = now + _PAUSE * took
 
     def _send(
         self, topic: str, view: View, partition: int, dead_letters: Sequence[DeadLetter]

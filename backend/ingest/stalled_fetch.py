@@ -6,9 +6,9 @@ error; a new consumer fetches it (librdkafka's issue 5153).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from backend.clock import boot_time
 from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 
 _INTERVAL = 1.0  # s between two checks
@@ -23,9 +23,9 @@ class StalledFetch:
         self,
         registry: PartitionRegistry,
         trusted_for: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boot_time,
     ) -> None:
-        """`trusted_for`: s for which an end of a log is trusted. `clock`: s, monotonic."""
+        """`trusted_for`: s for which an end of a log is trusted. `clock`: s, of `boot_time`."""
         self._registry = registry
         self._trusted_for = trusted_for
         self._clock = clock

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import time
 import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
+from backend.clock import boot_time
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
 from backend.ingest.lifecycle.missed_tombstones import Completeness
@@ -47,7 +47,7 @@ class StorePartition:
     store: Store
     progress: Progress
     metadata: StoreMetadata
-    opened_at: float  # s, monotonic
+    opened_at: float  # s, of `boot_time`
     role: str = ACTIVE  # in the topology
     opened_alone: bool = False  # when no other instance had the partition
     applied_records: int = 0
@@ -126,7 +126,7 @@ class StorePartition:
     def log_answerable(self) -> None:
         log.info(
             "view %s, partition %d is answerable at offset %d after %.1f s", self.view.name,
-            self.partition, self.progress.position, time.monotonic() - self.opened_at,
+            self.partition, self.progress.position, boot_time() - self.opened_at,
         )  # fmt: skip
 
     def close(self, alive_at: int) -> None:

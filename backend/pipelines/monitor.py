@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from kafka.errors import KafkaError
 
+from backend.clock import boot_time
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
@@ -105,13 +106,15 @@ class PipelineMonitor:
                 # heartbeats are valid nevertheless, and the previous log ends have a timestamp
                 self._log.warn("topics", f"cannot poll the sources of pipelines: {e}")
         ends = {
-            topic: LogOffsets(topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_at)
+            topic: LogOffsets(
+                topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_boot_time
+            )
             for topic in topics
             if (topic_metadata := self._topics.latest.get(topic)) is not None
             and topic_metadata.has_all_offsets  # else the lag would be too small
         }
         self._skip_empty_gaps(committed, ends)
-        now, wall_ms = time.monotonic(), time.time_ns() // 1_000_000
+        now, wall_ms = boot_time(), time.time_ns() // 1_000_000
         for group, offsets in committed.items():
             of_group = {topic: ends[topic] for topic in {t for t, _ in offsets} if topic in ends}
             self._by_group[group].record_poll(now, wall_ms, offsets, of_group, members.get(group))

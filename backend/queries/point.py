@@ -14,11 +14,11 @@ bytes.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from backend.clock import boot_time
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext, ReadCounts
@@ -230,7 +230,7 @@ class ViewReads(KeyRouting):
     def resolve_stored(
         self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float, most: int
     ) -> tuple[State, list[Entry | None], list[int] | None]:
-        """`resolve_one` of keys of this partition, at `now` (s, monotonic): the entries, and the
+        """`resolve_one` of keys of this partition at `now` (`boot_time`): the entries, and the
         indexes of their keys, without those that other partitions may have, too (None: all keys).
         NotOwner, Problem. Only for a view that `stores_text`, and if `partition_count` is the
         number from which the partition was computed; `is_undoubted` is the rest of its result.
@@ -297,7 +297,7 @@ class ViewReads(KeyRouting):
     def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
         progress = store_partition.progress
         if now is None:
-            now = time.monotonic()
+            now = boot_time()
         lag, staleness = progress.freshness(now, self._trusted_for)
         # half the time of State(…)
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))

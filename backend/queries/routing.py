@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from backend.clock import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
@@ -219,7 +220,7 @@ class KeyRouting:
                 partition=partition,
                 position=position,
             )
-        now = time.monotonic()
+        now = boot_time()
         if options.max_lag is not None:
             lag = store_partition.progress.lag(now, self._trusted_for)
             if lag is None or lag > options.max_lag:

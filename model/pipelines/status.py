@@ -9,8 +9,8 @@ null (`model.pipelines.commands`), "paused": whether it is to stay paused after 
 numbers (`model.pipelines.stats`)}. `at` is different in each heartbeat. Only pipelines that follow
 commands have `command`.
 
-Times are in seconds of one monotonic clock; the caller passes them in. One thread writes. Other
-threads read without a lock, because shared values are replaced, never modified.
+Times are in seconds of the clock of `model.progress`; the caller passes them in. One thread writes.
+Other threads read without a lock, because shared values are replaced, never modified.
 """
 
 from __future__ import annotations

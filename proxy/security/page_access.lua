@@ -2,6 +2,7 @@
 -- one of them for a page that needs the same scope, with the token of the client.
 
 local balance = require "proxy.balance"
+local clock = require "proxy.telemetry.clock"
 local crypto = require "proxy.security.crypto"
 local http_client = require "proxy.http_client"
 
@@ -20,7 +21,8 @@ local ALLOWED_STATUS = { ["/proxy/health"] = 404 }
 -- of a refusal
 local PASSED_ON = { "Content-Type", "WWW-Authenticate", "Retry-After" }
 
--- the accepted tokens of all workers
+-- The accepted tokens of all workers, and until when: by clock.steady(), because the dictionary's
+-- own times are of the time of day, which may be set back
 local accepted = ngx.shared.queryable_page_access
 local in_flight = 0
 
@@ -82,10 +84,10 @@ function _M.allows(current, like, var)
         error(answer, 0)
     end
     if not answer or answer.status >= 500 then
-        return accepted:get(known) ~= nil, answer
+        return (accepted:get(known) or 0) > clock.steady(), answer
     end
     if is_permission(answer, like) then
-        accepted:set(known, true, KEPT_S)
+        accepted:set(known, clock.steady() + KEPT_S, KEPT_S)
         return true
     end
     accepted:delete(known)

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -40,10 +40,12 @@ from spark.supervision.events import (
 from spark.supervision.stats import counts_of, stats_of
 from spark.supervision.status import (
     FAILED,
+    LEAST_GAP,
     PAUSED,
     RUNNING,
     STARTING,
     STOPPED,
+    Gap,
     Offsets,
     ViewProgress,
     ViewStatus,
@@ -51,6 +53,7 @@ from spark.supervision.status import (
 
 _METRICS = "rejected"
 _CAUGHT_UP_MS = 1000
+_MAX_GAPS = 16  # of a view; the guard of tombstones looks at them every 10 s
 
 
 def with_late_count(rejected: DataFrame) -> DataFrame:
@@ -96,6 +99,7 @@ class ProgressListener(StreamingQueryListener):
         self._intervals = intervals or {}
         self._is_deleting = False  # old keys of a view
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
+        self._gaps: defaultdict[str, deque[Gap]] = defaultdict(lambda: deque(maxlen=_MAX_GAPS))
         self._write()
 
     def failed(self, query: str, error: str, *, is_final: bool = False) -> None:
@@ -157,6 +161,7 @@ class ProgressListener(StreamingQueryListener):
             self._views[view].source_offsets = {}
             self._views[view].dead_letter_offsets = {}
             self._caught_up_at.pop(view, None)
+            self._gaps.pop(view, None)
             self._update(view)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -222,7 +227,14 @@ class ProgressListener(StreamingQueryListener):
             silent,
             self._caught_up_at.get(name),
             {**self._stats.get(name, {}), **counts_of(view)},
+            tuple(self._gaps[name]),
         )
+
+    def _note_caught_up(self, name: str, at: float) -> None:
+        before = self._caught_up_at.get(name)
+        if before is None or at - before > LEAST_GAP:
+            self._gaps[name].append((before, at))
+        self._caught_up_at[name] = at
 
     def _add(self, progress: StreamingQueryProgress, *, is_batch: bool, at: str) -> None:
         """``at``: when the query looked for new records, in ISO 8601."""
@@ -244,7 +256,7 @@ class ProgressListener(StreamingQueryListener):
                 self._reported_at[name] = time.monotonic()
                 # The micro-batch had all records that existed when it began, or there was none.
                 if not is_batch or _read_to_the_end(progress):
-                    self._caught_up_at[name] = datetime.fromisoformat(at).timestamp()
+                    self._note_caught_up(name, datetime.fromisoformat(at).timestamp())
                 view.source_offsets = offsets or view.source_offsets
                 if is_batch:
                     self._stats[name] = stats_of(progress)

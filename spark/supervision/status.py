@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,13 +14,21 @@ Offsets = dict[str, dict[str, int]]
 """Topic ► partition (decimal text) ► next offset."""
 
 
+LEAST_GAP = 60.0
+"""s without some of the records, from which it is a gap; see ``ViewStatus``."""
+
+Gap = tuple[float | None, float]
+"""From when until when a view did not have all records (epoch s). It begins with None if the view
+had not had them since the start of this process."""
+
+
 class ViewStatus(NamedTuple):
     """The current status of a view.
 
     ``error``: why a query failed. ``silent``: seconds since Spark's next report on the view was
     due, or 0; None: none is due, because the view is not started, or old keys are deleted.
     ``caught_up_at``: when the view had last read all records (epoch s); None: never since this
-    start.
+    start. ``gaps``: the latest ones that have ended.
     """
 
     state: str
@@ -29,6 +37,7 @@ class ViewStatus(NamedTuple):
     silent: float | None
     caught_up_at: float | None = None
     stats: Mapping[str, float] = {}
+    gaps: Sequence[Gap] = ()
 
 
 @dataclass(slots=True)

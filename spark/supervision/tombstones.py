@@ -31,13 +31,13 @@ from spark.errors import (
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
-from spark.supervision.status import STOPPED, ViewStatus
+from spark.supervision.status import LEAST_GAP, STOPPED, ViewStatus
 from spark.view import View
 
 _INTERVAL = 60.0  # s between two writes, also after one that failed
 # s that a view may be behind with any ``delete.retention.ms``: it is behind whenever its query
 # starts again
-_TOLERATED = 60.0
+_TOLERATED = LEAST_GAP
 _DEFAULT_RETENTION = 86_400.0  # s; Kafka's default of ``delete.retention.ms``
 
 
@@ -70,6 +70,8 @@ class TombstoneGuard:
         self._asked: set[str] = set()  # topics whose settings the job has asked for
         # by view that has missed tombstones while it ran: when it had last been current before
         self._missed: dict[str, float] = {}
+        # by view: gaps that ended until then have been compared with `delete.retention.ms`
+        self._compared_until: dict[str, float] = {}
 
     def check(self, view: View) -> None:
         """Call before each start of a view. ``JobError`` if it may have missed tombstones."""
@@ -83,8 +85,8 @@ class TombstoneGuard:
         if view.name in self._loading and not self._current_at(view.name):
             return  # its first load goes on, however long that takes
         self._stored[view.name] = found["current_at"] / 1000
-        if (error := self._error(view)) is not None:
-            raise error
+        if (too_long := self._too_long_gap(view)) is not None:
+            raise too_long[1]
         self._missed.pop(view.name, None)
 
     def missed(self, views: Iterable[View]) -> dict[str, str]:
@@ -97,22 +99,36 @@ class TombstoneGuard:
             if name not in self._stored or name in self._missed or is_loading or self._is_once:
                 continue
             with suppress(Unavailable):
-                if (error := self._error(view)) is not None:
-                    self._missed[name] = self._last_current_at(name)
+                if (too_long := self._too_long_gap(view)) is not None:
+                    self._missed[name], error = too_long
                     reasons[name] = str(error)
         return reasons
 
-    def _error(self, view: View) -> JobError | None:
-        """Raises ``Unavailable``."""
-        behind = time.time() - self._last_current_at(view.name)
-        if behind <= _TOLERATED:
-            return None
-        for topic in _tables(view):
-            retention, is_known = self._retention(topic)
-            if behind > retention:
-                folder = self._folders[view.name]
-                return missed_tombstones(view.name, topic, behind, retention, folder, is_known)
+    def _too_long_gap(self, view: View) -> tuple[float, JobError] | None:
+        """When the first gap in which the view may have missed tombstones began, and the error.
+        Raises ``Unavailable``: then the gaps are compared the next time."""
+        name = view.name
+        ended = self._ended_gaps(name)
+        for began, end in (*ended, (self._last_current_at(name), time.time())):
+            behind = end - began
+            for topic in self._tables[name] if behind > _TOLERATED else ():
+                retention, is_known = self._retention(topic)
+                if behind > retention:
+                    folder = self._folders[name]
+                    error = missed_tombstones(name, topic, behind, retention, folder, is_known)
+                    return began, error
+        if ended:
+            self._compared_until[name] = ended[-1][1]
         return None
+
+    def _ended_gaps(self, name: str) -> list[tuple[float, float]]:
+        """Those that were not compared yet. A first load may take any time."""
+        after = self._compared_until.get(name, 0.0)
+        return [
+            (self._stored[name] if began is None else began, end)
+            for began, end in self._statuses()[name].gaps
+            if end > after and (began is not None or name not in self._loading)
+        ]
 
     def _retention(self, topic: str) -> tuple[float, bool]:
         """For how long (s) the topic keeps tombstones, and whether that is known: otherwise, it is
@@ -154,8 +170,8 @@ class TombstoneGuard:
         A time that cannot be stored is stored later: the view does not need it while it runs.
         """
         for name, stored in list(self._stored.items()):
-            if name in self._missed:
-                continue
+            if name in self._missed or (self._ended_gaps(name) and not self._is_once):
+                continue  # with a later time, another process would not know of it
             current_at = self._current_at(name)
             step = 0.0 if is_last or name in self._loading else _INTERVAL
             is_due = current_at > stored + step
@@ -178,6 +194,7 @@ class TombstoneGuard:
             self._store(name, time.time())
             self._loading.add(name)
             self._missed.pop(name, None)
+            self._compared_until[name] = time.time()
 
     def _current_at(self, name: str) -> float:
         """When the view had last read all records (epoch s); 0 if it has not since this start."""

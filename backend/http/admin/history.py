@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 
+from backend.clock import boot_time
 from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers
 from backend.http.parameters import parse_parameters
@@ -59,7 +60,7 @@ class HistoryRoute:
 
 def counted(context: InstanceContext) -> Counted:
     """What this instance has counted until now."""
-    now, trusted_for = time.monotonic(), context.settings.ends_trusted_for
+    now, trusted_for = boot_time(), context.settings.ends_trusted_for
     actives = [p for p in context.store_partitions.all() if p.role == ACTIVE]
     lags = [p.progress.lag(now, trusted_for) for p in actives]
     known = [lag for lag in lags if lag is not None]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from backend.clock import boot_time
 from backend.instance_context import InstanceContext
 from model.progress import ANSWERABLE
 from model.topology import PlacedView
@@ -73,7 +73,7 @@ def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[st
         "seconds_left": None if None in left else max(left, default=0.0),  # type: ignore[type-var]
         "pipeline": None
         if pipeline is None
-        else pipeline.status(time.monotonic()).document(pipeline.group),
+        else pipeline.status(boot_time()).document(pipeline.group),
         "waiting": [
             {name: report[name] for name in ("partition", "instance", "state", "lag")}
             for report in waiting[:MAX_WAITING]

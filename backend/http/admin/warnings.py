@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
+from backend.clock import boot_time
 from backend.instance_context import InstanceContext
 from backend.security.configuration import open_to_others
 from backend.settings import Settings
@@ -69,7 +69,7 @@ def view_warnings(
         )
     pipeline = context.pipelines.get(name)
     if pipeline is not None:
-        status = pipeline.status(time.monotonic())
+        status = pipeline.status(boot_time())
         if status.state == PAUSED:
             warn(
                 "pipeline-paused",

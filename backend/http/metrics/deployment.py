@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
 
 from prometheus_client.core import Metric
 
+from backend.clock import boot_time
 from backend.http.admin.topology import LOST, redundancy_of
 from backend.http.metrics.families import by_label, counter, gauge, single
 from backend.instance_context import InstanceContext
@@ -116,7 +116,7 @@ def pipelines(context: InstanceContext) -> Iterator[Metric]:
         name: (counter if stat.is_count else gauge)(f"pipeline_{stat.metric}", stat.text, labels)
         for name, stat in STATS.items()
     }
-    now = time.monotonic()
+    now = boot_time()
     for view, pipeline in context.pipelines.items():
         status, at = pipeline.status(now), [view, pipeline.group]
         if status.lag is not None:

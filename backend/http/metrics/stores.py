@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
+from backend.clock import boot_time
 from backend.http.metrics.families import counter, gauge, single
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
@@ -52,7 +52,7 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
     """Of each open store partition."""
     gauges = {name: gauge(name, text, _LABELS) for name, text in _GAUGES.items()}
     counters = {name: counter(name, text, _LABELS) for name, text in _COUNTERS.items()}
-    now = time.monotonic()
+    now = boot_time()
     for opened in context.store_partitions.all():
         at = [opened.view.name, str(opened.partition)]
         progress, store = opened.progress, opened.store

@@ -8,10 +8,10 @@ it is stored.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from backend.clock import boot_time
 from backend.http.access import ANYONE, Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
@@ -84,7 +84,7 @@ class BatchedKeys:
         Most groups are answered by the loop itself, because each call of a function costs more than
         what it does: see `ViewReads.resolve_stored`.
         """
-        now = time.monotonic()
+        now = boot_time()
         known = self._partitions
         frame = KeysFrame()
         hits: dict[tuple[KeyResponses, str], int] = {}  # by view and role

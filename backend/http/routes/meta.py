@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from backend.clock import boot_time
 from backend.http.routes.vitals import vitals
 from backend.http.view_names import by_request_name
 from backend.ingest.store_partitions import StorePartition
@@ -19,14 +20,14 @@ _STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
 
 def instance_document(context: InstanceContext) -> dict[str, Any]:
     """The document of /instance."""
-    now = time.monotonic()
+    now = boot_time()
     trusted_for = context.settings.ends_trusted_for
     return {
         "id": context.settings.instance_id,
         "state": context.state,
         "drained": context.drained,
         "epoch": str(context.topology.epoch),
-        "broker": broker_document(context, now),
+        "broker": broker_document(context, time.monotonic()),
         "process": vitals(context.settings.data_dir),
         "requests": requests_document(context),
         "ended_threads": [name for name, runs in threads(context).items() if not runs],
@@ -117,7 +118,7 @@ def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:
     pipeline = context.pipelines.get(view)
     if pipeline is None:
         return {}
-    return {"pipeline": pipeline.status(time.monotonic()).document(pipeline.group)}
+    return {"pipeline": pipeline.status(boot_time()).document(pipeline.group)}
 
 
 def _opening(context: InstanceContext, view: str, partition: int) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
+from backend.clock import boot_time
 from backend.http.request import Request
 from backend.http.routes.members import members
 from backend.instance_context import InstanceContext
@@ -41,7 +41,7 @@ class PipelineRoutes:
 
 
 def _check(pipeline: Pipeline) -> None:
-    status = pipeline.status(time.monotonic())
+    status = pipeline.status(boot_time())
     if status.state == UNKNOWN:
         raise Unavailable(
             "pipeline-unknown", f"It is not known whether pipeline {pipeline.group} runs."

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 import orjson
 
+from backend.clock import boot_time
 from backend.http.asgi import Send
 from backend.ingest.protocols import Store
 from backend.instance_context import InstanceContext
@@ -55,7 +56,7 @@ class SnapshotSender:
             return Unavailable("not-here", f"Partition {partition} of {view} is not here.")
         store_partition = self._context.store_partitions.get(view, partition)
         if store_partition is None or not store_partition.progress.answerable:
-            now = time.monotonic()
+            now = boot_time()
             return Unavailable(
                 CATCHING_UP,
                 f"Partition {partition} of {view} is not complete yet.",

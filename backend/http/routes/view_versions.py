@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from backend.clock import boot_time
 from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers, statuses_of
 from backend.http.admin.version_status import versions_status, why_no_rollback, why_not_ready
@@ -103,7 +103,7 @@ class VersionRoutes:
         pipeline = pipelines.get(view.name)
         if pipeline is None or list(pipelines.values()).count(pipeline) > 1:
             return  # a pipeline of several views may go on without this topic
-        status = pipeline.status(time.monotonic())
+        status = pipeline.status(boot_time())
         was_polled = status is not NEVER_POLLED
         if was_polled and (status.state == STOPPED or status.heard_ago is None):
             return

@@ -7,19 +7,13 @@ may be gone when it resumes, and the deleted keys would stay in the store.
 
 from __future__ import annotations
 
-import time
+from backend.clock import boot_time
 
 # s that a store may be behind with any `delete.retention.ms`: with a small one, each burst of
 # records would lead to a rebuild
 _TOLERATED = 60.0
 # ms before `alive_at` that need not be stored: a store that keeps up is some polls behind
 _RECENT = 10_000
-
-
-def boot_time() -> float:
-    """s since the machine has started. Unlike the wall clock it cannot be set, and unlike
-    `time.monotonic` it goes on while the machine is suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def tolerated(delete_retention: int) -> float:

@@ -365,7 +365,7 @@ class PartitionLifecycle:
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
             if is_newer:
                 self._previous_positions[partition_id] = position, time.monotonic()
-            store_partition.progress.end_fetched(end, topic_metadata.fetched_at)
+            store_partition.progress.end_fetched(end, topic_metadata.fetched_boot_time)
             store_partition.completeness.end_fetched(
                 end, position, topic_metadata.fetched_boot_time
             )

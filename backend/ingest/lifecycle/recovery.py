@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from backend.clock import boot_time
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from backend.ingest.protocols import Store, StoreDirectory
@@ -95,7 +96,7 @@ def open_partition(
     answers = metadata.answerable and end - position <= acceptable_recovery_lag
     to_verify = record_to_verify(store, topic_metadata.starts[partition])
     progress = Progress(position, end, answers, verified=to_verify is None)
-    progress.end_fetched(end, topic_metadata.fetched_at)
+    progress.end_fetched(end, topic_metadata.fetched_boot_time)
     # with a retention, expiry would read the store during the bulk load
     if not answers and view.retention is None and end - position >= _BULK_LOAD_LAG:
         store.begin_bulk_load(until=end)
@@ -107,7 +108,7 @@ def open_partition(
         store,
         progress,
         metadata,
-        time.monotonic(),
+        boot_time(),
         to_verify=to_verify,
         completeness=completeness,
     )

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from backend.admin_results import only_result
-from backend.ingest.lifecycle.missed_tombstones import boot_time
+from backend.clock import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.rate_limited_log import RateLimitedLog
 

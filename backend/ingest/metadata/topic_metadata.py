@@ -23,7 +23,7 @@ class TopicMetadata:
     ends: Mapping[int, int]  # partition -> last stable offset, the end for read_committed
     delete_retention: int | None  # delete.retention.ms; None if the topic is not compacted
     fetched_at: float
-    fetched_boot_time: float = 0.0  # `fetched_at` in s of `boot_time`; 0: unknown, long ago
+    fetched_boot_time: float = 0.0  # `fetched_at` by `boot_time` (s), for the age of data
     added_at: float | None = None  # s, monotonic: when it was found to have more than before
 
     @property

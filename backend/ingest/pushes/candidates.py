@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from backend.clock import boot_time
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.pushes.push_fetcher import PushFetcher
@@ -126,7 +127,7 @@ class PushCandidates:
             # only `_install` makes it answerable
             Progress(store.position, target_offset=_NEVER, answerable=False),
             store.metadata,
-            time.monotonic(),
+            boot_time(),
             role=STANDBY,  # the current store partition writes the dead letters
         )
         advance(candidate, max_stream_time(self._tolerance))

@@ -8,11 +8,11 @@ no rows.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
+from backend.clock import boot_time
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
@@ -104,7 +104,7 @@ class PartitionScans:
         return found
 
     def _state(self, view: View, store_partitions: list[StorePartition]) -> ScanResponse:
-        now = time.monotonic()
+        now = boot_time()
         lags = [each.progress.lag(now, self._trusted_for) for each in store_partitions]
         ages = [each.progress.staleness(now) for each in store_partitions]
         if is_growing(self._context, view):  # nobody reads the new partitions yet

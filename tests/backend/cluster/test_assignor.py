@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from backend.app import Instance
+from backend.clock import boot_time
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
@@ -203,11 +204,11 @@ def test_what_the_broker_has_said_long_ago_does_not_count(tmp_path: Path) -> Non
     instance = Instance(settings, read_views(views), kafka_clients({}, "127.0.0.1:1"))
     try:
         latest = instance.context.metadata_poller.latest
-        found = TopicMetadata("topic-1", 3, {}, {}, None, time.monotonic())
+        found = TopicMetadata("topic-1", 3, {}, {}, None, time.monotonic(), boot_time())
         latest["orders"] = found
         known = instance._polled_partitions("orders")
         assert known == TopicPartitions(hash_of_topic("topic-1"), 3)
-        latest["orders"] = replace(found, fetched_at=found.fetched_at - 60)
+        latest["orders"] = replace(found, fetched_boot_time=boot_time() - 60)
         assert instance._polled_partitions("orders") is None
     finally:
         instance.stop()

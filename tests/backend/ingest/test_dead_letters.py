@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
 
+from backend.ingest import dead_letters as dead_letters_module
 from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
 from backend.storage.data_directory import DataDirectory
@@ -91,6 +93,37 @@ def test_ingest_waits_for_a_topic_that_does_not_work_a_tenth_of_the_time(
     wait_until(are_sent, 30, "the dead letters", 0.05)
     assert producer.delivered == [b"orders:0:%d" % at for at in range(51, 151)]
     assert dead_letters.failed == 51
+    folder.close()
+
+
+def test_a_pause_is_short_although_the_process_was_stopped_while_it_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: after a stop of ten minutes, no dead letter was written for 100 minutes."""
+    now = 0.0
+
+    class StoppedProducer(FullProducer):
+        def poll(self, timeout: float) -> int:
+            nonlocal now
+            now += 600
+            return super().poll(timeout)
+
+    folder = DataDirectory(tmp_path)
+    opened = Instance(folder, ORDERS).hold(0)
+    monkeypatch.setattr(dead_letters_module, "time", SimpleNamespace(monotonic=lambda: now))
+    dead_letters, producer = DeadLetters({}, timeout=5), StoppedProducer(is_stuck=True)
+    dead_letters._producer = cast(Any, producer)
+    dead_letters._topics.add(f"{ORDERS.topic}.dead-letter")
+    monkeypatch.setattr(DeadLetters, "_is_created_again", lambda *_: False)
+    dead_letters.take(opened, [letter(0)])
+    assert dead_letters.failed == 1
+    producer.is_stuck = False
+    now += 100
+    dead_letters.take(opened, [letter(1)])
+    assert producer.delivered == []
+    now += 200
+    dead_letters.take(opened)
+    assert producer.delivered == [b"orders:0:1"]
     folder.close()
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from backend.ingest import applier
-from backend.ingest.lifecycle import missed_tombstones
-from backend.ingest.lifecycle.missed_tombstones import (
-    Completeness,
-    boot_time,
-    longest_poll_interval,
-)
+from backend.clock import boot_time
+from backend.ingest.lifecycle.missed_tombstones import Completeness, longest_poll_interval
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
 from tests.support.in_process.fakes import Rec
 
@@ -29,14 +25,13 @@ class Clock:
     passed = 0.0  # s
 
     def __call__(self) -> float:
-        return boot_time() + self.passed
+        return boot_time()
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    for each in (missed_tombstones, applier):
-        monkeypatch.setattr(each, "boot_time", clock)
+    clock, gettime = Clock(), time.clock_gettime
+    monkeypatch.setattr("time.clock_gettime", lambda which: gettime(which) + clock.passed)
     return clock
 
 

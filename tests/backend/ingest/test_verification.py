@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from backend.clock import boot_time
 from backend.ingest.consumer import Fetched
-from backend.ingest.lifecycle import missed_tombstones
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
@@ -51,7 +51,7 @@ class Watcher(FakeWatcher):
             {0: end},
             self.retention,
             time.monotonic(),
-            missed_tombstones.boot_time(),
+            boot_time(),
         )
 
     def watch(self, partitions: object) -> None:

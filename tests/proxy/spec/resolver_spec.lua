@@ -1,3 +1,4 @@
+local clock = require "proxy.telemetry.clock"
 local resolver = require "proxy.resolver"
 
 describe("the resolver", function()
@@ -14,5 +15,21 @@ describe("the resolver", function()
     it("3 returns no address for an unknown name", function()
         -- a label has at most 63 letters, so this fails without a DNS query
         assert.same({}, resolver.addresses(("x"):rep(64), 0))
+    end)
+
+    it("4 looks names up again soon after the worker was stopped in a look-up", function()
+        local steady, read, readings = clock.steady, 0, 0
+        clock.steady = function()
+            readings = readings + 1
+            read = read + 600
+            return read
+        end
+        resolver.addresses("localhost", 1000)
+        assert.equal(2, readings)
+        resolver.addresses("localhost", 1601)
+        assert.equal(2, readings, "not at once")
+        resolver.addresses("localhost", 1600 + 900)
+        assert.equal(4, readings)
+        clock.steady = steady
     end)
 end)

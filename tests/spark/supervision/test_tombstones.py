@@ -18,6 +18,7 @@ from local.waiting import wait_until
 from spark.errors import JobError, Unavailable
 from spark.formats.decoders import JsonDecoder
 from spark.supervision import tombstones
+from spark.supervision.status import LEAST_GAP
 from spark.supervision.tombstones import TombstoneGuard
 from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.topics import set_config
@@ -56,7 +57,7 @@ class Job:
         settings = SimpleNamespace(
             once=False, views=[self.view], checkpoint=lambda view: f"/{view.name}"
         )
-        self.status = SimpleNamespace(state="running", error=None, caught_up_at=None)
+        self.status = SimpleNamespace(state="running", error=None, caught_up_at=None, gaps=[])
         self.logged: list[str] = []
         self.guard = TombstoneGuard(
             cast(Any, None), cast(Any, admin), cast(Any, settings),
@@ -64,6 +65,10 @@ class Job:
         )  # fmt: skip
 
     def is_current(self) -> None:
+        """As the listener notes it; then the guard stores it."""
+        before = self.status.caught_up_at
+        if before is None or self.now - before > LEAST_GAP:
+            self.status.gaps.append((before, self.now))
         self.status.caught_up_at = self.now
         self.guard.keep()
 
@@ -155,7 +160,10 @@ def test_a_time_that_cannot_be_stored_is_stored_later(
     before = files.documents[path]
     files.fails = True
     for _ in range(2):
-        job.now += 70
+        job.is_current()
+        job.now += 50
+        job.is_current()
+        job.now += 11
         job.is_current()
     job.now += 10
     job.is_current()  # too early for another attempt
@@ -164,7 +172,7 @@ def test_a_time_that_cannot_be_stored_is_stored_later(
     assert "v: cannot store" in job.logged[0]
     assert "the file system does not answer" in job.logged[0]
     files.fails = False
-    job.now += 70
+    job.now += 51
     job.is_current()
     assert files.documents[path] == {"current_at": job.now * 1000}
 
@@ -196,6 +204,61 @@ def test_a_view_that_is_behind_for_too_long_is_stopped_while_it_runs(
     assert not job.missed()
 
 
+def test_a_view_that_was_behind_for_too_long_between_two_checks_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    """Regression: only how far it was behind at a check counted, and a view catches up quickly
+    when the brokers are back. Rows stayed whose tombstones it had missed."""
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    job.is_current()
+    last = files.documents["/v/tables.json"]
+    job.now += 1.1 * DAY
+    job.is_current()
+    assert files.documents["/v/tables.json"] == last, "another process would not know of it"
+    job.now += 1
+    assert "keeps tombstones for 86400 s" in job.missed()
+    with pytest.raises(JobError, match="keeps tombstones for 86400 s"):
+        job.guard.check(job.view)
+    later = Job(monkeypatch, files, DAY)
+    later.now = job.now
+    with pytest.raises(JobError, match="keeps tombstones for 86400 s"):
+        later.guard.check(later.view)
+    job.guard.begin("v")
+    job.guard.check(job.view)
+    assert not job.missed()
+    job.is_current()
+    assert files.documents["/v/tables.json"]["current_at"] == job.now * 1000
+
+
+def test_a_gap_after_the_start_counts_from_what_is_stored(
+    monkeypatch: pytest.MonkeyPatch, files: Files
+) -> None:
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    job.is_current()
+    later = Job(monkeypatch, files, DAY)
+    later.now = job.now + 0.9 * DAY
+    later.guard.check(later.view)
+    later.now += 0.2 * DAY
+    later.is_current()
+    assert "keeps tombstones for 86400 s" in later.missed()
+
+
+def test_short_gaps_do_not_add_up(monkeypatch: pytest.MonkeyPatch, files: Files) -> None:
+    job = Job(monkeypatch, files, DAY)
+    job.guard.check(job.view)
+    for _ in range(3):
+        job.is_current()
+        assert not job.missed()
+        job.now += 0.9 * DAY
+    job.guard.check(job.view)
+    job.is_current()
+    assert not job.missed()
+    job.guard.keep()
+    assert files.documents["/v/tables.json"] == {"current_at": job.now * 1000}
+
+
 def test_a_view_goes_on_if_it_is_not_known_how_long_tombstones_are_kept(
     monkeypatch: pytest.MonkeyPatch, files: Files
 ) -> None:
@@ -206,8 +269,12 @@ def test_a_view_goes_on_if_it_is_not_known_how_long_tombstones_are_kept(
     job.guard.check(job.view)
     job.is_current()
     job.now += 1.1 * DAY
-    monkeypatch.setattr(job.guard, "_admin", SimpleNamespace(config=config))
-    assert not job.missed()
+    with monkeypatch.context() as patched:
+        patched.setattr(job.guard, "_admin", SimpleNamespace(config=config))
+        assert not job.missed()
+        job.is_current()
+        assert not job.missed()
+    assert "keeps tombstones for 86400 s" in job.missed(), "it is looked at when they answer"
 
 
 def test_kafkas_default_counts_if_the_job_may_not_read_how_long_tombstones_are_kept(

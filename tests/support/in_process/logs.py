@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence, Set
 
+from backend.clock import boot_time
 from backend.ingest.batch import DeadLetter
 from backend.ingest.consumer import Fetched, Source
 from backend.ingest.dead_letters import DeadLetters
@@ -61,7 +62,9 @@ class LogMetadata:
     def refresh(self) -> None:
         ends = {number: len(log) for number, log in enumerate(self._logs)}
         starts = dict.fromkeys(ends, 0)
-        metadata = TopicMetadata("topic-1", len(ends), starts, ends, None, time.monotonic())
+        metadata = TopicMetadata(
+            "topic-1", len(ends), starts, ends, None, time.monotonic(), boot_time()
+        )
         self.latest[self._topic] = metadata.after(self.latest.get(self._topic))
 
     def get(self, topic: str) -> TopicMetadata | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from backend.ingest.lifecycle.missed_tombstones import boot_time
+from backend.clock import boot_time
 from backend.ingest.metadata import fetcher as module
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from tests.backend.ingest.metadata.admins import DescribingAdmin, SilentAdmin
