@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from backend.clock import boot_time
 from backend.cluster.change_log import ChangeLog
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
@@ -195,7 +196,7 @@ class InstanceContext:
     def pipeline_headers(self, view: View) -> tuple[Header, ...]:
         """The headers of every answer of the view; none if it has no pipeline."""
         pipeline = self.pipelines.get(view.name)
-        return () if pipeline is None else pipeline.headers(time.monotonic())
+        return () if pipeline is None else pipeline.headers(boot_time())
 
     @property
     def me(self) -> Member:

@@ -31,7 +31,7 @@ local NI_NUMERICHOST = 1
 local FAILURE_TTL_S = 2
 -- after look-ups that take longer than SLOW_S together, the next one is PAUSE times as long later
 local SLOW_S, PAUSE = 0.05, 20
--- A look-up counts as so long at most: a worker that was stopped in one would make none for hours
+-- A look-up counts as so long at most: in one that takes longer, the worker was mostly stopped
 local LONGEST_S = 10
 -- each refresh of the topology resolves the names in use; refreshes are at most an hour apart
 local EVICT_AFTER_S = 2 * 3600
@@ -73,13 +73,16 @@ local function look_up(host)
     return #addresses > 0 and addresses or nil
 end
 
---- How long the result of a look-up that has taken `took` s is used. Names take turns: one is
--- looked up again after all others.
-local function seconds_of(addresses, is_resolved, took)
+--- How long the result of a look-up is used. Names take turns: one is looked up again after all
+-- others. took: s; has_stopped: the worker was mostly stopped meanwhile, and others take less.
+local function seconds_of(addresses, is_resolved, took, has_stopped)
     local seconds = is_resolved and _M.TTL_S or FAILURE_TTL_S
     if #addresses > 0 then
         for _ in pairs(cache) do
             seconds = seconds + (PAUSE + 1) * took
+            if has_stopped then
+                break
+            end
         end
     end
     return seconds
@@ -105,7 +108,7 @@ function _M.addresses(host, now, in_use)
         paused_until, spent = now + PAUSE * spent, 0
     end
     local addresses = resolved or known and known.addresses or {}
-    local seconds = seconds_of(addresses, resolved ~= nil, took)
+    local seconds = seconds_of(addresses, resolved ~= nil, took, passed > LONGEST_S)
     cache[host] = { addresses = addresses, expires_at = now + seconds }
     return addresses
 end

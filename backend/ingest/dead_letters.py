@@ -31,7 +31,9 @@ log = logging.getLogger(__name__)
 
 _MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition: on a standby, or in a pause
 _PAUSE = 10.0  # the pause after a failure is so many times as long as the failure took
-_LONGEST = 4  # times `timeout`; if it took longer, the process was stopped meanwhile
+# A failure counts for so many times `timeout` at most: what takes longer is mostly a stop of the
+# process
+_LONGEST = 4
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
 

@@ -70,7 +70,7 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True)
 class LogOffsets:
-    """The log start and end offsets of a source topic by partition, as of `fetched_at`."""
+    """The log start and end offsets of a source topic by partition, as of `fetched_at` (s)."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]

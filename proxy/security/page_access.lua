@@ -84,7 +84,8 @@ function _M.allows(current, like, var)
         error(answer, 0)
     end
     if not answer or answer.status >= 500 then
-        return (accepted:get(known) or 0) > clock.steady(), answer
+        -- an older version, before a reload, has stored `true`
+        return (tonumber((accepted:get(known))) or 0) > clock.steady(), answer
     end
     if is_permission(answer, like) then
         accepted:set(known, clock.steady() + KEPT_S, KEPT_S)

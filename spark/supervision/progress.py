@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,13 @@ from spark.supervision.status import (
 
 _METRICS = "rejected"
 _CAUGHT_UP_MS = 1000
-_MAX_GAPS = 16  # of a view; the guard of tombstones looks at them every 10 s
+_MAX_GAPS = 16  # of a view: the longest ones. The guard of tombstones looks at them every 10 s
+
+
+def _boot_time() -> float:
+    """s since the machine has started. Nobody sets this clock, and it goes on while the machine is
+    suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def with_late_count(rejected: DataFrame) -> DataFrame:
@@ -99,7 +107,9 @@ class ProgressListener(StreamingQueryListener):
         self._intervals = intervals or {}
         self._is_deleting = False  # old keys of a view
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
-        self._gaps: defaultdict[str, deque[Gap]] = defaultdict(lambda: deque(maxlen=_MAX_GAPS))
+        self._caught_up_boot: dict[str, float] = {}  # the same by the clock of `_boot_time`
+        self._gaps: defaultdict[str, list[Gap]] = defaultdict(list)
+        self._gap_numbers = count(1)
         self._write()
 
     def failed(self, query: str, error: str, *, is_final: bool = False) -> None:
@@ -161,6 +171,7 @@ class ProgressListener(StreamingQueryListener):
             self._views[view].source_offsets = {}
             self._views[view].dead_letter_offsets = {}
             self._caught_up_at.pop(view, None)
+            self._caught_up_boot.pop(view, None)
             self._gaps.pop(view, None)
             self._update(view)
 
@@ -231,10 +242,16 @@ class ProgressListener(StreamingQueryListener):
         )
 
     def _note_caught_up(self, name: str, at: float) -> None:
-        before = self._caught_up_at.get(name)
-        if before is None or at - before > LEAST_GAP:
-            self._gaps[name].append((before, at))
-        self._caught_up_at[name] = at
+        """The view had all records at the time ``at`` (epoch s)."""
+        began, boot = self._caught_up_at.get(name), _boot_time() - (time.time() - at)
+        seconds = None if began is None else boot - self._caught_up_boot[name]
+        self._caught_up_at[name], self._caught_up_boot[name] = at, boot
+        if seconds is not None and seconds <= LEAST_GAP:
+            return
+        gaps = self._gaps[name]
+        gaps.append(Gap(next(self._gap_numbers), began, seconds, at))
+        if len(gaps) > _MAX_GAPS:
+            gaps.remove(min(gaps, key=lambda gap: math.inf if gap.seconds is None else gap.seconds))
 
     def _add(self, progress: StreamingQueryProgress, *, is_batch: bool, at: str) -> None:
         """``at``: when the query looked for new records, in ISO 8601."""

@@ -17,9 +17,16 @@ Offsets = dict[str, dict[str, int]]
 LEAST_GAP = 60.0
 """s without some of the records, from which it is a gap; see ``ViewStatus``."""
 
-Gap = tuple[float | None, float]
-"""From when until when a view did not have all records (epoch s). It begins with None if the view
-had not had them since the start of this process."""
+
+class Gap(NamedTuple):
+    """A time in which a view did not have all records. ``number``: 1 for the first one of this
+    process. ``began``, ``ended``: epoch s. ``seconds``: how long it was, also if the time of day
+    was set meanwhile. Without ``began`` and ``seconds``, it began before this process."""
+
+    number: int
+    began: float | None
+    seconds: float | None
+    ended: float
 
 
 class ViewStatus(NamedTuple):

@@ -31,7 +31,7 @@ from spark.errors import (
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
-from spark.supervision.status import LEAST_GAP, STOPPED, ViewStatus
+from spark.supervision.status import LEAST_GAP, STOPPED, Gap, ViewStatus
 from spark.view import View
 
 _INTERVAL = 60.0  # s between two writes, also after one that failed
@@ -63,6 +63,7 @@ class TombstoneGuard:
             view.name: settings.checkpoint(view) for view in settings.views if _tables(view)
         }
         self._tables = {view.name: _tables(view) for view in settings.views}
+        self._views = {view.name: view for view in settings.views}
         self._stored: dict[str, float] = {}  # by view that was started
         self._not_before: dict[str, float] = {}  # by view whose time could not be stored
         # views that this process has started from the beginning, and that have not been current
@@ -70,8 +71,8 @@ class TombstoneGuard:
         self._asked: set[str] = set()  # topics whose settings the job has asked for
         # by view that has missed tombstones while it ran: when it had last been current before
         self._missed: dict[str, float] = {}
-        # by view: gaps that ended until then have been compared with `delete.retention.ms`
-        self._compared_until: dict[str, float] = {}
+        # by view: the number of the last gap that was compared with `delete.retention.ms`
+        self._compared: dict[str, int] = {}
 
     def check(self, view: View) -> None:
         """Call before each start of a view. ``JobError`` if it may have missed tombstones."""
@@ -109,8 +110,12 @@ class TombstoneGuard:
         Raises ``Unavailable``: then the gaps are compared the next time."""
         name = view.name
         ended = self._ended_gaps(name)
-        for began, end in (*ended, (self._last_current_at(name), time.time())):
-            behind = end - began
+        began = self._last_current_at(name)
+        gaps = [(began, time.time() - began)]
+        for gap in ended:
+            began = self._stored[name] if gap.began is None else gap.began
+            gaps.append((began, gap.ended - began if gap.seconds is None else gap.seconds))
+        for began, behind in gaps:
             for topic in self._tables[name] if behind > _TOLERATED else ():
                 retention, is_known = self._retention(topic)
                 if behind > retention:
@@ -118,16 +123,18 @@ class TombstoneGuard:
                     error = missed_tombstones(name, topic, behind, retention, folder, is_known)
                     return began, error
         if ended:
-            self._compared_until[name] = ended[-1][1]
+            self._compared[name] = ended[-1].number
         return None
 
-    def _ended_gaps(self, name: str) -> list[tuple[float, float]]:
+    def _ended_gaps(self, name: str) -> list[Gap]:
         """Those that were not compared yet. A first load may take any time."""
-        after = self._compared_until.get(name, 0.0)
+        if self._is_once:
+            return []
+        after = self._compared.get(name, 0)
         return [
-            (self._stored[name] if began is None else began, end)
-            for began, end in self._statuses()[name].gaps
-            if end > after and (began is not None or name not in self._loading)
+            gap
+            for gap in self._statuses()[name].gaps
+            if gap.number > after and (gap.began is not None or name not in self._loading)
         ]
 
     def _retention(self, topic: str) -> tuple[float, bool]:
@@ -169,10 +176,18 @@ class TombstoneGuard:
 
         A time that cannot be stored is stored later: the view does not need it while it runs.
         """
+        brokers_answer = True
         for name, stored in list(self._stored.items()):
-            if name in self._missed or (self._ended_gaps(name) and not self._is_once):
-                continue  # with a later time, another process would not know of it
-            current_at = self._current_at(name)
+            current_at = self._current_at(name)  # before the gaps: it may catch up meanwhile
+            if name in self._missed:
+                continue
+            if self._ended_gaps(name):  # of which another process would not know
+                try:
+                    if not brokers_answer or self._too_long_gap(self._views[name]) is not None:
+                        continue
+                except Unavailable:
+                    brokers_answer = False
+                    continue
             step = 0.0 if is_last or name in self._loading else _INTERVAL
             is_due = current_at > stored + step
             if is_due and (is_last or time.time() >= self._not_before.get(name, 0.0)):
@@ -194,7 +209,8 @@ class TombstoneGuard:
             self._store(name, time.time())
             self._loading.add(name)
             self._missed.pop(name, None)
-            self._compared_until[name] = time.time()
+            numbers = [gap.number for gap in self._statuses()[name].gaps]
+            self._compared[name] = max(numbers, default=self._compared.get(name, 0))
 
     def _current_at(self, name: str) -> float:
         """When the view had last read all records (epoch s); 0 if it has not since this start."""

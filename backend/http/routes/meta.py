@@ -27,7 +27,7 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         "state": context.state,
         "drained": context.drained,
         "epoch": str(context.topology.epoch),
-        "broker": broker_document(context, time.monotonic()),
+        "broker": broker_document(context, now),
         "process": vitals(context.settings.data_dir),
         "requests": requests_document(context),
         "ended_threads": [name for name, runs in threads(context).items() if not runs],
@@ -56,7 +56,7 @@ def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | No
     """{"silent_ms": time since the broker last answered, "is_silent": whether the lag is unknown
     because of it}; None if it has not answered yet, or nothing is asked of it: this instance has no
     partitions, or the topics do not exist."""
-    polled = [each.fetched_at for each in list(context.metadata_poller.latest.values())]
+    polled = [each.fetched_boot_time for each in list(context.metadata_poller.latest.values())]
     if not polled:
         return None
     silent = max(0.0, now - max(polled))

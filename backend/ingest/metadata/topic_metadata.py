@@ -23,7 +23,8 @@ class TopicMetadata:
     ends: Mapping[int, int]  # partition -> last stable offset, the end for read_committed
     delete_retention: int | None  # delete.retention.ms; None if the topic is not compacted
     fetched_at: float
-    fetched_boot_time: float = 0.0  # `fetched_at` by `boot_time` (s), for the age of data
+    # `fetched_at` by `boot_time` (s), for the age of data; 0: unknown, long ago
+    fetched_boot_time: float = 0.0
     added_at: float | None = None  # s, monotonic: when it was found to have more than before
 
     @property

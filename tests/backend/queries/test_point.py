@@ -2,7 +2,6 @@
 
 import random
 import struct
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from backend.clock import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import ReadCounts
@@ -48,7 +48,7 @@ def instance(folder: DataDirectory) -> Iterator[Instance]:
 
 def test_a_value(instance: Instance) -> None:
     store_partition = instance.hold(0, {b"x": b"1", b"a": b'{ "n":1.0 }'})
-    store_partition.progress.end_fetched(7, time.monotonic() - 1)
+    store_partition.progress.end_fetched(7, boot_time() - 1)
     answer = instance.read(b"a")
     assert answer.status == 200
     assert answer.body == b'{"key":"a","value":{ "n":1.0 }}', "the value is passed on as it is"
@@ -69,7 +69,7 @@ def test_a_value(instance: Instance) -> None:
 
 def test_a_miss(instance: Instance) -> None:
     store_partition = instance.hold(0, {b"a": b"1"})
-    store_partition.progress.end_fetched(1, time.monotonic())
+    store_partition.progress.end_fetched(1, boot_time())
     answer = instance.read(b"b")
     assert answer.status == 404
     document = orjson.loads(answer.body)
@@ -103,9 +103,7 @@ def test_how_far_it_is_behind_may_be_unknown(instance: Instance) -> None:
     store_partition = instance.hold(0, {b"a": b"1"})
     headers = dict(instance.read(b"a").headers)
     assert (headers[b"lag"], headers[b"staleness"]) == (b"unknown", b"unknown")
-    store_partition.progress.end_fetched(
-        1, time.monotonic() - 3600
-    )  # the broker has been away since
+    store_partition.progress.end_fetched(1, boot_time() - 3600)  # the broker has been away since
     headers = dict(instance.read(b"a").headers)
     assert headers[b"lag"] == b"unknown"
     assert 3_600_000 <= int(headers[b"staleness"]) < 3_700_000
@@ -263,7 +261,7 @@ def test_a_store_that_cannot_be_read(instance: Instance) -> None:
     store, anew = instance.folder.open("orders", 0)
     assert anew is None
     progress = Progress(3000, 0, True)
-    store_partition = StorePartition(ORDERS, 0, store, progress, metadata(), time.monotonic())
+    store_partition = StorePartition(ORDERS, 0, store, progress, metadata(), boot_time())
     instance.context.store_partitions.add(store_partition)
     assert isinstance(store, RocksDBStore)
     codes, said = set(), set()

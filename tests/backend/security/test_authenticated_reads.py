@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from backend.clock import boot_time
 from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.security.token_cache import digest_of
@@ -49,7 +50,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     for of in (ORDERS, PRICES):
         made.view = of
         entries = {key.encode(): json.dumps([of.name, key]).encode() for key in KEYS}
-        made.hold(0, entries).progress.end_fetched(len(entries), time.monotonic())
+        made.hold(0, entries).progress.end_fetched(len(entries), boot_time())
     yield made
     made.close()
     data.close()

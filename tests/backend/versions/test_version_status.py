@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from backend.clock import boot_time
 from backend.http.admin.version_status import (
     Statuses,
     versions_status,
@@ -27,7 +27,7 @@ def made(tmp_path: Path) -> Iterator[Deployment]:
     with two_versions(tmp_path) as deployment:
         for context in deployment.contexts.values():
             for opened in context.store_partitions.all():
-                opened.progress.end_fetched(100, time.monotonic())
+                opened.progress.end_fetched(100, boot_time())
         yield deployment
 
 
@@ -51,15 +51,15 @@ def test_a_version_that_has_caught_up_everywhere_is_ready(made: Deployment) -> N
 
 def test_lag_within_the_bound_is_ready(made: Deployment) -> None:
     progress = partition_of_second(made, "b2").progress
-    progress.end_fetched(100 + MAX_LAG, time.monotonic())
+    progress.end_fetched(100 + MAX_LAG, boot_time())
     assert why_not(made) is None
-    progress.end_fetched(101 + MAX_LAG, time.monotonic())
+    progress.end_fetched(101 + MAX_LAG, boot_time())
     assert "11 records behind its topic" in (why_not(made) or "")
 
 
 def test_an_unknown_lag_is_not_ready(made: Deployment) -> None:
     """The broker has not told the end of the topic for long."""
-    partition_of_second(made, "b1").progress.end_fetched(100, time.monotonic() - 3600)
+    partition_of_second(made, "b1").progress.end_fetched(100, boot_time() - 3600)
     assert "an unknown number of records behind" in (why_not(made) or "")
 
 
@@ -110,7 +110,7 @@ def test_a_pipeline_that_is_behind_is_not_ready(
 
 def test_a_rollback_needs_an_answer_for_each_partition(made: Deployment) -> None:
     context, given = made.contexts["b1"], statuses(made)
-    partition_of_second(made, "b2").progress.end_fetched(5000, time.monotonic())
+    partition_of_second(made, "b2").progress.end_fetched(5000, boot_time())
     assert why_no_rollback(context, SECOND, given) is None, "lag is no reason"
     given["b2"] = {"state": "unreachable", "error": "timed out"}
     assert "partition 1" in (why_no_rollback(context, SECOND, given) or "")

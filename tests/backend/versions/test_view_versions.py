@@ -14,6 +14,7 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from backend.clock import boot_time
 from backend.http.flask_app import create_flask_app
 from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
@@ -342,8 +343,8 @@ def dropped(
 def heard(states: list[str], group: str = "spark-orders") -> Pipeline:
     """A pipeline with these heartbeats, the last one now."""
     pipeline = Pipeline(group, 5.0)
-    pipeline.record_poll(time.monotonic() - 5, time.time_ns() // 1_000_000 - 5000, {}, {}, None)
-    now, wall_ms = time.monotonic() - 0.1 * len(states), time.time_ns() // 1_000_000
+    pipeline.record_poll(boot_time() - 5, time.time_ns() // 1_000_000 - 5000, {}, {}, None)
+    now, wall_ms = boot_time() - 0.1 * len(states), time.time_ns() // 1_000_000
     for number, state in enumerate(states):
         heartbeat = orjson.dumps({"state": state, "at": wall_ms + number}).decode()
         committed = {("raw", 0): CommittedOffset(7, heartbeat)}

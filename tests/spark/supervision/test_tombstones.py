@@ -18,7 +18,7 @@ from local.waiting import wait_until
 from spark.errors import JobError, Unavailable
 from spark.formats.decoders import JsonDecoder
 from spark.supervision import tombstones
-from spark.supervision.status import LEAST_GAP
+from spark.supervision.status import LEAST_GAP, Gap
 from spark.supervision.tombstones import TombstoneGuard
 from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.topics import set_config
@@ -68,7 +68,9 @@ class Job:
         """As the listener notes it; then the guard stores it."""
         before = self.status.caught_up_at
         if before is None or self.now - before > LEAST_GAP:
-            self.status.gaps.append((before, self.now))
+            seconds = None if before is None else self.now - before
+            number = len(self.status.gaps) + 1
+            self.status.gaps.append(Gap(number, before, seconds, self.now))
         self.status.caught_up_at = self.now
         self.guard.keep()
 
@@ -250,13 +252,11 @@ def test_short_gaps_do_not_add_up(monkeypatch: pytest.MonkeyPatch, files: Files)
     job.guard.check(job.view)
     for _ in range(3):
         job.is_current()
+        stored = files.documents["/v/tables.json"]
+        assert stored == {"current_at": job.now * 1000}, "also if the job ends now"
         assert not job.missed()
         job.now += 0.9 * DAY
     job.guard.check(job.view)
-    job.is_current()
-    assert not job.missed()
-    job.guard.keep()
-    assert files.documents["/v/tables.json"] == {"current_at": job.now * 1000}
 
 
 def test_a_view_goes_on_if_it_is_not_known_how_long_tombstones_are_kept(

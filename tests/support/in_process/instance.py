@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
 
+from backend.clock import boot_time
 from backend.http.responses import KeyResponses
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance_context import InstanceContext
@@ -85,9 +85,7 @@ class Instance:
             batch.put(ENTRY + self.view.key_codec.to_store(key), entry_head(7, offset) + value)
         store.write(batch, len(entries or {}), made_from)
         progress = Progress(store.position or 0, goal, answerable)
-        store_partition = StorePartition(
-            self.view, number, store, progress, made_from, time.monotonic()
-        )
+        store_partition = StorePartition(self.view, number, store, progress, made_from, boot_time())
         self.context.store_partitions.add(store_partition)
         return store_partition
 

@@ -6,12 +6,12 @@ import contextlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
+from backend.clock import boot_time
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance_context import RUNNING, InstanceContext
 from backend.settings import Settings
@@ -80,7 +80,7 @@ def held(
     mispartitioned: int = 0,
 ) -> StorePartition:
     """An open store partition of ORDERS with 100 bytes."""
-    now = time.monotonic()
+    now = boot_time()
     progress = Progress(0, goal, answerable=False)
     if end is not None:
         progress.end_fetched(end, now)

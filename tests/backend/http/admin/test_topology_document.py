@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from backend.clock import boot_time
 from backend.cluster.liveness import MISSED_BEFORE_DEAD
 from backend.http.admin.topology import Peers, redundancy_of, topology_document
 from backend.http.routes.meta import redundancy
@@ -186,7 +187,7 @@ def test_a_broker_is_silent_when_the_lag_is_unknown() -> None:
     served = context(B1, active=(0,), holding=(held(0),))
     trusted_for = served.settings.ends_trusted_for
     for age, is_silent in ((0, False), (trusted_for - 1, False), (trusted_for + 1, True)):
-        polled = SimpleNamespace(fetched_at=time.monotonic() - age)
+        polled = SimpleNamespace(fetched_boot_time=boot_time() - age)
         served.metadata_poller.latest["orders-topic"] = polled  # type: ignore[assignment]
         broker = by_id(topology_document(served, says()))["b1"]["broker"]
         assert broker["is_silent"] is is_silent

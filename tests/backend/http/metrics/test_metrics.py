@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from backend.clock import boot_time
 from backend.http.flask_app import create_flask_app
 from backend.storage.data_directory import DataDirectory
 from backend.telemetry.buckets import BOUNDS
@@ -113,12 +113,12 @@ def test_the_staleness_of_a_store_that_answers_is_never_missing(instance: Instan
     it is open."""
     store_partition = instance.context.store_partitions.get("orders", 0)
     assert store_partition is not None
-    assert store_partition.progress.staleness(time.monotonic()) is None
+    assert store_partition.progress.staleness(boot_time()) is None
     store_partition.opened_at -= 100
     assert 100 <= sample(scrape(instance), "queryable_staleness_seconds") < 110
     store_partition.progress.answerable = False
     assert "queryable_staleness_seconds{" not in scrape(instance)
-    store_partition.progress.end_fetched(2, time.monotonic())
+    store_partition.progress.end_fetched(2, boot_time())
     assert sample(scrape(instance), "queryable_staleness_seconds") < 10
 
 

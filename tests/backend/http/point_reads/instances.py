@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from backend.clock import boot_time
 from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
 from backend.storage.data_directory import DataDirectory
@@ -35,7 +35,7 @@ def holding(
     for number in range(partitions):
         of_partition = {k: v for k, v in entries.items() if place(k, partitions) == number}
         store_partition = instance.hold(number, of_partition)
-        store_partition.progress.end_fetched(len(of_partition), time.monotonic())
+        store_partition.progress.end_fetched(len(of_partition), boot_time())
     try:
         yield instance
     finally:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -17,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from backend.clock import boot_time
 from backend.http.limits.gates import Gate
 from backend.http.routes import views as view_routes
 from backend.queries import page as pages
@@ -76,7 +76,7 @@ def test_headers(orders: World) -> None:
     assert (headers[b"lag"], headers[b"staleness"]) == (b"unknown", b"unknown")
     for partition, store_partition in orders.store_partitions.items():
         store_partition.progress.applied(100)
-        store_partition.progress.end_fetched(100 + partition, monotonic() - (partition == 3) * 0.5)
+        store_partition.progress.end_fetched(100 + partition, boot_time() - (partition == 3) * 0.5)
     for instance in ("b1", "b2"):
         for target in ("keys", "count", "count?exact=true", "top?by=n"):
             headers = orders.ask(target, instance).named
@@ -85,7 +85,7 @@ def test_headers(orders: World) -> None:
     for store_partition in orders.store_partitions.values():
         store_partition.progress.applied(103)
         store_partition.progress.end_fetched(
-            103, monotonic() - (store_partition.partition == 3) * 0.5
+            103, boot_time() - (store_partition.partition == 3) * 0.5
         )
     headers = orders.ask("keys").named
     assert headers[b"lag"] == b"0"

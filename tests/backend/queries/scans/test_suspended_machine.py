@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from pathlib import Path
 
 import pytest
 
+from backend.clock import boot_time
+from model.pipelines.status import CommittedOffset, LogOffsets, Pipeline
 from tests.backend.queries.scans.any_partition import cluster, put
 from tests.support.in_process.cluster import Cluster
 
@@ -57,3 +60,30 @@ def test_no_answer_says_that_it_is_fresh_after_the_machine_was_suspended(
         assert {lag for _, lag, _ in ask()} == {"0"}
         if target == KEY:
             assert {status for status, *_ in ask("max_lag=0&max_staleness=1m")} == {200}
+
+
+def test_no_answer_says_that_its_pipeline_is_fresh_after_the_machine_was_suspended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gettime = time.clock_gettime
+    with cluster(tmp_path) as made:
+        put(made, made.home(b"a"), b"a", b"1", 10)
+        for node in made.nodes.values():
+            pipeline = Pipeline("job", trusted_for=5)
+            ends = {"raw": LogOffsets({0: 0}, {0: 7}, boot_time())}
+            committed = {("raw", 0): CommittedOffset(7)}
+            pipeline.record_poll(boot_time(), time.time_ns() // 1_000_000, committed, ends, True)
+            node.context.pipelines = {"orders": pipeline}
+
+        def pipelines() -> set[tuple[str, str, bool]]:
+            """(Pipeline-State, Pipeline-Lag, whether Pipeline-Staleness is great)"""
+            found = set()
+            for id_, target in itertools.product(made.nodes, (KEYS, COUNT)):
+                headers = made.ask(id_, "GET", f"/views/orders/{target}").headers
+                is_old = int(headers["pipeline-staleness"]) >= SUSPENDED * 1000
+                found.add((headers["pipeline-state"], headers["pipeline-lag"], is_old))
+            return found
+
+        assert pipelines() == {("running", "0", False)}
+        monkeypatch.setattr(time, "clock_gettime", lambda which: gettime(which) + SUSPENDED)
+        assert pipelines() == {("unknown", "unknown", True)}
