@@ -164,7 +164,10 @@ class Backend:
             workers = []
         os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
-        wait_until(lambda: not any(map(_has_files, workers)), 20, f"{self.id} to end", 0.002)
+        wait_until(
+            lambda: not any(map(_has_files, workers)) and is_free(self.port),
+            20, f"{self.id} to end", 0.002,
+        )  # fmt: skip
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
@@ -305,9 +308,10 @@ class Backend:
 
 
 def _has_files(pid: int) -> bool:
-    """Whether the process can have open files: it is there, and no zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+    """Whether the process can have open files: one of its threads is there, and no zombie. The main
+    thread may end before the others."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
