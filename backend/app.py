@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import cast
 
 from backend.broker_check import wait_for_broker
-from backend.clock import boot_time
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
@@ -51,6 +50,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import FindingsFile
 from backend.version_follower import VersionFollower
 from model.group.member_metadata import MemberMetadata
+from model.machine.clock import boot_time
 from model.problems import ConfigurationError
 from model.records import hash_of_topic
 from model.topology import ROLES, Epoch, Topology

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from backend.clock import boot_time
 from backend.cluster.change_log import ChangeLog
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.liveness import DEAD, DRAINING, RUNNING, STARTING, Peers
@@ -35,6 +34,7 @@ from backend.wire.answer import Header
 from backend.wire.scan import NEVER
 from model.changes.deployments import DeploymentState
 from model.kinds.registry import kind_of
+from model.machine.clock import boot_time
 from model.pipelines.status import Pipeline
 from model.problems import Unavailable
 from model.topology import HTTP, HTTPS, Member, PlacedView, Topology

@@ -6,7 +6,6 @@ format operation.
 
 from __future__ import annotations
 
-from backend.clock import boot_time
 from backend.http.representation import JSON as AS_JSON
 from backend.http.representation import VARY, represented
 from backend.http.sending import varying
@@ -31,6 +30,7 @@ from backend.wire.answer import (
 )
 from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
+from model.machine.clock import boot_time
 from model.problems import NotFound, Problem
 from model.records import ENTRY_HEAD_SIZE, entry_offset
 from model.topology import ROLES

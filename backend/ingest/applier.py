@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from backend.clock import boot_time
 from backend.ingest.batch import DeadLetter, Record, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
@@ -19,6 +18,7 @@ from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time
 from backend.ingest.writer import PartitionWriter
+from model.machine.clock import boot_time
 from model.problems import StoreError
 from model.records import LastRecord, StoreMetadata
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from backend.clock import boot_time
 from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
+from model.machine.clock import boot_time
 
 _INTERVAL = 1.0  # s between two checks
 _MIN_CHECKS, _MAX_CHECKS = 15, 300

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from backend.clock import boot_time
 from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.protocols import Store
 from backend.rate_limited_log import RateLimitedLog
 from model.formats.schemas import SchemaNotYet
+from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.problems import StoreError
 from model.progress import Progress

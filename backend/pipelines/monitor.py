@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from kafka.errors import KafkaError
 
-from backend.clock import boot_time
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
 from backend.rate_limited_log import RateLimitedLog
+from model.machine.clock import boot_time
 from model.pipelines.status import (
     CommittedOffset,
     LogOffsets,

@@ -18,12 +18,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from backend.clock import boot_time
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext, ReadCounts
 from backend.queries.routing import PLAIN, KeyRouting, NotOwner, ReadOptions
 from backend.storage.bounded_reads import SLICE, ReadBudget
+from model.machine.clock import boot_time
 from model.problems import (
     BadRequest,
     KeyTooLong,

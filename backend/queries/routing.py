@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from backend.clock import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
@@ -20,6 +19,7 @@ from backend.queries.moved_keys import (
 )
 from backend.queries.other_offsets import OtherOffsets
 from backend.wire.scan import ALLOW, NEVER
+from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.partitioner_numpy import partitions_of_batch
 from model.problems import NonRetryable, RetryLater, Unavailable

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from model.machine.clock import boot_time
 from spark.errors import summary
 from spark.event_time.bounds import LATE
 from spark.supervision.events import (
@@ -56,12 +57,6 @@ from spark.supervision.status import (
 _METRICS = "rejected"
 _CAUGHT_UP_MS = 1000
 _MAX_GAPS = 16  # of a view: the longest ones. The guard of tombstones looks at them every 10 s
-
-
-def _boot_time() -> float:
-    """s since the machine has started. Nobody sets this clock, and it goes on while the machine is
-    suspended."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def with_late_count(rejected: DataFrame) -> DataFrame:
@@ -107,7 +102,7 @@ class ProgressListener(StreamingQueryListener):
         self._intervals = intervals or {}
         self._is_deleting = False  # old keys of a view
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
-        self._caught_up_boot: dict[str, float] = {}  # the same by the clock of `_boot_time`
+        self._caught_up_boot: dict[str, float] = {}  # the same by `boot_time`
         self._gaps: defaultdict[str, list[Gap]] = defaultdict(list)
         self._gap_numbers = count(1)
         self._write()
@@ -243,7 +238,7 @@ class ProgressListener(StreamingQueryListener):
 
     def _note_caught_up(self, name: str, at: float) -> None:
         """The view had all records at the time ``at`` (epoch s)."""
-        began, boot = self._caught_up_at.get(name), _boot_time() - (time.time() - at)
+        began, boot = self._caught_up_at.get(name), boot_time() - (time.time() - at)
         seconds = None if began is None else boot - self._caught_up_boot[name]
         self._caught_up_at[name], self._caught_up_boot[name] = at, boot
         if seconds is not None and seconds <= LEAST_GAP:

@@ -35,7 +35,7 @@ class ViewStatus(NamedTuple):
     ``error``: why a query failed. ``silent``: seconds since Spark's next report on the view was
     due, or 0; None: none is due, because the view is not started, or old keys are deleted.
     ``caught_up_at``: when the view had last read all records (epoch s); None: never since this
-    start. ``gaps``: the latest ones that have ended.
+    start. ``gaps``: the longest ones that have ended.
     """
 
     state: str

@@ -63,7 +63,6 @@ class TombstoneGuard:
             view.name: settings.checkpoint(view) for view in settings.views if _tables(view)
         }
         self._tables = {view.name: _tables(view) for view in settings.views}
-        self._views = {view.name: view for view in settings.views}
         self._stored: dict[str, float] = {}  # by view that was started
         self._not_before: dict[str, float] = {}  # by view whose time could not be stored
         # views that this process has started from the beginning, and that have not been current
@@ -86,7 +85,7 @@ class TombstoneGuard:
         if view.name in self._loading and not self._current_at(view.name):
             return  # its first load goes on, however long that takes
         self._stored[view.name] = found["current_at"] / 1000
-        if (too_long := self._too_long_gap(view)) is not None:
+        if (too_long := self._too_long_gap(view.name)) is not None:
             raise too_long[1]
         self._missed.pop(view.name, None)
 
@@ -100,15 +99,14 @@ class TombstoneGuard:
             if name not in self._stored or name in self._missed or is_loading or self._is_once:
                 continue
             with suppress(Unavailable):
-                if (too_long := self._too_long_gap(view)) is not None:
+                if (too_long := self._too_long_gap(name)) is not None:
                     self._missed[name], error = too_long
                     reasons[name] = str(error)
         return reasons
 
-    def _too_long_gap(self, view: View) -> tuple[float, JobError] | None:
+    def _too_long_gap(self, name: str) -> tuple[float, JobError] | None:
         """When the first gap in which the view may have missed tombstones began, and the error.
         Raises ``Unavailable``: then the gaps are compared the next time."""
-        name = view.name
         ended = self._ended_gaps(name)
         began = self._last_current_at(name)
         gaps = [(began, time.time() - began)]
@@ -181,9 +179,9 @@ class TombstoneGuard:
             current_at = self._current_at(name)  # before the gaps: it may catch up meanwhile
             if name in self._missed:
                 continue
-            if self._ended_gaps(name):  # of which another process would not know
+            if self._ended_gaps(name):  # another process would not know of them
                 try:
-                    if not brokers_answer or self._too_long_gap(self._views[name]) is not None:
+                    if not brokers_answer or self._too_long_gap(name) is not None:
                         continue
                 except Unavailable:
                     brokers_answer = False

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import time
 
-from backend.clock import boot_time
 from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers
 from backend.http.parameters import parse_parameters
@@ -14,6 +13,7 @@ from backend.http.request import Request
 from backend.instance_context import InstanceContext
 from backend.telemetry.history import STEP_S, Counted, merged
 from backend.wire.answer import Answer, json_answer
+from model.machine.clock import boot_time
 from model.topology import ACTIVE
 
 PATH = "/admin/history"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from backend.clock import boot_time
 from backend.instance_context import InstanceContext
+from model.machine.clock import boot_time
 from model.progress import ANSWERABLE
 from model.topology import PlacedView
 from model.versions import public_name

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.clock import boot_time
 from backend.instance_context import InstanceContext
 from backend.security.configuration import open_to_others
 from backend.settings import Settings
+from model.machine.clock import boot_time
 from model.pipelines.status import FAILED, PAUSED, STOPPED
 from model.views import CHANGELOG
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import Metric
 
-from backend.clock import boot_time
 from backend.http.metrics.families import counter, gauge, single
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
+from model.machine.clock import boot_time
 
 _LABELS = ("view", "partition")
 _GAUGES = {

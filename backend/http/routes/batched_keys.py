@@ -11,7 +11,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from backend.clock import boot_time
 from backend.http.access import ANYONE, Readers
 from backend.http.paths import Paths
 from backend.http.responses import KeyResponses
@@ -28,6 +27,7 @@ from backend.wire.point_batch import (
     Reads,
     all_alone,
 )
+from model.machine.clock import boot_time
 from model.problems import Problem
 from model.records import ENTRY_HEAD_SIZE
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from backend.clock import boot_time
 from backend.http.routes.vitals import vitals
 from backend.http.view_names import by_request_name
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import RUNNING, STARTING, InstanceContext
 from backend.security.browser_rules import parse_hosts
 from model.changes import deployments
+from model.machine.clock import boot_time
 from model.versions import Versions
 from model.views import View
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from backend.clock import boot_time
 from backend.http.request import Request
 from backend.http.routes.members import members
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
+from model.machine.clock import boot_time
 from model.pipelines.commands import ACTIONS
 from model.pipelines.status import STOPPED, UNKNOWN, Pipeline
 from model.problems import Conflict, NotFound, Unavailable

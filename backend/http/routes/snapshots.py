@@ -15,7 +15,6 @@ from typing import BinaryIO
 
 import orjson
 
-from backend.clock import boot_time
 from backend.http.asgi import Send
 from backend.ingest.protocols import Store
 from backend.instance_context import InstanceContext
@@ -23,6 +22,7 @@ from backend.queries.moved_keys import lacks_tombstones
 from backend.security.cluster import Sender
 from backend.security.signatures import AnswerMac
 from backend.wire.snapshot import PIECE, end_line, file_header
+from model.machine.clock import boot_time
 from model.problems import BadRequest, Problem, Unavailable
 from model.progress import CATCHING_UP
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from backend.clock import boot_time
 from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers, statuses_of
 from backend.http.admin.version_status import versions_status, why_no_rollback, why_not_ready
@@ -15,6 +14,7 @@ from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
+from model.machine.clock import boot_time
 from model.pipelines.status import NEVER_POLLED, STOPPED, UNKNOWN
 from model.problems import Conflict, NotFound, Unavailable
 from model.versions import MAX_VERSION, VersionState, public_name

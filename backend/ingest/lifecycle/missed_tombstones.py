@@ -7,7 +7,7 @@ may be gone when it resumes, and the deleted keys would stay in the store.
 
 from __future__ import annotations
 
-from backend.clock import boot_time
+from model.machine.clock import boot_time
 
 # s that a store may be behind with any `delete.retention.ms`: with a small one, each burst of
 # records would lead to a rebuild

@@ -6,12 +6,12 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from backend.clock import boot_time
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from backend.ingest.protocols import Store, StoreDirectory
 from backend.ingest.store_partitions import StorePartition
 from backend.ingest.stream_time import TOLERANCE, stream_time_rebuild_reason
+from model.machine.clock import boot_time
 from model.progress import Progress
 from model.records import LastRecord, StoreMetadata
 from model.views import View

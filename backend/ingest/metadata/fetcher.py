@@ -26,9 +26,9 @@ from confluent_kafka.admin import (
 )
 
 from backend.admin_results import only_result
-from backend.clock import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.rate_limited_log import RateLimitedLog
+from model.machine.clock import boot_time
 
 log = logging.getLogger(__name__)
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.clock import boot_time
 from backend.ingest.consumer import SourceAssignments
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition, StorePartitionId
 from backend.ingest.stream_time import advance, max_stream_time
+from model.machine.clock import boot_time
 from model.progress import Progress
 from model.topology import STANDBY
 from model.views import View

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
-from backend.clock import boot_time
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
@@ -26,6 +25,7 @@ from backend.queries.turns import next_turn
 from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
 from model.kinds.kind import Pair
+from model.machine.clock import boot_time
 from model.records import ENTRY_HEAD_SIZE, is_tombstone
 from model.views import View
 

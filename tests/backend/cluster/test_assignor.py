@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 
 from backend.app import Instance
-from backend.clock import boot_time
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
@@ -22,6 +21,7 @@ from backend.kafka_clients import kafka_clients
 from backend.settings import Settings, read_views
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
+from model.machine.clock import boot_time
 from model.records import hash_of_topic
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.deployment import views_toml

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.clock import boot_time
 from backend.ingest.lifecycle.missed_tombstones import Completeness, longest_poll_interval
+from model.machine.clock import boot_time
 from tests.backend.ingest.test_verification import LAST, LOG, POSITION, Process
 from tests.support.in_process.fakes import Rec
 

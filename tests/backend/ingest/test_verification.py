@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from backend.clock import boot_time
 from backend.ingest.consumer import Fetched
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.storage.data_directory import DataDirectory
+from model.machine.clock import boot_time
 from model.records import LAST_RECORD_KEY, LastRecord
 from tests.support.in_process.examples import view
 from tests.support.in_process.fakes import FakeFetcher, FakeWatcher, Rec

@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 import pytest
 
-from backend.clock import boot_time
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import ReadCounts
@@ -18,6 +17,7 @@ from backend.queries.point import Unresolved, count_refusal
 from backend.queries.routing import KeyMoved, NotOwner, PartitionUnknown, ReadOptions
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
+from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.problems import BadRequest, KeyTooLong, Problem, StoreError, Unavailable
 from model.progress import Progress

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from backend.clock import boot_time
 from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.security.token_cache import digest_of
@@ -22,6 +21,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import ASK_ALONE, Reads, encode_reads
+from model.machine.clock import boot_time
 from model.problems import Unauthenticated
 from model.topology import Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view

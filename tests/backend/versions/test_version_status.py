@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from backend.clock import boot_time
 from backend.http.admin.version_status import (
     Statuses,
     versions_status,
@@ -17,6 +16,7 @@ from backend.http.admin.version_status import (
     why_not_ready,
 )
 from backend.http.routes.meta import instance_document
+from model.machine.clock import boot_time
 from tests.support.in_process.versioned import SECOND, Deployment, two_versions
 
 MAX_LAG = 10

@@ -14,9 +14,9 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from backend.clock import boot_time
 from backend.http.flask_app import create_flask_app
 from backend.wire.point_batch import Reads, encode_reads
+from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.pipelines.status import CommittedOffset, Pipeline
 from model.records import ENTRY

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backend.clock import boot_time
 from backend.http.routes.snapshots import SnapshotSender
 from backend.storage.data_directory import DataDirectory
 from backend.wire.snapshot import SnapshotError, end_line, file_header, receive, seconds_left
+from model.machine.clock import boot_time
 from model.records import ENTRY, entry_head
 from tests.backend.snapshots import asked, member_of_a_group, question, stream_of
 from tests.support.in_process.examples import ORDERS, metadata

@@ -22,11 +22,10 @@ class Listener:
         self.step = 0.0  # by which the time of day was set forward
         clock = SimpleNamespace(
             time=lambda: self.now + self.step,
-            clock_gettime=lambda which: 50 + self.now,
             monotonic=lambda: 50 + self.now,
-            CLOCK_BOOTTIME=7,
         )
         monkeypatch.setattr(progress_module, "time", clock)
+        monkeypatch.setattr(progress_module, "boot_time", clock.monotonic)
         events: SimpleQueue[Event] = SimpleQueue()
         queries = SimpleNamespace(get=lambda _: SimpleNamespace(lastProgress=progress(0.0, 9, 9)))
         session = cast(Any, SimpleNamespace(streams=queries))

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import pytest
 
-from backend.clock import boot_time
 from backend.http.responses import KeyResponses
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance_context import InstanceContext
@@ -16,6 +15,7 @@ from backend.queries.routing import ReadOptions
 from backend.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
+from model.machine.clock import boot_time
 from model.problems import Unavailable
 from model.progress import Progress
 from model.records import ENTRY, StoreMetadata, entry_head

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence, Set
 
-from backend.clock import boot_time
 from backend.ingest.batch import DeadLetter
 from backend.ingest.consumer import Fetched, Source
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
+from model.machine.clock import boot_time
 from model.views import View
 from tests.support.in_process.fakes import Rec
 from tests.support.reference.tables import Record

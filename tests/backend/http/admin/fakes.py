@@ -11,10 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
-from backend.clock import boot_time
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance_context import RUNNING, InstanceContext
 from backend.settings import Settings
+from model.machine.clock import boot_time
 from model.progress import Progress
 from model.records import StoreMetadata
 from model.topology import Epoch, Member, PlacedView, Topology

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from backend.clock import boot_time
 from backend.cluster.liveness import MISSED_BEFORE_DEAD
 from backend.http.admin.topology import Peers, redundancy_of, topology_document
 from backend.http.routes.meta import redundancy
+from model.machine.clock import boot_time
 from model.topology import Member, Topology
 from tests.backend.http.admin.fakes import (
     EPOCH,

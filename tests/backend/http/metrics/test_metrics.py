@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from backend.clock import boot_time
 from backend.http.flask_app import create_flask_app
 from backend.storage.data_directory import DataDirectory
 from backend.telemetry.buckets import BOUNDS
 from backend.telemetry.latencies import Labels
 from backend.telemetry.peer_counts import PeerCounts
+from model.machine.clock import boot_time
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
 from tests.support.prometheus.promtool import promtool

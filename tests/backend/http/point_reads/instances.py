@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from backend.clock import boot_time
 from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import ASK_ALONE, Head, Item, Reads
+from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.views import View
 from tests.support.in_process.instance import Instance

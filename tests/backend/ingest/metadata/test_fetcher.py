@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
-from backend.clock import boot_time
 from backend.ingest.metadata import fetcher as module
 from backend.ingest.metadata.fetcher import MetadataFetcher
+from model.machine.clock import boot_time
 from tests.backend.ingest.metadata.admins import DescribingAdmin, SilentAdmin
 
 

@@ -16,13 +16,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.clock import boot_time
 from backend.http.limits.gates import Gate
 from backend.http.routes import views as view_routes
 from backend.queries import page as pages
 from backend.queries.scans import partition_scan as partition_scans
 from backend.wire.scan import Query
 from backend.wire.scan_codec import ROWS, ScanRequest, encode_request
+from model.machine.clock import boot_time
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import NDJSON, PARTITIONS, World, numbered, world
 

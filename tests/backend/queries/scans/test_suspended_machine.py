@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.clock import boot_time
+from model.machine.clock import boot_time
 from model.pipelines.status import CommittedOffset, LogOffsets, Pipeline
 from tests.backend.queries.scans.any_partition import cluster, put
 from tests.support.in_process.cluster import Cluster
