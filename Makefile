@@ -19,7 +19,7 @@ export QUERYABLE_CACHE
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test lint types unit up down bench faults soak pipelines attacks fuzz docs lock sbom format clean
+.PHONY: help setup setup-run promtool packages packages-test packages-bench jars demo test tests lint types unit up down bench faults soak pipelines attacks fuzz docs lock sbom format clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -62,22 +62,31 @@ jars: $(INSTALLED)
 demo: setup-run ## run everything on http://127.0.0.1:8080 until Ctrl-C; DEMO_ONCE=1: verify and exit
 	@$(BIN)/python -m local demo
 
-test: setup lint types ## run all checks and tests
-	@$(BIN)/python -m pytest -n 3 --dist loadfile
+test: ## run all checks and tests, and print how long each phase took
+	@for phase in setup lint types tests; do \
+		began=$$(date +%s); \
+		$(MAKE) --no-print-directory $$phase || exit; \
+		echo "make $$phase: $$(($$(date +%s) - began)) s"; \
+	done
 
-lint: setup ## check formatting, style and the direction of imports
+# More processes than cores, because most tests wait; two of them run those with Spark.
+tests: $(INSTALLED)
+	@$(BIN)/python -m pytest -n 6 --dist loadfile --durations 10
+
+lint: $(INSTALLED) ## check formatting, style and the direction of imports
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
-	@luacheck --quiet --config proxy/.luacheckrc proxy tests/proxy
+	@luacheck --quiet --config proxy/.luacheckrc proxy tests/unit/proxy tests/support/lua
 	@$(BIN)/lint-imports --no-logo
 
-types: setup ## check types
+types: $(INSTALLED) ## check types
 	@$(BIN)/mypy
 
-unit: setup ## run lint, types, and the fast tests: without a Kafka broker, Spark or other processes
-unit: lint types
-	@# more processes than cores: many tests wait
-	@$(BIN)/python -m pytest -n 4 --dist loadfile -m 'not broker and not spark and not system and not slow'
+# Installs nothing but Python packages.
+unit: $(INSTALLED) ## run lint, types, and the tests of tests/unit, in a minute
+	@$(MAKE) --no-print-directory lint types & checks=$$!; \
+	$(BIN)/python -m pytest tests/unit -n 3 --dist loadfile -m 'not slow' --hypothesis-profile quick -q; \
+	tests=$$?; wait $$checks && exit $$tests
 
 up: setup-run ## start everything in the background; ready when the command returns
 	@$(BIN)/python -m local up
@@ -123,7 +132,7 @@ $(DOCS_INSTALLED): requirements/docs.lock | $(INSTALLED)
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(INSTALLED) $(DOCS_INSTALLED) ## build the documentation as a site with search, in site/
 	@$(BIN)/python -m mkdocs build --strict  # not --quiet, which does not count warnings
-	@$(BIN)/python -m pytest -q tests/docs/test_site.py
+	@$(BIN)/python -m pytest -q tests/system/docs/test_site.py
 	@echo 'To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site'
 
 # uv and CycloneDX have an environment of their own: nothing else needs them.

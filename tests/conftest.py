@@ -6,7 +6,6 @@ import os
 import sys
 
 import pytest
-from hypothesis import settings
 
 pytest.register_assert_rewrite("tests.support")
 
@@ -15,14 +14,10 @@ pytest_plugins = [
     "tests.support.plugins.fixtures",
     "tests.support.plugins.garbage_collection",
     "tests.support.plugins.ports",
+    "tests.support.plugins.quick_tests",
     "tests.support.plugins.scheduling",
-    "tests.support.plugins.slow_tests",
     "tests.support.plugins.watchdog",
 ]
-
-# how long an example takes depends on the machine
-settings.register_profile("project", deadline=None)
-settings.load_profile("project")
 
 # Dozens of backends are started: without this each would compile all modules of the product.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -56,7 +56,7 @@ def fuzz_pipelines(report: Report) -> None:
     print(f"pipelined requests: {REQUESTS} each, with and without tokens", file=sys.stderr)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [*command, "tests/fuzz/pipelining/test_pipelining.py"],
+        [*command, "tests/system/fuzz/pipelining/test_pipelining.py"],
         env={**os.environ, "FUZZ_REQUESTS": str(REQUESTS)},
         capture_output=True,
         text=True,

@@ -50,11 +50,11 @@ from model.topology import Topology, TopologyError
 from model.versions import Versions
 from model.views import View
 from model.views_file import parse_views
-from tests.backend.wire.test_plain_requests import check_against_parser
-from tests.model.test_protobuf import ORDERS
 from tests.support.in_process.avro_examples import ORDER
 from tests.support.in_process.tokens import Keys, token
 from tests.support.point_batch import assert_complete
+from tests.unit.backend.wire.test_plain_requests import check_against_parser
+from tests.unit.model.test_protobuf import ORDERS
 from tests.vectors.uri_vectors import VIEWS
 
 Target = Callable[[bytes], None]

@@ -101,7 +101,7 @@ def compare(
     """Compares `count` URIs; ends early after `most` differences."""
     outcome = Outcome()
     process = subprocess.Popen(
-        ["luajit", "tests/proxy/uris.lua"],
+        ["luajit", "tests/support/lua/uris.lua"],
         cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )  # fmt: skip
     assert process.stdout is not None

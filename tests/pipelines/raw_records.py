@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from model.partitioner import partition_of
-from tests.spark.examples import flight
-from tests.spark.logs import TEN, Shipped, shipped
+from tests.support.spark.examples import flight
+from tests.support.spark.logs import TEN, Shipped, shipped
 
 PARTITIONS = 3
 _MURMUR2 = partition_of("murmur2")

@@ -1,1 +1,1 @@
-"""The views as functions, as streams on the real broker, and as the job that users run."""
+"""Tests that share a Spark session. Two of the processes of `make test` run them."""

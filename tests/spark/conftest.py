@@ -30,7 +30,7 @@ def session() -> Iterator[SparkSession]:
 @pytest.fixture
 def records(session: SparkSession) -> Records:
     """`records((key, value), …)`: rows like those that Spark reads from a raw topic; offsets start
-    at 0. Their timestamp is within an hour of the requests in `tests.spark.examples`."""
+    at 0. Their timestamp is within an hour of the requests in `tests.support.spark.examples`."""
 
     def make(*pairs: tuple[bytes | None, bytes | None]) -> DataFrame:
         at = datetime(2026, 1, 1, 10, 30, tzinfo=UTC)

@@ -15,12 +15,10 @@ from local.errors import tail
 from local.kafka.broker import Broker
 from local.processes import end, spawn
 from tests.spark.cluster import ROOT
-from tests.spark.logs import Log
 from tests.spark.test_logs import random_flights
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.logs import Log
 from tests.support.topics import history
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 
 RUNS = 2
 

@@ -18,11 +18,9 @@ from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder, TextDecoder
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
-from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.runner import Runner
 from tests.support.topics import Writer, set_config
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
 def test_dead_letter_topics_reject_records_of_the_far_future(

@@ -14,8 +14,6 @@ from spark.kafka_admin import KafkaAdmin, TopicPartition
 from spark.sources import Kafka
 from tests.support.plugins.fixtures import MakeTopic
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def lookups(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
@@ -43,7 +41,6 @@ def test_the_end_of_a_java_iteration_needs_no_lookup(
     assert lookups == {}
 
 
-@pytest.mark.broker
 def test_commits_need_no_lookup(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, lookups: Counter[str]
 ) -> None:

@@ -23,11 +23,9 @@ from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
 from spark.event_time.watermarks import DISORDER, LowWatermark, Watermarks
 from spark.raw_topics.weblog import WEBLOG
 from spark.views import VIEWS
-from tests.spark.examples import flight
-from tests.spark.logs import TEN, Log, Shipped, partition_of, shipped
 from tests.support.plugins.fixtures import MakeTopic
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+from tests.support.spark.examples import flight
+from tests.support.spark.logs import TEN, Log, Shipped, partition_of, shipped
 
 DAY = 24 * 3600
 WEBLOG_VIEWS = [name for name, view in VIEWS.items() if view.source == "weblog"]

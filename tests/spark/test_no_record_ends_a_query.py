@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -17,10 +16,8 @@ from pyspark.sql import SparkSession
 from spark.formats.records import RAW_RECORD
 from spark.sinks import dead_letters
 from spark.views import VIEWS
-from tests.spark.examples import FLIGHT, flight, request
-from tests.spark.logs import TEN
-
-pytestmark = pytest.mark.spark
+from tests.support.spark.examples import FLIGHT, flight, request
+from tests.support.spark.logs import TEN
 
 Record = tuple[int, bytes | None, bytes | None]
 """Timestamp in microseconds, key and value."""

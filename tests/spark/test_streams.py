@@ -29,13 +29,11 @@ from spark.supervision.queries import view_queries
 from spark.view import View
 from spark.views import VIEWS
 from tests.spark.conftest import Records
-from tests.spark.examples import departure, flight, request, timed
-from tests.spark.logs import partition_of
 from tests.support.plugins.fixtures import SASL_USERS, MakeTopic
+from tests.support.spark.examples import departure, flight, request, timed
+from tests.support.spark.logs import partition_of
 from tests.support.topics import Writer, history
 from tests.vectors.partitions import vectors
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
 class Streams:

@@ -29,11 +29,9 @@ from spark.supervision.supervisor import supervise
 from spark.supervision.tasks import running_tasks
 from spark.view import View
 from spark.views import VIEWS
-from tests.spark.examples import request
-from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+from tests.support.spark.examples import request
+from tests.support.spark.runner import Runner
 
 
 @pytest.fixture

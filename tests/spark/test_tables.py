@@ -28,8 +28,6 @@ from spark.view import View
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer, history, set_config, table_of
 
-pytestmark = pytest.mark.spark
-
 # 2^53 + 1 is no double
 BIG = 9_007_199_254_740_993
 CUSTOMERS = JsonDecoder(
@@ -137,7 +135,6 @@ def test_changes_keep_the_microseconds_of_times(session: SparkSession, tmp_path:
     assert found[0]["local"] == found[0]["nested"]["local"] == local
 
 
-@pytest.mark.broker
 def test_a_stream_ends_with_the_table_of_a_batch(
     session: SparkSession,
     broker: Broker,

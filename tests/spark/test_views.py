@@ -15,9 +15,7 @@ from model.kinds.window import WindowLayout
 from spark.raw_topics.weblog import REQUEST
 from spark.views import VIEWS
 from tests.spark.conftest import Records
-from tests.spark.examples import departure, flight, request, timed
-
-pytestmark = pytest.mark.spark
+from tests.support.spark.examples import departure, flight, request, timed
 
 DEPARTURES = VIEWS["latest-departure"]
 WORDS = VIEWS["word-count"]

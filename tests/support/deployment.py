@@ -11,8 +11,8 @@ from typing import Self
 
 from local.errors import tail
 from tests.support.backends import Backend
-from tests.support.cluster_secret import write_secrets
 from tests.support.nginx import Nginx
+from tests.support.security.cluster_secret import write_secrets
 
 _running: list[Deployment] = []
 

@@ -1,1 +1,1 @@
-"""Real processes together: a broker, backends, nginx."""
+"""Tests that start processes: brokers, instances, nginx, browsers, Spark jobs. They mostly wait."""

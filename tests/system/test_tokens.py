@@ -18,17 +18,15 @@ from selenium.webdriver.common.by import By
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
-from tests.backend.http.admin.browser import AdminPage, chromium
 from tests.support.backends import Backend
+from tests.support.browser import AdminPage, chromium
 from tests.support.client import Client, Response
-from tests.support.cluster_secret import SECRET as CLUSTER_SECRET
 from tests.support.deployment import Deployment, views_toml
 from tests.support.in_process.tokens import SECRET, token
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import MakeTopic
-from tests.support.private_file import write_private
-
-pytestmark = pytest.mark.system
+from tests.support.security.cluster_secret import SECRET as CLUSTER_SECRET
+from tests.support.security.private_file import write_private
 
 KEYS = [f"key-{n}" for n in range(12)]  # some are on each of the instances
 SERDE = "org.apache.kafka.common.serialization.Serdes$ByteArraySerde"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.attacks.attack import REFUSALS, VIEW, Attack, both, each, get, post, within
-from tests.proxy.hostile import headers, uris
+from tests.support.security.hostile import headers, uris
 
 _KEYS = f"/views/{VIEW}/keys"
 _BATCH = f"/views/{VIEW}/batch"

@@ -15,16 +15,14 @@ from model.pushes.manifest import Pinned
 from spark.batch.data_source import register
 from spark.batch.distribution import distribute
 from spark.batch.views import read_deployment
-from tests.docs.examples import BLOCK
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml
+from tests.support.docs_examples import BLOCK
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.pushes import manifest_of
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.system]
 
 PAGE = (REPOSITORY / "docs" / "push.md").read_text()
 PUSHED = {f"sku-{n}": {"price": n, "currency": "EUR"} for n in range(500)}

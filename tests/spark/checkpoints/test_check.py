@@ -25,10 +25,8 @@ from spark.sources import Kafka
 from spark.view import Source, View
 from spark.views import VIEWS
 from spark.views.word_count import word_count
-from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
-
-pytestmark = pytest.mark.spark
+from tests.support.spark.runner import Runner
 
 WORDS = VIEWS["word-count"]
 
@@ -344,7 +342,6 @@ def test_a_crash_while_a_file_is_written_leaves_the_old_or_the_new_content(
     assert files.read_json(str(path)) == {"b": 2}
 
 
-@pytest.mark.broker
 def test_a_refused_view_does_not_stop_the_others(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -80,7 +79,6 @@ NAMES = {name: Field(name, parse_field_type(of)) for name, of in TYPES.items()} 
 }
 
 
-@pytest.mark.spark
 def test_the_values_of_expressions(session: SparkSession) -> None:
     rows = session.createDataFrame([ROW], SCHEMA)
     parsed = [parse(text, NAMES) for text in EXPRESSIONS]

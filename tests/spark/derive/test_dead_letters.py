@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from model.derive.types import MAX_SECONDS
 from tests.spark.derive.support import START, Raw, as_bytes, frame, raw, streamed, table, view_of
-
-pytestmark = pytest.mark.spark
 
 
 def test_what_becomes_a_dead_letter(session: SparkSession) -> None:

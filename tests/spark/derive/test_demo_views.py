@@ -26,8 +26,6 @@ from spark.view import View
 from spark.views import VIEWS
 from tests.spark.derive.support import collected, table
 
-pytestmark = pytest.mark.spark
-
 PAGE = REPOSITORY / "docs" / "spark" / "derived-views.md"
 DEMO = parse_views((Path(__file__).parent / "demo.toml").read_text(), "demo.toml").views
 DERIVED = {entry.name: derived_view(entry) for entry in DEMO}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
@@ -37,9 +36,6 @@ join.owner = {{ from = "{owners}", on = "client", fields = {{ name = "string" }}
 """
 
 
-@pytest.mark.spark
-@pytest.mark.broker
-@pytest.mark.system
 def test_tables_of_toml_are_derived_and_served(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -11,15 +11,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 
 from model.formats.registry import KEY_CODECS
 from model.kinds.session import SessionLayout
 from model.kinds.window import WindowLayout
 from tests.spark.derive.support import START, Raw, collected, frame, raw, streamed, table, view_of
-
-pytestmark = pytest.mark.spark
 
 FIELDS = """\
 from = "orders"

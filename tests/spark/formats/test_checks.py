@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 from pyspark.sql import SparkSession
 
 from spark.formats.checks import Checks, Needs, NotEmpty, Within
@@ -24,7 +23,6 @@ def test_the_first_rule_that_is_violated_is_the_reason() -> None:
     assert reason(None, None, None) is None
 
 
-@pytest.mark.spark
 def test_spark_gives_the_same_reasons(session: SparkSession) -> None:
     rows = session.createDataFrame(ROWS, "`a b` string, n int, m int").coalesce(1)
     found = rows.withColumn("reason", CHECKS.column()).collect()

@@ -6,21 +6,17 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
 from model.dead_letters import MAX_HEADERS_BYTES, MAX_REASON, Rejected, dead_letter, headers_bytes
 from spark.formats.records import MALFORMED
 from spark.sinks import dead_letters
-from tests.spark.runner import Runner
 from tests.support.dead_letters import ODD, records_of, send, undone
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.runner import Runner
 
-pytestmark = pytest.mark.spark
 
-
-@pytest.mark.broker
 def test_headers_and_timestamps_are_kept(
     session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
@@ -24,7 +23,6 @@ TOTAL = {"type": "record", "name": "Total", "fields": [{"name": "total", "type":
 CUSTOMER = StructType([StructField("city", StringType()), StructField("credit", LongType())])
 
 
-@pytest.mark.spark
 def test_the_examples_run(session: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "order.avsc").write_text(json.dumps(ORDER))
     (tmp_path / "total.avsc").write_text(json.dumps(TOTAL))

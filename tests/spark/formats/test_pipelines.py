@@ -39,8 +39,6 @@ from tests.support.in_process.avro_examples import FakeRegistry, binary, framed,
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer, history
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
-
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ORDER = {
     "type": "record",

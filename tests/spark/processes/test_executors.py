@@ -9,8 +9,6 @@ from spark.errors import JobError
 from spark.processes.executors import settle_partitions
 from spark.processes.sizing import Cores
 
-pytestmark = pytest.mark.spark
-
 PARTITIONS = "spark.sql.shuffle.partitions"
 
 

@@ -1,4 +1,4 @@
-"""How Spark's Java process ends. tests/spark/test_run.py has its end after a job."""
+"""How Spark's Java process ends. tests/system/spark/test_run.py has its end after a job."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ def test_the_guard_ends_with_the_process(endless: subprocess.Popen[bytes]) -> No
         assert guard.wait(30) == 0
 
 
-@pytest.mark.spark
 def test_databases_of_state_are_closed_at_exit(session: SparkSession, tmp_path: Path) -> None:
     counts = session.readStream.format("rate").load().groupBy("value").count()
     writer = counts.writeStream.format("noop").outputMode("update")
@@ -66,7 +65,6 @@ def test_databases_of_state_are_closed_at_exit(session: SparkSession, tmp_path: 
     assert not store.isMaintenanceRunning()
 
 
-@pytest.mark.spark
 def test_the_jvm_has_room_for_the_code_of_many_views(session: SparkSession) -> None:
     """Regression: 48 MB were full within minutes, and the JVM stopped compiling."""
     jvm = session.sparkContext._jvm

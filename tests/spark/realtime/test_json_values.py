@@ -29,8 +29,6 @@ from spark.realtime.decoders import in_jvm
 from spark.realtime.json_values import REASON, check_schema, decoded
 from tests.spark.conftest import Records
 
-pytestmark = pytest.mark.spark
-
 SCHEMA = StructType(
     [
         StructField("s", StringType()),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from model.partitioner import partition_of as reference
 from spark.formats.placement import partition_of
 from tests.vectors.partitions import vectors
-
-pytestmark = pytest.mark.spark
 
 
 def test_vectors_of_the_java_client(session: SparkSession) -> None:

@@ -20,8 +20,6 @@ from spark.realtime.views import check_plan, real_time_view
 from spark.view import Source, View
 from spark.views import VIEWS
 
-pytestmark = pytest.mark.spark
-
 
 def same(rows: DataFrame) -> DataFrame:
     return rows.select("key", F.col("text").alias("value"))

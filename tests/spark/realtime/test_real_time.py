@@ -27,12 +27,10 @@ from spark.supervision.supervisor import supervise
 from spark.triggers import REAL_TIME
 from spark.view import View
 from spark.views import VIEWS
-from tests.spark.examples import flight
-from tests.spark.runner import Runner
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.examples import flight
+from tests.support.spark.runner import Runner
 from tests.support.topics import Writer, history
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 LONG = "60 seconds"  # no batch ends in a test
 SHORT = "1 second"

@@ -19,11 +19,9 @@ from model.kafka.config import for_java
 from spark.errors import Unavailable
 from spark.kafka_admin import KafkaAdmin
 from spark.sources import Kafka
-from tests.model.kafka.test_config_providers import PROPERTIES
 from tests.support.deployment import views_toml
 from tests.support.secure_kafka.broker import LIMITED, MECHANISMS, PASSWORDS, SecureBroker
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+from tests.unit.model.kafka.test_config_providers import PROPERTIES
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

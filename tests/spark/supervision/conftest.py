@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
-from tests.spark.supervision.controlled import ControlledRunner
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.controlled import ControlledRunner
 
 
 @pytest.fixture

@@ -13,12 +13,10 @@ from local.waiting import wait_until
 from model.pipelines.commands import PAUSE, REBUILD, RESTART, RESUME
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.unfinished import delete_unfinished
-from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.controlled import ControlledRunner, of_table
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_file_that_cannot_be_written_ends_no_other_view(
     runner: ControlledRunner,
     make_topic: MakeTopic,
@@ -63,8 +61,6 @@ def test_a_file_that_cannot_be_written_ends_no_other_view(
     assert runner.progress()["input_rows"] == 3, "one row, and both of them in the rebuild"
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 @pytest.mark.parametrize(
     ("name", "content"), [("tables.json", ""), ("tables.json", "{"), ("generation.json", "{")]
 )
@@ -89,8 +85,6 @@ def test_a_damaged_file_ends_only_its_view(
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_query_that_was_ended_while_it_wrote_its_first_file_begins_again(
     runner: ControlledRunner,
 ) -> None:

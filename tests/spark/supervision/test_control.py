@@ -13,13 +13,11 @@ from local.waiting import wait_until
 from model.pipelines.commands import PAUSE, REBUILD, RESTART, RESUME
 from spark.errors import JobError
 from spark.supervision import tombstones
-from tests.spark.supervision.controlled import ControlledRunner, of_known_texts, of_table
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.controlled import ControlledRunner, of_known_texts, of_table
 from tests.support.topics import set_config
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_group_with_members_affects_only_its_view(
     runner: ControlledRunner, broker: Broker, make_topic: MakeTopic
 ) -> None:
@@ -43,8 +41,6 @@ def test_a_group_with_members_affects_only_its_view(
     consumer.close()
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_view_is_paused_until_it_is_resumed_also_after_a_restart_of_the_job(
     runner: ControlledRunner,
 ) -> None:
@@ -73,8 +69,6 @@ def test_a_view_is_paused_until_it_is_resumed_also_after_a_restart_of_the_job(
     assert runner.progress()["restarts"] == 0, "only restarts after failures count"
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_rebuilt_view_has_what_its_source_has_now(
     runner: ControlledRunner, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,8 +89,6 @@ def test_a_rebuilt_view_has_what_its_source_has_now(
     assert capsys.readouterr().err.splitlines().count(said) == 1
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_rebuilt_view_has_what_its_static_source_has_now(
     runner: ControlledRunner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,8 +109,6 @@ def test_a_rebuilt_view_has_what_its_static_source_has_now(
         runner.wait_state("running")
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_rebuild_after_partitions_were_added_keeps_keys_that_have_moved(
     runner: ControlledRunner,
 ) -> None:
@@ -139,8 +129,6 @@ def test_a_rebuild_after_partitions_were_added_keeps_keys_that_have_moved(
     assert runner.counts(partitions=2) == {"gone": 0, **words}
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_rebuilt_view_has_other_folders_than_before(runner: ControlledRunner) -> None:
     """Spark uploads the last state of a query up to a minute after it was stopped."""
     checkpoint = Path(runner.settings.checkpoint(runner.view))
@@ -168,8 +156,6 @@ def test_a_rebuilt_view_has_other_folders_than_before(runner: ControlledRunner) 
         assert not late.exists()
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
     runner: ControlledRunner, make_topic: MakeTopic
 ) -> None:
@@ -192,8 +178,6 @@ def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
         runner.wait_progress(lambda p: p["dead_letters"] == 1, "other")
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_view_of_a_table_that_may_have_missed_tombstones_is_not_resumed(
     runner: ControlledRunner, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,8 +209,6 @@ def test_a_view_of_a_table_that_may_have_missed_tombstones_is_not_resumed(
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 2}})
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_rebuild_that_was_interrupted_deletes_old_keys_after_a_restart(
     runner: ControlledRunner,
 ) -> None:

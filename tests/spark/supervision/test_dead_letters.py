@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 
 from model.pipelines.commands import REBUILD, RESTART
-from tests.spark.supervision.controlled import ControlledRunner, of_known_texts
 from tests.support.plugins.fixtures import MakeTopic
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+from tests.support.spark.controlled import ControlledRunner, of_known_texts
 
 
 def test_another_view_writes_them_after_the_first_is_refused(

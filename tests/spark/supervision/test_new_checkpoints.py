@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from model.pipelines.commands import REBUILD
-from tests.spark.supervision.controlled import ControlledRunner
+from tests.support.spark.controlled import ControlledRunner
 
 WARNING = "is new, and"
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_lost_checkpoint_is_logged_and_a_rebuild_deletes_what_has_no_value(
     runner: ControlledRunner, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

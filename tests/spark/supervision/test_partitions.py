@@ -8,11 +8,9 @@ import pytest
 
 from local.waiting import wait_until
 from spark.errors import JobError
-from tests.spark.runner import TimedTexts
-from tests.spark.supervision.controlled import ControlledRunner, of_table
 from tests.support.plugins.fixtures import MakeTopic
-
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+from tests.support.spark.controlled import ControlledRunner, of_table
+from tests.support.spark.runner import TimedTexts
 
 
 def test_the_job_starts_again_for_the_watermark_of_a_view(

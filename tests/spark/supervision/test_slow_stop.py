@@ -12,9 +12,9 @@ from spark.event_time.watermarks import Watermarks
 from spark.raw_topics.texts import TEXTS
 from spark.view import Source
 from spark.views.word_count import word_count
-from tests.spark.runner import TimedTexts
-from tests.spark.supervision.controlled import ControlledRunner
 from tests.support.plugins.fixtures import MakeTopic
+from tests.support.spark.controlled import ControlledRunner
+from tests.support.spark.runner import TimedTexts
 
 TIMEOUT = "spark.sql.streaming.stopTimeout"
 
@@ -33,8 +33,6 @@ def release(runner: ControlledRunner, monkeypatch: pytest.MonkeyPatch) -> Iterat
         query.stop()
 
 
-@pytest.mark.spark
-@pytest.mark.broker
 def test_a_query_that_is_slow_to_stop_does_not_affect_other_views(
     runner: ControlledRunner,
     release: threading.Event,

@@ -22,9 +22,7 @@ from local.waiting import wait_until
 from spark.session import ON_FEW_CORES
 from spark.views import VIEWS
 from tests.spark.connect_views import in_hex
-from tests.spark.examples import flight, request
-
-pytestmark = [pytest.mark.spark, pytest.mark.system]
+from tests.support.spark.examples import flight, request
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 SUBMIT = Path(pyspark.__path__[0]) / "bin" / "spark-submit"

@@ -18,8 +18,6 @@ from spark.raw_topics.texts import TEXTS
 from spark.supervision.plan_rules import check_joins
 from spark.view import Source, View
 
-pytestmark = pytest.mark.spark
-
 FACT = "id string, price double, shop int, product string, at timestamp, partition int, offset long"
 SHOP = "number int, city string, opened date, partition int, offset long"
 PRODUCT = "sku string, name string, size binary, partition int, offset long"

@@ -30,8 +30,6 @@ from spark.view import Source, View
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer, history
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
-
 ORDERS = JsonDecoder(
     StructType(
         [

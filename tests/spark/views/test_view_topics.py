@@ -22,8 +22,6 @@ from spark.view import View
 from spark.views import VIEWS
 from tests.support.plugins.fixtures import MakeTopic
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
-
 Prepare = Callable[..., list[str]]
 
 

@@ -1,100 +1,78 @@
-"""A pytest plugin: the order of test files, and their assignment to xdist workers."""
+"""A pytest plugin: the order of test files, and their assignment to xdist workers.
+
+The longest files run first, so that no worker has one of them left at the end. How long a file
+takes is recorded in `tests/durations.json`; `pytest --record-durations` writes it.
+
+Files of `tests/spark` share a Spark session, which needs half a minute of CPU time to warm up: only
+`SPARK_WORKERS` of the workers run them, before anything else.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-# The slowest files, listed by hand. They run first and the unit tests last, so that no worker has a
-# slow file at the end.
-FIRST = (
-    "tests/spark/test_supervise.py",
-    "tests/spark/derive/test_results.py",
-    "tests/pipelines/test_pipelines.py",
-    "tests/e2e/test_demo.py",
-    "tests/system/queries/test_queries.py",
-    "tests/system/cluster/test_membership.py",
-    "tests/system/ingest/test_broker_outage.py",
-    "tests/spark/test_run.py",
-    "tests/spark/processes/test_standalone.py",
-    "tests/system/cluster/test_crash.py",
-    "tests/streams/test_streams.py",
-    "tests/local/test_broker.py",
-    "tests/system/cluster/test_standbys.py",
-    "tests/system/queries/test_openapi.py",
-    "tests/system/ingest/test_topic_changes.py",
-    "tests/spark/test_freshness.py",
-    "tests/backend/http/admin/test_lost_instances.py",
-    "tests/streams/test_odd_stores.py",
-    "tests/faults/test_scenarios.py",
-)
-# The files of each group share a Spark session, which needs half a minute of CPU time to warm up:
-# one worker runs them.
-SESSIONS = (
-    (
-        "tests/spark/test_supervise.py",
-        "tests/spark/supervision/test_control.py",
-        "tests/spark/supervision/test_silence.py",
-        "tests/spark/supervision/test_checkpoint_errors.py",
-        "tests/spark/supervision/test_dead_letters.py",
-        "tests/spark/supervision/test_slow_stop.py",
-        "tests/spark/supervision/test_tombstones.py",
-        "tests/spark/test_logs.py",
-        "tests/spark/test_streams.py",
-        "tests/spark/test_no_record_ends_a_query.py",
-        "tests/spark/test_cluster.py",
-        "tests/spark/test_dead_letter_topic.py",
-        "tests/spark/processes/test_executors.py",
-        "tests/spark/processes/test_java_process.py",
-        "tests/spark/realtime/test_real_time.py",
-        "tests/spark/test_jvm_names.py",
-        "tests/spark/test_tables.py",
-        "tests/spark/test_views.py",
-        "tests/spark/security/test_kafka_authentication.py",
-    ),
-    (
-        "tests/spark/derive/test_results.py",
-        "tests/spark/derive/test_columns.py",
-        "tests/spark/derive/test_dead_letters.py",
-        "tests/spark/derive/test_demo_views.py",
-        "tests/spark/derive/test_job.py",
-        "tests/spark/batch/test_pushes.py",
-        "tests/spark/checkpoints/test_check.py",
-        "tests/spark/formats/test_checks.py",
-        "tests/spark/formats/test_dead_letters.py",
-        "tests/spark/formats/test_documentation.py",
-        "tests/spark/formats/test_pipelines.py",
-        "tests/spark/supervision/test_new_checkpoints.py",
-        "tests/spark/supervision/test_partitions.py",
-        "tests/spark/realtime/test_json_values.py",
-        "tests/spark/realtime/test_placement.py",
-        "tests/spark/realtime/test_plan_rules.py",
-        "tests/spark/views/test_connect.py",
-        "tests/spark/views/test_joins.py",
-        "tests/spark/views/test_new_view.py",
-        "tests/spark/views/test_sources.py",
-        "tests/spark/views/test_view_topics.py",
-    ),
-)
-_UNITS = {file: files[0] for files in SESSIONS for file in files}
+SPARK_WORKERS = 2
+SPARK = "tests/spark/"
+DURATIONS = Path(__file__).parents[2] / "durations.json"
+
+_UNKNOWN = 5.0  # s, for a file that is not recorded: those of less than a second are not
+_UNITS = "tests/unit/"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--record-durations", action="store_true", help=f"write {DURATIONS.name} after the run"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("record_durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(), "durations")
+
+
+class Recorder:
+    """Adds up the seconds of each file. With xdist it runs in the controller."""
+
+    def __init__(self) -> None:
+        self._seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[file_of(report.nodeid)] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        known = recorded() | self._seconds
+        lasting = {
+            file: round(seconds, 1)
+            for file, seconds in sorted(known.items())
+            if seconds >= 1 and (DURATIONS.parents[1] / file).exists()
+        }
+        DURATIONS.write_text(json.dumps(lasting, indent=0) + "\n")
+
+
+def recorded() -> dict[str, float]:
+    """The seconds that a file took when they were recorded."""
+    return dict(json.loads(DURATIONS.read_text())) if DURATIONS.exists() else {}
+
+
+def file_of(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
+
+
+def rank(file: str, durations: Mapping[str, float]) -> float:
+    """The files are run in the order of this number."""
+    return -durations.get(file, 0.0 if file.startswith(_UNITS) else _UNKNOWN)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Sorts the files, but not the tests in a file."""
-    rank = {name: number for number, name in enumerate(FIRST)}
-
-    def place(item: pytest.Item) -> tuple[int, bool]:
-        is_unit_test = not any(map(item.get_closest_marker, ("broker", "spark", "system")))
-        return rank.get(_work_unit(item.nodeid), len(FIRST)), is_unit_test
-
-    items.sort(key=place)
-
-
-def _work_unit(nodeid: str) -> str:
-    """The unit that one worker runs: a file, or all files of a Spark session."""
-    file = nodeid.partition("::")[0]
-    return _UNITS.get(file, file)
+    durations = recorded()
+    items.sort(key=lambda item: rank(file_of(item.nodeid), durations))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -109,10 +87,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         1378): xdist runs the test that killed the worker again and again, and it gives finished or
         single units to the replacement, which then waits forever."""
 
-        def _split_scope(self, nodeid: str) -> str:
-            return _work_unit(nodeid)
+        def __init__(self) -> None:
+            super().__init__(config, log)
+            self._spark_nodes: list[Any] = []
 
         def remove_node(self, node: Any) -> str | None:
+            if node in self._spark_nodes:
+                self._spark_nodes.remove(node)  # another worker starts a session
             units = self.assigned_work.pop(node)
             crashed = next(
                 (nodeid for unit in units.values() for nodeid, done in unit.items() if not done),
@@ -132,7 +113,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _fill(self) -> None:
             """Gives each worker at least two tests, because a worker starts its first test only
-            when it has a second one. An empty queue ends the workers when they are done."""
+            when it has a second one. A worker for which nothing is left ends."""
             for node in self.nodes:
                 if node not in self.registered_collections:
                     continue  # it is still collecting
@@ -141,5 +122,29 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                     before = left
                     self._reschedule(node)
 
+        def _reschedule(self, node: Any) -> None:
+            if not node.shutting_down and self._next_of(node) is None:
+                node.shutdown()
+            else:
+                super()._reschedule(node)
+
+        def _assign_work_unit(self, node: Any) -> None:
+            unit = self._next_of(node)
+            if unit is not None:
+                self.workqueue.move_to_end(unit, last=False)
+                super()._assign_work_unit(node)
+
+        def _next_of(self, node: Any) -> str | None:
+            """The next unit that the worker may run."""
+            spark = next((unit for unit in self.workqueue if unit.startswith(SPARK)), None)
+            if spark is not None and self._has_session(node):
+                return spark
+            return next((unit for unit in self.workqueue if not unit.startswith(SPARK)), None)
+
+        def _has_session(self, node: Any) -> bool:
+            if node not in self._spark_nodes and len(self._spark_nodes) < SPARK_WORKERS:
+                self._spark_nodes.append(node)
+            return node in self._spark_nodes
+
     config.option.loadscopereorder = False
-    return InOrder(config, log)
+    return InOrder()

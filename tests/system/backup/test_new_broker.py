@@ -25,8 +25,6 @@ from tests.system.backup.mirror import mirror
 from tests.system.data_folders import back_up, rebuilt, restore
 from tests.system.stores import Stores
 
-pytestmark = pytest.mark.system
-
 NUMBERS = {f"key {n}": n for n in range(20)}
 PUSHED = {f"pushed {n}": n for n in range(20)}
 

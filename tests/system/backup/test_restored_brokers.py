@@ -24,8 +24,6 @@ from tests.support.read_loop import ReadLoop, accepts_only
 from tests.support.topics import Writer, ends_of, history
 from tests.system.data_folders import cp, rebuilt
 
-pytestmark = pytest.mark.system
-
 TOPIC, VIEW = "things", "things"
 KEYS = [f"key {n}" for n in range(60)]
 KEPT, LOST, LATER = KEYS[:20], KEYS[20:40], KEYS[40:]

@@ -17,8 +17,6 @@ from tests.support.topics import Writer, ends_of, history
 from tests.system.data_folders import back_up, cp, positions, rebuilt, restore
 from tests.system.stores import Stores
 
-pytestmark = pytest.mark.system
-
 RIGHT = {"200", "404"}
 
 

@@ -17,15 +17,18 @@ from backend.security.signatures import HEADER, Purpose, Signer
 from local.waiting import wait_until
 from tests.support.backends import Backend
 from tests.support.client import TIMEOUT, Client, Response, key_path
-from tests.support.cluster_secret import OTHER_SECRET, SECRET, ProxyConnection, write_secrets
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.point_batch import encode_paths
 from tests.support.read_loop import ReadLoop
+from tests.support.security.cluster_secret import (
+    OTHER_SECRET,
+    SECRET,
+    ProxyConnection,
+    write_secrets,
+)
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 TABLE = {f"k{n}": n for n in range(200)}
 APPLICATION = "signed"

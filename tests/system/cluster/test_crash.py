@@ -19,8 +19,6 @@ from tests.support.read_loop import ReadLoop
 from tests.support.stored import stored
 from tests.support.topics import Writer, ends_of, fold, history
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 4
 BACKLOG = 240_000
 LIVE = 40_000

@@ -24,8 +24,6 @@ from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = [pytest.mark.broker, pytest.mark.system]
-
 # as bytes, it would be the valid base64url of something else
 VALUE = b"abcd"
 CORRECT = (VALUE.decode(), VALUE)

@@ -28,8 +28,6 @@ from tests.support.plugins.fixtures import MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
 
-pytestmark = [pytest.mark.broker, pytest.mark.system]
-
 KEYS = [f"key {n}" for n in range(30)]
 PATHS = [
     *(key_path("orders", key) for key in KEYS),

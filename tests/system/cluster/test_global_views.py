@@ -7,16 +7,12 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, key_path
 from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 PARTITIONS = 6
 TABLE = {f"key {n}": n for n in range(60)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from typer.testing import CliRunner
 
 from queryable.cli.app import app
@@ -16,8 +15,6 @@ from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 TABLE = {f"k{n}": n for n in range(100)}
 

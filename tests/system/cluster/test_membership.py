@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import pytest
-
 from local.kafka.broker import Broker
 from local.waiting import stretch
 from tests.support.backends import Backend
@@ -15,8 +13,6 @@ from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 PARTITIONS = 6
 TABLE = {f"key {n}": n for n in range(60)}

@@ -19,8 +19,6 @@ from tests.support.tcp_faults import Link, TcpFaults
 from tests.support.topics import Writer
 from tests.system.cluster.test_standbys import roles
 
-pytestmark = pytest.mark.system
-
 # 1.2 MB after compression: half a minute at this speed, and heartbeats still get through
 TABLE = {f"key {n}": Random(n).randbytes(1_000).hex() for n in range(1_200)}
 SLOW = Link(rate=40_000)

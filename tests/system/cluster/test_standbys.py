@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
 from local.waiting import stretch
 from model.partitioner import partition_of
 from tests.support.backends import Backend
@@ -18,8 +16,6 @@ from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 PARTITIONS = 6
 TABLE = {f"key {n}": n for n in range(60)}

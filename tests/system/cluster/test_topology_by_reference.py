@@ -8,13 +8,11 @@ from backend.cluster.topology_fetcher import PATH
 from local.waiting import wait_until
 from tests.support.backends import Backend
 from tests.support.client import Client, Response, key_path
-from tests.support.cluster_secret import SECRET
 from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
+from tests.support.security.cluster_secret import SECRET
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 TABLE = {f"key {n}": n for n in range(60)}
 PATHS = {key_path("v", key): value for key, value in TABLE.items()}

@@ -20,8 +20,6 @@ from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, history
 
-pytestmark = [pytest.mark.broker, pytest.mark.system]
-
 INFINITE, SEVEN = struct.pack(">d", float("inf")), struct.pack(">d", 7.0)
 
 

@@ -20,8 +20,6 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
 
-pytestmark = [pytest.mark.broker, pytest.mark.system]
-
 KEYS = [f"key {n}" for n in range(40)]
 ONLY_IN = {1: "only in 1", 2: "only in 2"}
 WHOLE = (

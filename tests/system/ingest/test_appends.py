@@ -18,8 +18,6 @@ from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import history, table_of
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 3
 
 

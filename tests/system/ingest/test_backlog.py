@@ -5,12 +5,8 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-import pytest
-
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
-
-pytestmark = pytest.mark.system
 
 CONNECTIONS = 400
 PATIENCE = 0.9  # s; a connection that does not fit in the backlog is retried after 1 s

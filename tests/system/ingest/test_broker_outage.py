@@ -18,8 +18,6 @@ from tests.support.plugins.fixtures import Deploy
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer, commit_offsets
 
-pytestmark = pytest.mark.system
-
 USERS = {"alice": "wonder=land;'"}
 KEYS = [f"key {n}" for n in range(40)]
 

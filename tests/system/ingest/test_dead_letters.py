@@ -26,8 +26,6 @@ from tests.support.in_process.fakes import Rec
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, ends_of, history
 
-pytestmark = pytest.mark.system
-
 
 def letters(broker: Broker, topic: str, count: int) -> list[Message]:
     consumer = Consumer(

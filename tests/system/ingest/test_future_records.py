@@ -22,8 +22,6 @@ from tests.support.in_process.fakes import Rec
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import history
 
-pytestmark = [pytest.mark.system, pytest.mark.broker]
-
 HOUR = 3_600_000
 NAME = "message.timestamp.after.max.ms"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.partitioner import partition_of
@@ -15,8 +13,6 @@ from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import Judge, ReadLoop
 from tests.support.topics import Log, Writer, ends_of, history, table_of
-
-pytestmark = pytest.mark.system
 
 PARTITIONS = 3
 KEYS = 500

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from model.partitioner import partition_of
@@ -13,8 +12,6 @@ from tests.support.client import key_path
 from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 PARTITIONS = 4
 

@@ -23,8 +23,6 @@ from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, commit_offsets
 
-pytestmark = pytest.mark.system
-
 _JSON = {"Content-Type": "application/json"}
 SOON = 5.0  # s within which a stopped pipeline must be reported
 PATHS = {

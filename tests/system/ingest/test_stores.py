@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 KEYS = [f"key {n}" for n in range(120)]
 PARTITIONS = 6

@@ -22,8 +22,6 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.read_loop import ReadLoop, accepts_only
 from tests.support.topics import Writer, ends_of, history
 
-pytestmark = pytest.mark.system
-
 KEYS = [f"key {n}" for n in range(60)]
 PARTITIONS = 2
 

@@ -19,8 +19,6 @@ from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 3
 KEYS = [f"aircraft {n}" for n in range(12)] + ["a/b", "東京", "a\x00b"]
 MINUTE = 60_000

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from tests.support.backends import Backend
@@ -13,8 +11,6 @@ from tests.support.in_process.avro_examples import ORDER, framed, registry
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, ends_of, history
 from tests.system.ingest.test_dead_letters import letters
-
-pytestmark = pytest.mark.system
 
 NEWER = {**ORDER, "fields": [*ORDER["fields"][:2], {"name": "by", "type": "string"}]}  # type: ignore[misc]
 

@@ -11,16 +11,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-import pytest
-
 from local.waiting import wait_until
 from tests.support.backends import Backend
 from tests.support.client import TIMEOUT, key_path
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,6 @@ from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 6
 ODD_KEYS = ["a/b", "100%", "%61", " ", "a+b", "a?b", "a#b", "Zürich", "東京", "'\"\\", "a\nb"]
 FLOATS = [0.0, -0.0, 1.5, -1e300, 5e-324, float("inf"), float("-inf"), float("nan")]

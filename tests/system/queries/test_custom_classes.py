@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import os
 
-import pytest
-
-from tests.docs.examples import BLOCK, ROOT
 from tests.support.client import Client, Response
 from tests.support.deployment import settle
+from tests.support.docs_examples import BLOCK, ROOT
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
-
-pytestmark = pytest.mark.system
 
 BLOCKS = BLOCK.findall((ROOT / "docs" / "custom-classes.md").read_text())
 ADDRESS, OTHER = bytes((10, 0, 0, 7)), bytes((9, 255, 0, 1))

@@ -32,8 +32,6 @@ from tests.support.reference.tables import Partition, Record, Table, fold
 from tests.support.reference.whole_view_questions import Listed, Walk, any_question
 from tests.support.topics import Writer, history
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 3
 SECONDS = float(os.environ.get("MACHINE_SECONDS", "12"))
 SEED = int(os.environ.get("MACHINE_SEED", time.time_ns() % 10**6))

@@ -28,12 +28,10 @@ from local.kafka.broker import Broker
 from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app
-from tests.docs.examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
-from tests.queryable.wheel import build_wheel, install_wheel, run
 from tests.support.deployment import settle
+from tests.support.docs_examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
 from tests.support.plugins.fixtures import Deploy
-
-pytestmark = pytest.mark.system
+from tests.system.queryable.wheel import build_wheel, install_wheel, run
 
 EXAMPLE = ROOT / "docs" / "queries" / "example"
 PROXY_PORT, BACKEND_PORT = 8080, 8081
@@ -200,9 +198,10 @@ def test_the_client_page_works_with_only_the_wheel_installed(
     run(scripts / "python", "-m", "doctest", "-o", "ELLIPSIS", "client.txt", cwd=tmp_path)
 
 
-# other tests run these: tests/e2e, test_stack.py, tests/queryable/test_wheel.py and cli/start; and
-# those of docs/versions.md, in their order. tests/system/cluster/test_maintenance_commands.py runs
-# those that change the placement, test_deployments.py beside it those with two deployments
+# Other tests run these: tests/system/e2e, test_stack.py, test_wheel.py and cli/start of
+# tests/system/queryable; and those of docs/versions.md, in their order.
+# tests/system/cluster/test_maintenance_commands.py runs those that change the placement, and
+# test_deployments.py those with two deployments.
 STARTING = ("up", "down", "demo", "bench", "init", "serve")
 WITH_SPARK = ("pipeline",)
 IN_ORDER = ("compare", "switch", "rollback", "drop")

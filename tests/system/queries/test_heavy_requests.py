@@ -17,8 +17,6 @@ from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 KEYS = [f"k{number}" for number in range(2000)]
 STREAMS = 300  # more than the connections that an instance has for forwards
 

@@ -22,8 +22,6 @@ from tests.support.deployment import settle, views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 3
 KAFKA = "org.apache.kafka.common.serialization.Serdes$"
 STRINGS = {"keySerde": f"{KAFKA}StringSerde", "valueSerde": f"{KAFKA}StringSerde"}

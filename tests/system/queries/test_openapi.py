@@ -40,8 +40,6 @@ from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 2
 NOW = int(time.time() * 1000) - 60_000
 STREAMS = "/changes"
@@ -54,7 +52,7 @@ COMPARED = ("Content-Type", "Partition", "Offset", "Lag", "Topology-Epoch", "Ret
 OF_THE_MOMENT = ("/instance", "/health/live", "/health/ready", "/admin/topology.json",
                  "/admin/history", "/admin/groups", "/admin/views/{view}/replicas",
                  "/topics/{topic}/records")  # fmt: skip
-# nginx has its own answers to these: see tests/proxy/test_metrics.py
+# nginx has its own answers to these: see tests/system/proxy/test_metrics.py
 OF_NGINX_ITSELF = ("/metrics", "/metrics/targets")
 MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 # the number of requests per operation and mode depends on the time

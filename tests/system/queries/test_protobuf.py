@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from model.formats.base64url import to_base64url
@@ -24,8 +22,6 @@ from tests.support.in_process.protobuf_examples import (
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 from tests.system.ingest.test_dead_letters import letters
-
-pytestmark = pytest.mark.system
 
 KEYS = 20
 

@@ -22,8 +22,6 @@ from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 7
 KEYS = sorted([*(f"key {n:04}" for n in range(1200)), "", "\x00", "é", "東京", "🛩"], key=str.encode)
 WINDOWS = [(f"w{n % 40}", n * 1000) for n in range(400)]

@@ -22,8 +22,6 @@ from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer, ends_of, history
 
-pytestmark = pytest.mark.system
-
 PARTITIONS = 5
 ODD_KEYS = [
     "a/b", "/", "100%", "%61", "a", "%2F", "a b", " ", "a+b", "a?b", "a#b", "a&b=c", "a;b",

@@ -11,9 +11,9 @@ import queryable
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from tests.support.backends import Backend
-from tests.support.cluster_secret import SECRET
 from tests.support.deployment import Deployment, settle
 from tests.support.nginx import Nginx
+from tests.support.security.cluster_secret import SECRET
 from tests.system.security.readers import ClientReader, HttpReader, Load, Reader, reading
 from tests.system.security.token_keys import Issuer, into_file, pem_of
 

@@ -27,8 +27,6 @@ from tests.support.plugins.fixtures import Deploy
 from tests.support.secure_kafka.broker import LIMITED, MECHANISMS, PASSWORDS, SecureBroker
 from tests.support.topics import Writer, commit_offsets
 
-pytestmark = [pytest.mark.system, pytest.mark.broker]
-
 WRONG = "Wr0ng-S3cret"
 START_TIMEOUT = 6  # s
 
@@ -129,7 +127,7 @@ def test_a_backend_reads_and_writes_with_each_mechanism(
 
 
 def test_a_rejected_setting_is_not_quoted(secure_broker: SecureBroker, deploy: Deploy) -> None:
-    # tests/backend/test_kafka_clients.py has more
+    # tests/unit/backend/test_kafka_clients.py has more
     table = secure_broker.table("PLAIN") | {"security.protocol": secure_broker.reference("plain")}
     deployment = deploy(views_toml(table, v={"topic": "t"}))
     backend = deployment.new().launch()

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from local.waiting import wait_until
 from tests.support.client import key_path
 from tests.support.deployment import views_toml
@@ -24,8 +22,6 @@ from tests.system.security.rotating_world import (
     world_with_pem_keys,
     write_password,
 )
-
-pytestmark = [pytest.mark.system, pytest.mark.broker]
 
 MECHANISM = "SCRAM-SHA-256"
 

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from tests.support.backends import Backend
@@ -27,8 +25,6 @@ from tests.system.security.rotating_world import (
     world_with_pem_keys,
     write_password,
 )
-
-pytestmark = [pytest.mark.system, pytest.mark.broker]
 
 OLD, NEW = (f"queryable:{password}" for password in PASSWORDS)
 SCHEMAS = {7: "long", 8: "int"}  # both have the values of the table

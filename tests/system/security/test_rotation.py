@@ -15,9 +15,9 @@ import pytest
 
 from local.kafka.broker import Broker
 from local.waiting import stretch, wait_until
-from tests.support.cluster_secret import OTHER_SECRET, SECRET
 from tests.support.deployment import views_toml
 from tests.support.in_process.avro_examples import registry as web_server
+from tests.support.security.cluster_secret import OTHER_SECRET, SECRET
 from tests.support.topics import Writer
 from tests.system.security.rotating_world import (
     KEYS,
@@ -35,8 +35,6 @@ from tests.system.security.token_keys import (
     jwk_set_of,
     on_web_server,
 )
-
-pytestmark = [pytest.mark.system, pytest.mark.broker]
 
 # s, as docs/security/authentication.md says
 REVOKED_WITHIN = 1.0

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from local.waiting import wait_until
-from tests.backend.security.keys_of_tests import jwk, jwk_set, pem
 from tests.support.background import Background
 from tests.support.client import Client, key_path
 from tests.support.in_process.avro_examples import FakeRegistry
-from tests.support.private_file import write_private
+from tests.support.security.private_file import write_private
+from tests.support.security.signing_keys import jwk, jwk_set, pem
 
 _NEW: dict[str, Callable[[], Any]] = {
     "EdDSA": Ed25519PrivateKey.generate,

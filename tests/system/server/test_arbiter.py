@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.proc import wake_ups
 from local.waiting import wait_until
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
-
-pytestmark = pytest.mark.system
 
 
 def test_the_arbiter_looks_rarely_and_replaces_a_killed_worker_at_once(

@@ -16,15 +16,13 @@ from selenium import webdriver
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
-from tests.backend.http.admin.browser import chromium
 from tests.support.backends import Backend
+from tests.support.browser import chromium
 from tests.support.client import Client, raw
 from tests.support.deployment import views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import history
-
-pytestmark = pytest.mark.system
 
 REBOUND = "evil.example"
 

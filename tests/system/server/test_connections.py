@@ -19,8 +19,6 @@ from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 KEEPALIVE = 1  # s
 KEYS = [f"k{number}" for number in range(20)]
 

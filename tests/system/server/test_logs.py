@@ -14,8 +14,6 @@ from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 KEYS = [f"k{number}" for number in range(12)]
 SERDE = "org.apache.kafka.common.serialization.Serdes$StringSerde"
 KIQR = f"/api/v1/kv/things?keySerde={SERDE}&valueSerde={SERDE}"

@@ -14,8 +14,6 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.stored import stored
 from tests.support.topics import Writer, ends_of, fold, history
 
-pytestmark = pytest.mark.system
-
 SOON = 8.0  # s; with idle connections it could take 30
 
 

@@ -15,8 +15,6 @@ from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 PATIENCE = 1.0  # s
 PLAIN = f"GET {key_path('v', 'k')} HTTP/1.1\r\nHost: t\r\n\r\n".encode()
 HEAD = f"GET {key_path('v', 'k')} HTTP/1.1\r\nHost: t\r\nX: ".encode()

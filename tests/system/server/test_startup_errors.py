@@ -10,10 +10,8 @@ import pytest
 
 from local.ports import free_ports
 from tests.support.backends import Backend
-from tests.support.cluster_secret import SECRET, write_secrets
 from tests.support.deployment import Deployment, views_toml
-
-pytestmark = pytest.mark.system
+from tests.support.security.cluster_secret import SECRET, write_secrets
 
 GOOD = views_toml(v={"topic": "t", "path": "/messages"})
 

@@ -20,11 +20,9 @@ from tests.support.client import key_path
 from tests.support.deployment import Deployment, settle, views_toml
 from tests.support.nginx import Nginx
 from tests.support.plugins.fixtures import Deploy, MakeTopic
-from tests.support.tls import Authority, public_folder
+from tests.support.security.tls import Authority, public_folder
 from tests.support.topics import Writer
 from tests.system.security.readers import ClientReader, HttpReader, Load, reading
-
-pytestmark = pytest.mark.system
 
 HOSTS = ("127.0.0.1", "backends.test")
 TABLE = {f"k{n}": {"n": n} for n in range(300)}

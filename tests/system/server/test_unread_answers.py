@@ -17,8 +17,6 @@ from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
-pytestmark = pytest.mark.system
-
 KEYS = [f"k{number}" for number in range(12)]
 VALUE = "x" * 900_000  # all values together are more than the kernel buffers on both sides
 PATIENCE = 1.0  # s

@@ -27,8 +27,6 @@ from tests.system.stores import Stores
 from tests.system.upgrades.last_release import Release
 from tests.system.upgrades.mixed_cluster import MixedCluster, client_of, runs_old_code
 
-pytestmark = pytest.mark.system
-
 RATE = 80.0  # reads per second through each proxy
 
 

@@ -1,0 +1,1 @@
+"""Keys, certificates, secrets and hostile requests."""

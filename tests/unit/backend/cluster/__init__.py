@@ -1,0 +1,1 @@
+"""Membership, placement, and communication between instances."""

@@ -1,0 +1,1 @@
+"""Tests of ingest: from records to stored entries."""

@@ -1,0 +1,1 @@
+"""Tests of pushes in instances, without Kafka and Spark."""

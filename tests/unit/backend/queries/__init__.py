@@ -1,0 +1,1 @@
+"""What a query means, on one instance and on several."""

@@ -1,0 +1,1 @@
+"""Tests of deploy/: what operators run and look at."""

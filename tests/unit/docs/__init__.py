@@ -1,0 +1,1 @@
+"""Tests that the documentation is correct and complete: settings, codes, metrics, examples."""

@@ -1,0 +1,1 @@
+"""Tests of the definitions that backend, client, Spark and the local stack share."""

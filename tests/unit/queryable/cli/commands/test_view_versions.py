@@ -1,0 +1,119 @@
+"""Commands about versions of a view. docs/versions.md has examples with real instances."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from queryable.cli import confirmation
+from queryable.cli.app import app
+from queryable.cli.commands.switching import view_versions
+from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
+from tests.unit.queryable.client.fake_server import RequestHandler, serving
+
+CHANGED = {"view": "orders", "current": 2, "previous": 1, "dropped": [], "revision": 3}
+ONE = {
+    "version": 1, "name": "orders@1", "topic": "orders", "hash": "a", "partitions": 2,
+    "replicas": 4, "answerable": 3, "lag": None, "entries": 10, "size_bytes": 1,
+    "seconds_left": 7.0, "pipeline": {"group": "g", "state": "running", "lag": 1200},
+    "waiting": [{"partition": 1, "instance": "b2", "state": "catching-up", "lag": 5}],
+}  # fmt: skip
+
+
+def status(*current: int | None, revision: int = 3) -> dict[str, Any]:
+    return {
+        "view": "orders", "current": 2, "previous": 1, "dropped": [], "revision": revision,
+        "epoch": "5-1", "versions": [ONE],
+        "instances": [
+            {"id": f"b{n}", "state": "running", "current": each, "declared": [1, 2]}
+            for n, each in enumerate(current, 1)
+        ],
+    }  # fmt: skip
+
+
+def run(url: str, *arguments: str, input: str | None = None) -> Result:
+    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
+    return CliRunner().invoke(app, arguments, env=environment, input=input)
+
+
+def test_a_switch_waits_until_all_instances_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [CHANGED, status(1, 2), status(1, 2), status(2, 2)]
+    with serving(lambda r: r.respond(200, answers.pop(0))) as server:
+        done = run(server.url, "switch", "orders@2")
+        assert (done.exit_code, answers) == (SUCCESS, [])
+        assert json.loads(done.stdout)["behind"] == []
+        assert server.paths == ["/views/orders/switch", *["/views/orders/versions"] * 3]
+        # it does not wait for ever, nor if someone has made another change
+        monkeypatch.setattr(view_versions, "_FOLLOWED_WITHIN", 0.1)
+        answers += [CHANGED, *[status(1, None)] * 50]
+        done = run(server.url, "rollback", "orders")
+        assert json.loads(done.stdout)["behind"] == ["b1", "b2"]
+        monkeypatch.setattr(view_versions, "_FOLLOWED_WITHIN", 60)
+        answers[:] = [CHANGED, status(1, 1, revision=4)]
+        assert run(server.url, "switch", "orders@2").exit_code == SUCCESS
+        assert not answers
+
+
+def test_a_refused_switch_says_why() -> None:
+    def refuse(request: RequestHandler) -> None:
+        request.respond(409, {"code": "version-not-ready", "detail": "It lags.", "status": 409})
+
+    with serving(refuse) as server:
+        done = run(server.url, "switch", "orders@2")
+        assert done.exit_code == USAGE_ERROR
+        assert "It lags." in done.stderr
+
+
+@pytest.mark.parametrize("name", ["orders", "orders@", "@2", "orders@x", "orders@1@2"])
+def test_a_version_must_be_named(name: str) -> None:
+    for command in ("switch", "drop"):
+        done = run("http://127.0.0.1:1", command, name)
+        assert done.exit_code == USAGE_ERROR
+        assert "orders@2" in done.stderr
+
+
+def test_drop_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda r: r.respond(200, CHANGED)) as server:
+        done = run(server.url, "drop", "orders@1")
+        assert done.exit_code == USAGE_ERROR
+        assert "--yes" in done.stderr
+        monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
+        done = run(server.url, "drop", "orders@1", input="n\n")
+        assert (done.exit_code, server.paths) == (NOT_FOUND, [])
+        assert "Delete the stores of orders@1 in the whole deployment?" in done.stderr
+        done = run(server.url, "drop", "orders@1", "--delete-topic", input="y\n")
+        assert "orders@1 and its topic in" in done.stderr
+        assert (done.exit_code, server.paths) == (SUCCESS, ["/views/orders/drop"])
+        assert run(server.url, "drop", "orders@1", "--yes").exit_code == SUCCESS
+
+
+def test_versions_without_a_key_are_those_of_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda r: r.respond(200, status(2, 1, None))) as server:
+        done = run(server.url, "versions", "orders")
+        assert json.loads(done.stdout) == status(2, 1, None)
+        monkeypatch.setattr(view_versions, "is_for_terminal", lambda _: True)
+        shown = run(server.url, "versions", "orders").stdout
+    assert "previous" in shown
+    assert "3 of 4" in shown
+    assert "orders@1: partition 1 on b2: catching-up, lag 5" in shown
+    assert "instance b2: version 1 is current" in shown
+    assert "instance b3: unknown (running)" in shown
+
+
+def test_a_switch_is_done_even_if_nobody_says_who_follows() -> None:
+    """Regression: nothing was printed, and the exit code was that of a refused switch."""
+
+    def answer(request: RequestHandler) -> None:
+        if request.path == "/views/orders/switch":
+            request.respond(200, CHANGED)
+        else:
+            request.respond(403, {"code": "forbidden", "detail": "No scope.", "status": 403})
+
+    with serving(answer) as server:
+        done = run(server.url, "switch", "orders@2")
+    assert done.exit_code == SUCCESS
+    assert json.loads(done.stdout) == {**CHANGED, "behind": None}
+    assert done.stderr == "It is not known which instances follow: No scope.\n"

@@ -1,0 +1,53 @@
+"""The format of keys and values."""
+
+from __future__ import annotations
+
+import struct
+from random import Random
+
+import pytest
+
+from model.formats.registry import KEY_CODECS
+from queryable.cli.inspection.formats import infer_format
+from queryable.cli.inspection.inference import Confidence
+from tests.unit.queryable.cli.inspection.records import (
+    KEYS,
+)
+
+
+def numbers(kind: str) -> list[bytes]:
+    """Numbers as Java's serializers write them."""
+    texts = [b"%d" % n for n in range(-10, 30)]
+    return [KEY_CODECS[kind].from_text(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ([text.encode() for text in KEYS] * 3, "string"),
+        ([b"LEBL", b"KJFK", b"EDDF"], "string"),
+        ([f"{n:08}-0000-4000-8000-0123456789aB".encode() for n in range(20)], "uuid"),
+        ([b'{"n": %d}' % n for n in range(20)], "json"),
+        ([b'"a"', b"[]", b"1"], "json"),
+        ([b"17", b"4"], "string"),
+        (numbers("int32"), "int32"),
+        (numbers("int64"), "int64"),
+        (numbers("float64"), "float64"),
+        ([struct.pack(">d", n / 7) for n in range(20)], "float64"),
+        ([b"\0\0\0\0\7\x06abc", b"\0\0\0\0\7\x08abcd"], "avro"),
+        ([b'\0\0\0\0\7{"a":1}'], "bytes"),
+        ([b"\xff\xfe\0", b"\x80"], "bytes"),
+        ([], "bytes"),
+    ],
+)
+def test_most_likely_format(samples: list[bytes], expected: str) -> None:
+    assert infer_format(samples, is_key=False).value == expected
+
+
+def test_floats_are_not_mistaken_for_integers() -> None:
+    result = infer_format([struct.pack(">f", n / 2) for n in range(20)], is_key=False)
+    assert (result.value, result.confidence) == ("bytes", Confidence.GUESS)
+    assert "Serdes.Float" in result.reason
+    random = Random(7)
+    hashes = [struct.pack(">i", random.randrange(-(1 << 31), 1 << 31)) for _ in range(20)]
+    assert infer_format(hashes, is_key=False).confidence is Confidence.GUESS

@@ -1,0 +1,1 @@
+"""Tests of batch jobs: pushes, and reading views back."""

@@ -1,0 +1,1 @@
+"""Checkpoints, and the required settings that they and the order of records depend on."""

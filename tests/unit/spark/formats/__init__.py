@@ -1,0 +1,1 @@
+"""Decoders and encoders of records, and dead letters."""

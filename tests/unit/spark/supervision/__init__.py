@@ -1,0 +1,1 @@
+"""Commands for the views of a job."""

@@ -1,0 +1,1 @@
+"""Views of users: how they are found, their topics, several sources, joins."""
