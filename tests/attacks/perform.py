@@ -1,6 +1,6 @@
 """Runs one attack: `python -m tests.attacks.perform`, with a JSON document on standard input.
 
-It is a process of its own with the lowest priority, because real attackers do not use the
+It is a process of its own, usually with the lowest priority, because real attackers do not use the
 processors of the machine that they attack. Prints a JSON document: refused, why not, and outcomes.
 """
 
@@ -28,10 +28,11 @@ def _yield_to_others() -> None:
 
 
 def main() -> None:
-    _yield_to_others()
+    given = json.load(sys.stdin)
+    if given["yields"]:
+        _yield_to_others()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    given = json.load(sys.stdin)
     attack = ATTACKS[given["attack"]]
     attempt = Attempt(Site(**given["site"]), attack.target, given["seconds"], given["patience"])
     asyncio.run(attack.perform(attempt))

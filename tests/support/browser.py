@@ -15,7 +15,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import Select
 
-from local.waiting import wait_until
+from local.waiting import MAX_STRETCH, wait_until
 
 _OPTIONS = (
     "--headless",
@@ -44,8 +44,8 @@ def chromium(profile: Path, *more: str) -> Iterator[webdriver.Chrome]:
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(found["chromedriver"]))
     try:
-        driver.set_page_load_timeout(_WAIT)
-        driver.set_script_timeout(_WAIT)
+        driver.set_page_load_timeout(_WAIT * MAX_STRETCH)
+        driver.set_script_timeout(_WAIT * MAX_STRETCH)
         yield driver
     finally:
         driver.quit()

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 
 from local.kafka.broker import Broker
 from local.waiting import wait_until
@@ -17,27 +15,6 @@ from spark.errors import JobError
 from spark.supervision import tombstones
 from tests.support.spark.controlled import ControlledRunner, of_table
 from tests.support.topics import set_config
-
-
-class Files:
-    """The files of checkpoints, in memory."""
-
-    def __init__(self) -> None:
-        self.documents: dict[str, Any] = {}
-        self.fails = False
-
-    def read_json(self, path: str) -> Any:
-        return self.documents.get(path)
-
-    def replace_json(self, path: str, document: Any) -> None:
-        if self.fails:
-            raise PySparkException("the file system does not answer")
-        self.documents[path] = document
-
-
-@pytest.fixture
-def files() -> Files:
-    return Files()
 
 
 def test_a_job_stops_a_view_of_a_table_that_is_behind_for_too_long(

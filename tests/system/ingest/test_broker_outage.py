@@ -51,7 +51,7 @@ def test_startup_without_a_broker_fails_with_an_error(deploy: Deploy) -> None:
 def test_startup_waits_for_a_broker_that_starts_late(deploy: Deploy, own: Broker) -> None:
     Writer(own.bootstrap_servers).table("t", dict.fromkeys(KEYS, "first"))
     own.stop()
-    backend = deploy(views_toml(v={"topic": "t"}), own).new().launch()
+    backend = deploy(views_toml(v={"topic": "t"}), own, start_timeout="200").new().launch()
     backend.wait_listening()
     own.start()
     backend.wait_ready()

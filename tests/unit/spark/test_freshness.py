@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from local.kafka.broker import Broker, quiet_admin
-from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
 from spark.health import problem
 from spark.kafka_admin import Commit, TopicPartition
@@ -24,9 +21,6 @@ from spark.supervision.progress import ProgressListener
 from spark.supervision.status import RUNNING, STARTING, ViewStatus
 from spark.view import View
 from spark.views import VIEWS
-from tests.support.backends import Backend
-from tests.support.deployment import Deployment, views_toml
-from tests.system.spark.test_run import Job
 
 VIEW = VIEWS["word-count"]
 FIRST, SECOND = (TopicPartition(VIEW.source, number) for number in range(2))
@@ -221,36 +215,3 @@ def test_a_job_that_is_dead_stuck_or_failing_is_unhealthy(
         assert wrong is None
     else:
         assert message in str(wrong)
-
-
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker for this module, because the views' topics have fixed names."""
-    with Broker(tmp_path_factory.mktemp("freshness")) as broker:
-        compact = {"cleanup.policy": "compact"}
-        topics = [Topic(VIEW.source, 2, {}), Topic(VIEW.topic, 1, compact)]
-        create_topics(quiet_admin(broker.bootstrap_servers), topics)
-        yield broker.bootstrap_servers
-
-
-@pytest.fixture
-def job(servers: str, tmp_path: Path) -> Iterator[Job]:
-    made = Job(servers, tmp_path)
-    try:
-        yield made
-    finally:
-        made.end()
-
-
-@pytest.fixture
-def backend(servers: str, tmp_path: Path) -> Iterator[Backend]:
-    views = views_toml(
-        words={
-            "topic": VIEW.topic,
-            "path": "/words",
-            "value": "int64",
-            "pipeline": "queryable-spark-word-count",
-        }
-    )
-    with Deployment(tmp_path / "backends", servers, views) as deployment:
-        yield deployment.start(1)[0]

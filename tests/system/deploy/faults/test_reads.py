@@ -70,10 +70,16 @@ def test_an_instance_is_slow(site: Site, alarms: Alarms) -> None:
     healthy = _wait_for_silence(site, alarms, site.read())
     # less than the time after which nginx asks the other one, and heartbeats fail
     site.guard.shape(down=Link(delay=0.3))
-    slow = site.read(2)
-    assert alarms.raised(healthy, slow) == {"QueryablePointReadsSlow"}
+    scrapes: list[Scrape] = []
+
+    def is_noticed() -> bool:
+        # on a busy machine, nginx may ask the other instance meanwhile
+        scrapes.append(site.read(2))
+        return alarms.raised(healthy, scrapes[-1]) == {"QueryablePointReadsSlow"}
+
+    wait_until(is_noticed, 60, "this alert, and no other")
     site.guard.heal()
-    _wait_for_silence(site, alarms, slow)
+    _wait_for_silence(site, alarms, scrapes[-1])
 
 
 def _wait_for_silence(site: Site, alarms: Alarms, before: Scrape) -> Scrape:

@@ -318,10 +318,14 @@ def test_keys_do_not_wait_for_an_unavailable_partition_one_after_the_other(
     monkeypatch.setattr(batches, "_SECONDS", 0.01)
     with world(tmp_path, view(partitioner="none")) as made:
         made.store_partitions[3].progress.answerable = False
-        items = made.batch([str(n) for n in range(40)]).json["items"]
-    assert {item["status"] for item in items} == {503}
-    assert items[0]["code"] == "catching-up"
-    assert items[-1]["code"] == "took-too-long"
+        for count in (40, 400, 4_000):  # a fast machine answers few of them in time
+            items = made.batch([str(n) for n in range(count)]).json["items"]
+            assert {item["status"] for item in items} == {503}
+            assert {item["code"] for item in items} <= {"catching-up", "took-too-long"}
+            if items[-1]["code"] == "took-too-long":
+                break
+        else:
+            pytest.fail("each of 4,000 keys was looked for")
 
 
 def test_a_windowed_view_has_no_points(tmp_path: Path) -> None:
