@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import resource
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from textwrap import fill
-from types import ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -27,7 +25,6 @@ from bench import publish as publishing
 from bench.load import find_wrk
 from bench.models import machines, read_cost
 from bench.plan import FULL, HUGE, QUICK, Plan
-from bench.proc import busy_seconds
 from bench.report import Report
 from bench.rows import (
     batch,
@@ -49,9 +46,9 @@ from bench.rows import (
     top,
     topology,
 )
+from bench.run import Group, run
 from bench.stack import Stack
 from local.errors import LocalError, friendly
-from local.progress import bar
 from local.settings import REPOSITORY
 from local.stack.ownership import claim
 
@@ -80,7 +77,7 @@ class RowName(StrEnum):
 
 
 # latency is last because it writes to the topic that the others read
-_ROWS: dict[RowName, ModuleType] = {
+_ROWS: dict[RowName, Group] = {
     RowName.ingest: ingest,
     RowName.launch: launch,
     RowName.copy: copy,
@@ -104,6 +101,8 @@ _ROWS: dict[RowName, ModuleType] = {
 _HELP = """Measure reads, scans, ingest and launch, each alternately with a reference.
 
 Takes about half an hour. Other load on the machine distorts the numbers, and is reported.
+A reference that fails or answers wrongly is reported beside its row. The status is 1 only if ours
+does, or if a row is not complete. All rows measured before are kept in results.json.
 BENCH_FULL=1 also measures reads of 10,000,000 keys, which takes longer.
 
 \b
@@ -164,12 +163,29 @@ def main(
     )
     chosen = [name for name in RowName if not only or name in only]
     find_wrk()
+    path = run_dir / "results.json"
+    report = Report(
+        {**machine.facts(), "load_before": os.getloadavg()[0]},
+        {**_fields(plan), "only": [name.value for name in chosen]},
+    )
+    ended = ""
     with _alone(run_dir):
+        console.print(f"{path} has the rows as soon as they are measured.", highlight=False)
+        start = partial(Stack, run_dir.absolute(), plan.records)
         try:
-            report = _run(plan, chosen, run_dir.absolute())
+            run(report, {name.value: _ROWS[name] for name in chosen}, plan, start, path)
         except KeyboardInterrupt:
-            raise LocalError("interrupted; all servers are stopped.") from None
-    report.write(run_dir / "results.json")
+            ended = "interrupted; all servers are stopped."
+        except LocalError as error:
+            ended = str(error)
+    if report.rows:
+        _show(report, console, path)
+    if ended or report.problems:
+        raise LocalError("\n".join(filter(None, [ended, *report.problems])))
+
+
+def _show(report: Report, console: Console, path: Path) -> None:
+    """Prints the rows, and on what they were measured."""
     console.print(report.table())
     with contextlib.suppress(ValueError):  # the model needs the rows of reads and factors
         cost = read_cost.describe(report.document())
@@ -179,52 +195,22 @@ def main(
         for line in lines:
             of_machines.add_row(*line)
         console.print(of_machines)
-    if report.machine["others"] > 0.05:
-        console.print(
-            f"Other processes used {report.machine['others']:.0%} of this machine's cores: trust "
-            "the ratios, not the numbers.",
-            style="yellow",
-        )
-    console.print(f"{run_dir / 'results.json'} has all numbers.", highlight=False)
-
-
-def _run(plan: Plan, chosen: list[RowName], folder: Path) -> Report:
-    report = Report(
-        {**machine.facts(), "load_before": os.getloadavg()[0]},
-        {**_fields(plan), "only": [name.value for name in chosen]},
+    facts = report.machine
+    found = facts["interpreter"]
+    lines_about = (
+        f"Processor: {facts['cpu']}, {facts['cores']} cores; other processes used "
+        f"{facts['others']:.0%} of them during the run.",
+        f"Interpreter: {machine.describe_interpreter(found)} ({found['path']}).",
+        f"{path} has all numbers.",
     )
-    began, busy, mine = time.monotonic(), busy_seconds(), _own_cpu()
-    with Stack(folder, plan.records) as stack:
-        for name in chosen:
-            row = _ROWS[name]
-            total = row.steps(plan)
-            done = 0
-            with bar(f"measuring {name}", total) as update:
-
-                def step() -> None:
-                    nonlocal done
-                    done += 1
-                    update(done)
-
-                rows = row.measure(stack, plan, step)
-            # a small run cannot show whether a target is met
-            has_targets = plan.records >= FULL.records
-            report.rows += rows if has_targets else [each.without_targets() for each in rows]
-    seconds = time.monotonic() - began
-    foreign = busy_seconds() - busy - (_own_cpu() - mine)
-    report.machine["others"] = round(max(0.0, foreign) / seconds / report.machine["cores"], 3)
-    report.machine["seconds"] = round(seconds, 1)
-    return report
+    for about in lines_about:
+        console.print(about, highlight=False, markup=False, soft_wrap=True)
+    if facts["others"] > 0.05:
+        console.print("Trust the ratios, not the numbers.", style="yellow")
 
 
 def _fields(plan: Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in plan.__slots__}
-
-
-def _own_cpu() -> float:
-    """CPU seconds of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 @contextlib.contextmanager

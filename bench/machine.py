@@ -1,4 +1,4 @@
-"""Facts about the machine, and versions of the software; no names of hosts or users."""
+"""Facts about the machine, and versions of the software; no names of hosts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 import platform
 import re
 import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ import confluent_kafka
 
 from bench.load import find_wrk
 from bench.proc import parse_kb
-from bench.redis import find_redis
+from bench.references.redis import find_redis
 from local.kafka.jars import kafka_jars
 from local.stack.nginx import find_nginx, workers_beside_backends
 
@@ -22,7 +25,7 @@ _PACKAGES = ("gunicorn", "gunicorn_h1c", "uvloop", "rocksdict", "confluent-kafka
 
 
 def facts() -> dict[str, Any]:
-    """Cores, memory, workers of nginx, system and versions."""
+    """Cores, memory, workers of nginx, system, interpreter and versions."""
     cpu = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
     memory = parse_kb(Path("/proc/meminfo").read_text(), "MemTotal")
     kafka = next((jar.stem for jar in sorted(kafka_jars().glob("kafka_2.*.jar"))), "kafka")
@@ -32,7 +35,7 @@ def facts() -> dict[str, Any]:
         "cpu": cpu.group(1) if cpu else platform.machine(),
         "memory_gb": round(memory * 1024 / 1e9, 1),
         "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
+        "interpreter": interpreter(),
         "versions": {
             **{package: version(package) for package in _PACKAGES},
             "librdkafka": confluent_kafka.libversion()[0],
@@ -42,6 +45,40 @@ def facts() -> dict[str, Any]:
             "redis": _first_number([find_redis(), "-v"]),
         },
     }
+
+
+def interpreter() -> dict[str, Any]:
+    """The interpreter of the bench, of the backends and of the references in Python. `pgo` and
+    `lto`: whether it was built with these optimizations; None if that is unknown."""
+    declared = {
+        name: str(sysconfig.get_config_var(name) or "")
+        for name in ("CONFIG_ARGS", "PY_CFLAGS", "PY_CORE_CFLAGS", "PY_CORE_LDFLAGS")
+    }
+    is_shared = "libpython" in Path("/proc/self/maps").read_text()
+    # Debian declares the build of its library, but its interpreter is another build without it
+    of_this = is_shared or not sysconfig.get_config_var("Py_ENABLE_SHARED")
+    return {
+        "implementation": platform.python_implementation(),
+        "version": platform.python_version(),
+        "path": sys.executable,
+        **(optimizations(declared) if of_this else {"pgo": None, "lto": None}),
+    }
+
+
+def optimizations(declared: Mapping[str, str]) -> dict[str, bool]:
+    """Whether a build has PGO and LTO, by its options of configure and its flags."""
+    text = " ".join(declared.values())
+    return {
+        "pgo": bool(re.search(r"--enable-optimizations\b(?!=no)|-fprofile-use\b", text)),
+        "lto": bool(re.search(r"--with-lto\b(?!=no)|-flto\b", text)),
+    }
+
+
+def describe_interpreter(found: Mapping[str, Any]) -> str:
+    """`CPython 3.11.7, built with PGO, without LTO`."""
+    words = {True: "with {}", False: "without {}", None: "{} unknown"}
+    build = ", ".join(words[found[name]].format(name.upper()) for name in ("pgo", "lto"))
+    return f"{found['implementation']} {found['version']}, built {build}"
 
 
 def _first_number(command: list[str]) -> str:

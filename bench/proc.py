@@ -7,7 +7,7 @@ first process. Source: proc(5).
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,20 +44,20 @@ def parse_busy(text: str) -> int:
     return user + nice + system + irq + softirq + steal
 
 
-def _session(leader: int) -> Iterator[tuple[Path, Stat]]:
+def _sessions(leaders: Collection[int]) -> Iterator[tuple[Path, Stat]]:
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():
             try:
                 stat = parse_stat((path / "stat").read_text())
             except OSError:  # the process has just ended
                 continue
-            if stat.session == leader:
+            if stat.session in leaders:
                 yield path, stat
 
 
 def cpu_seconds(*leaders: int) -> float:
     """Total CPU time, user and system, of the sessions of these processes."""
-    return sum(stat.ticks for leader in leaders for _, stat in _session(leader)) / _TICK
+    return sum(stat.ticks for _, stat in _sessions(leaders)) / _TICK
 
 
 def peak_rss_mb(leader: int) -> float:
@@ -65,28 +65,28 @@ def peak_rss_mb(leader: int) -> float:
 
     It is not the sum, because gunicorn's arbiter shares most of its few pages with the worker.
     """
-    return max(_kb(path / "status", "VmHWM") for path, _ in _session(leader)) * 1024 / 1e6
+    return max(_kb(path / "status", "VmHWM") for path, _ in _sessions((leader,))) * 1024 / 1e6
 
 
 def reset_peak_rss(leader: int) -> None:
     """Resets the peaks of a session's processes to their current memory."""
-    for path, _ in _session(leader):
+    for path, _ in _sessions((leader,)):
         (path / "clear_refs").write_text("5")
 
 
 def pss_mb(leader: int) -> float:
     """Resident memory in MB of all processes of a session; shared pages count once."""
-    return sum(_kb(path / "smaps_rollup", "Pss") for path, _ in _session(leader)) * 1024 / 1e6
+    return sum(_kb(path / "smaps_rollup", "Pss") for path, _ in _sessions((leader,))) * 1024 / 1e6
 
 
 def threads(leader: int) -> int:
     """The number of threads of all processes of a session."""
-    return sum(_entries(path / "task") for path, _ in _session(leader))
+    return sum(_entries(path / "task") for path, _ in _sessions((leader,)))
 
 
 def open_files(leader: int) -> int:
     """The number of open file descriptors of all processes of a session."""
-    return sum(_entries(path / "fd") for path, _ in _session(leader))
+    return sum(_entries(path / "fd") for path, _ in _sessions((leader,)))
 
 
 def wake_ups(pid: int) -> int:

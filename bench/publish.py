@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import growth
-from bench.models import machines, read_cost
-from bench.report import number
+from bench.machine import describe_interpreter
+from bench.models import growth, machines, read_cost
+from bench.report import NOT_MEASURED, number
 from local.errors import LocalError
 
 HEADING = "## Reads side by side, and how their cost grows"
@@ -43,7 +43,7 @@ def publish(results: Path, docs: Path) -> list[Path]:
     page, plot, bars = docs / "performance.md", docs / "reads.png", docs / "reads.txt"
     try:
         section = section_of(document)
-    except ValueError as error:
+    except (ValueError, KeyError) as error:  # KeyError: of an older version
         raise LocalError(f"{results} cannot be published: {error}.") from error
     page.write_text(with_section(page.read_text(), section))
     growth.plot(document, plot)
@@ -67,6 +67,7 @@ def section_of(document: Document) -> str:
     return "\n\n".join(
         [
             f"{HEADING}\n{_about(document)}",
+            *_faults(document),
             _table(_header("row", "conn."), _read_rows(document)),
             "\n".join(["Targets:", "", *(f"- {target}" for target in _targets(document))]),
             "![CPU of a read by connections, keys, partitions, backends, values](reads.png)",
@@ -89,11 +90,12 @@ def section_of(document: Document) -> str:
 def _about(document: Document) -> str:
     machine, options = document["machine"], document["options"]
     system = machine["system"].partition("-")[0]
+    built = describe_interpreter(machine["interpreter"])
     return _paragraph(
         f"`python -m bench --publish` writes this section from the last run: {machine['cores']} "
-        f"cores ({machine['cpu']}), {machine['memory_gb']} GB, {system}, Python "
-        f"{machine['python']}; {options['records']:,} keys, medians of {options['rounds']} rounds "
-        f"of {options['seconds']} s, all rows alternately, loopback only. Other processes used "
+        f"cores ({machine['cpu']}), {machine['memory_gb']} GB, {system}, {built}; "
+        f"{options['records']:,} keys, medians of {options['rounds']} rounds of "
+        f"{options['seconds']} s, all rows alternately, loopback only. Other processes used "
         f"{machine['others']:.0%} of the cores. CPU is that of all servers of the row, MB their "
         f"resident memory with shared pages counted once (`rocksdict`: its peak); batch is the "
         f"average number of reads that nginx sent to a backend in one request."
@@ -102,11 +104,15 @@ def _about(document: Document) -> str:
 
 def _paragraph(text: str) -> str:
     """Wraps the text to lines of at most ``LINE`` characters; keeps its line breaks."""
-    lines = (
-        textwrap.wrap(line, LINE, break_long_words=False, break_on_hyphens=False)
-        for line in text.split("\n")
+    return "\n".join(_wrapped(line) for line in text.split("\n"))
+
+
+def _wrapped(line: str, indent: str = "") -> str:
+    """`indent`: of the lines after the first."""
+    lines = textwrap.wrap(
+        line, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(each for line in lines for each in line)
+    return "\n".join(lines)
 
 
 def _header(*first: str) -> list[str]:
@@ -123,9 +129,31 @@ def _numbers(row: Document) -> list[str]:
     return ["" if value is None else number(value) for value in values]
 
 
+def _name(row: Document) -> str:
+    """Marked if the list of faults has it."""
+    return f"`{row['name']}`{' †' if row['wrong'] or row['failure'] else ''}"
+
+
+def _faults(document: Document) -> list[str]:
+    """What went wrong in this run, if anything: without paths of the machine."""
+    found = []
+    for row in document["rows"]:
+        at = "" if row["connections"] is None else f" at {row['connections']}"
+        whose = "reference" if row["reference"] else "**ours**"
+        title = f"`{row['name']}`{at} ({whose})"
+        found += [f"{title}, wrong answers: {each}" for each in row["wrong"]]
+        if row["failure"]:
+            found.append(f"{title} failed after {row['rounds']} rounds")
+    if document["unfinished"]:
+        groups = ", ".join(f"`{group}`" for group in document["unfinished"])
+        found.append(f"Not measured, or not to the end: {groups}")
+    items = "\n".join(_wrapped(f"- {each}", "  ") for each in found)
+    return ["† What went wrong in this run:", items] if found else []
+
+
 def _read_rows(document: Document) -> list[list[str]]:
     return [
-        [f"`{row['name']}`", str(row["connections"] or ""), *_numbers(row)]
+        [_name(row), str(row["connections"] or ""), *_numbers(row)]
         for row in document["rows"]
         if row["name"] in _READS
     ]
@@ -133,12 +161,16 @@ def _read_rows(document: Document) -> list[list[str]]:
 
 def _factor_rows(document: Document) -> list[list[str]]:
     return [
-        [f"`{row['name']}`"]
+        [_name(row)]
         + [f"{row['more'][name]:,}" for name in ("backends", "keys", "partitions", "value_bytes")]
         + _numbers(row)
         for row in document["rows"]
         if "backends" in row["more"]
     ]
+
+
+def _verdict(met: bool, value: float) -> str:
+    return f"{'met' if met else 'missed'} ({number(value)})"
 
 
 def _targets(document: Document) -> list[str]:
@@ -149,11 +181,11 @@ def _targets(document: Document) -> list[str]:
         for each in row["beside"]:
             if (target := each["target"]) is None:
                 continue
-            value = (each["ratio"] if target["of_ratio"] else each["ours"])["median"]
+            value = each["ratio" if target["of_ratio"] else "ours"]
             unit = f"× {each['beside']}" if target["of_ratio"] else each["unit"]
             found.append(
                 f"`{row['name']}`{at}, {each['what']} {'≥' if target['at_least'] else '≤'} "
                 f"{number(target['bound'])} {unit}: "
-                f"{'met' if each['met'] else 'missed'} ({number(value)})"
+                + (NOT_MEASURED if value is None else _verdict(each["met"], value["median"]))
             )
     return found or ["none, because the run was too small"]

@@ -1,17 +1,23 @@
-"""The report of a run: measured rows with their comparisons, as a table and as results.json."""
+"""The report of a run: measured rows with their comparisons, as a table and as results.json.
+
+It is written after each measurement, so that a run that fails or is interrupted leaves its rows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from bench.spread import Spread, paired_ratio
+
+NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +38,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A quantity of ours and of the reference. `beside` is the reference's name."""
+    """A quantity of ours and of the reference. `beside` is the reference's name. `reference` is
+    None if it has failed, and `ratio` also if it was zero."""
 
     what: str
     unit: str
     ours: Spread
     beside: str
-    reference: Spread
-    ratio: Spread
+    reference: Spread | None
+    ratio: Spread | None
     target: Target | None = None
 
     @classmethod
@@ -52,26 +59,46 @@ class Comparison:
         reference: Sequence[float],
         target: Target | None = None,
     ) -> Comparison:
-        """Compares the rounds of both, given in the same order."""
-        ratio = paired_ratio(ours, reference)
+        """Compares the rounds of both, given in the same order; the reference may have fewer."""
+        if not reference:
+            return cls(what, unit, Spread.of(ours), beside, None, None, target)
+        ratio = paired_ratio(ours, reference) if any(reference[: len(ours)]) else None
         return cls(what, unit, Spread.of(ours), beside, Spread.of(reference), ratio, target)
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None if there is none."""
+        """Whether the target is met; None if there is none, or if it is of a ratio that is None."""
         if self.target is None:
             return None
-        return self.target.met((self.ratio if self.target.of_ratio else self.ours).median)
+        value = self.ratio if self.target.of_ratio else self.ours
+        return None if value is None else self.target.met(value.median)
 
     @property
     def verdict(self) -> str:
-        return "" if self.met is None else f"{self.target} {'met' if self.met else 'MISSED'}"
+        if self.target is None:
+            return ""
+        words = {True: "met", False: "MISSED", None: NOT_MEASURED}
+        return f"{self.target} {words[self.met]}"
 
     def __str__(self) -> str:
-        return (
-            f"{self.what} {number(self.ours.median)} {self.unit} = {spread_text(self.ratio)} × "
-            f"{self.beside}"
-        )
+        ours = f"{self.what} {number(self.ours.median)} {self.unit}"
+        if self.reference is None:
+            return f"{ours}; {self.beside}: {NOT_MEASURED}"
+        if self.ratio is None:
+            return f"{ours}; {self.beside}: {number(self.reference.median)}"
+        return f"{ours} = {spread_text(self.ratio)} × {self.beside}"
+
+
+def compare(
+    what: str,
+    unit: str,
+    ours: Sequence[float],
+    beside: str,
+    reference: Sequence[float],
+    target: Target | None = None,
+) -> list[Comparison]:
+    """`Comparison.of`; empty while ours has not been measured."""
+    return [Comparison.of(what, unit, ours, beside, reference, target)] if ours else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +109,10 @@ class Row:
     (user + system, all threads and processes of the servers). `rss_mb`: the servers' resident
     memory in MB (10⁶); shared pages count once. For ingest, references and streams it is the peak
     of the largest process. `beside`: comparisons with references.
+
+    `rounds`: how often it was measured. `reference`: whether its answers are those of a reference,
+    not of ours. `wrong`: the wrong answers among those that were measured. `failure`: why it was
+    not measured in more rounds.
     """
 
     name: str
@@ -94,6 +125,22 @@ class Row:
     rss_mb: float | None = None
     more: dict[str, float] = field(default_factory=dict)
     beside: list[Comparison] = field(default_factory=list)
+    rounds: int = 1
+    reference: bool = False
+    wrong: list[str] = field(default_factory=list)
+    failure: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name, and the connections if it has a number of them."""
+        return self.name if self.connections is None else f"{self.name} at {self.connections}"
+
+    @property
+    def faults(self) -> list[str]:
+        """What went wrong, for the table."""
+        whose = "the reference" if self.reference else "OURS"
+        wrong = [f"{whose} gave wrong answers: {each}" for each in self.wrong]
+        return [*wrong, *([f"{whose} failed: {self.failure}"] if self.failure else [])]
 
     def without_targets(self) -> Row:
         """The same row without targets."""
@@ -109,11 +156,35 @@ class Row:
 
 @dataclass
 class Report:
-    """All rows of a run; they are added one by one."""
+    """The rows of a run by group, in the order of their measurement. `unfinished`: the groups that
+    are not or not completely measured, and why."""
 
     machine: dict[str, Any]
     options: dict[str, Any]
-    rows: list[Row] = field(default_factory=list)
+    groups: dict[str, list[Row]] = field(default_factory=dict)
+    unfinished: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for rows in self.groups.values() for row in rows]
+
+    def put(self, group: str, rows: Iterable[Row]) -> None:
+        """Replaces the rows of a group by those measured so far; drops rows without content."""
+        self.groups[group] = [row for row in rows if row.rounds or row.faults]
+
+    @property
+    def problems(self) -> list[str]:
+        """Why the run has failed: wrong answers of ours, and groups that are not complete."""
+        wrong = [
+            f"{row.title}: {each}" for row in self.rows if not row.reference for each in row.wrong
+        ]
+        begun = {group: why for group, why in self.unfinished.items() if why != NOT_MEASURED}
+        others = ", ".join(group for group in self.unfinished if group not in begun)
+        return [
+            *wrong,
+            *(f"{group}: {why}" for group, why in begun.items()),
+            *([f"{NOT_MEASURED}: {others}"] if others else []),
+        ]
 
     def table(self) -> Table:
         """One line per row or comparison; ratios are ours ÷ reference: median (least–greatest)."""
@@ -129,10 +200,13 @@ class Report:
         table.add_column("target", no_wrap=True)
         for row in self.rows:
             missed = any(each.met is False for each in row.beside)
-            style = "red" if missed else None
-            lines = [(str(each), each.verdict) for each in row.beside] or [("", "")]
-            table.add_row(row.name, *cells(row), *lines[0], style=style)
-            for line in lines[1:]:
+            is_ours_wrong = bool(row.faults) and not row.reference
+            style = "red" if missed or is_ours_wrong else "yellow" if row.faults else None
+            lines = [(str(each), each.verdict) for each in row.beside]
+            lines += [(escape(each), "") for each in row.faults]
+            first, *others = lines or [("", "")]
+            table.add_row(row.name, *cells(row), *first, style=style)
+            for line in others:
                 table.add_row(*[""] * 8, *line, style=style)
         return table
 
@@ -141,13 +215,20 @@ class Report:
         return {
             "machine": self.machine,
             "options": self.options,
-            "rows": [row.document() for row in self.rows],
+            "unfinished": self.unfinished,
+            "rows": [
+                {"group": group, **row.document()}
+                for group, rows in self.groups.items()
+                for row in rows
+            ],
         }
 
     def write(self, path: Path) -> None:
-        document = self.document()
+        """Replaces the file at once, so that it is complete after each interruption."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps(self.document(), indent=1, ensure_ascii=False) + "\n")
+        os.replace(new, path)
 
 
 def cells(row: Row) -> list[str]:

@@ -27,8 +27,9 @@ def paired_ratio(ours: Sequence[float], reference: Sequence[float]) -> Spread:
     """The spread of the ratios of both measurements of each round.
 
     Noise in one round slows both sides, so the median of these ratios varies less than the ratio of
-    the medians.
+    the medians. The reference has fewer rounds if it has failed, or while a round is measured; ours
+    has at most one round less.
     """
-    if len(ours) != len(reference):
+    if len(reference) > len(ours) + 1:
         raise ValueError(f"{len(ours)} measurements cannot be paired with {len(reference)}")
-    return Spread.of([a / b for a, b in zip(ours, reference, strict=True) if b])
+    return Spread.of([a / b for a, b in zip(ours, reference, strict=False) if b])

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from bench import feeder, http_client, redis
+from bench import feeder, http_client
 from bench.proc import cpu_seconds
 from bench.records import Table, customers, views_toml
+from bench.references import redis
 from local.errors import LocalError, tail
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
@@ -25,7 +27,7 @@ from local.progress import bar
 from local.settings import REPOSITORY
 from local.stack.nginx import find_nginx, lay_out, workers_beside_backends
 from local.stack.services import HUGE_PAGES
-from local.stack.supervisor import Child, Supervisor
+from local.stack.supervisor import Supervisor
 
 _START_TIMEOUT = 60.0  # s
 _ASK_EVERY = 0.05  # s. Each question takes CPU: with one every 0.02 s, launches took 7 % longer
@@ -41,11 +43,16 @@ class Server:
     name: str
     pid: int
     port: int
+    reference: bool = False
 
 
 class Stack:
     """Starts and stops all processes of a run. `folder` has their data and logs. Logs are kept; if
-    the run failed, the data are kept until the next run."""
+    the run failed, the data are kept until the next run.
+
+    References have a supervisor of their own, so that waiting for ours does not fail because a
+    reference has ended.
+    """
 
     def __init__(self, folder: Path, count: int) -> None:
         """`count`: records of the topic. Deletes the data of the last run."""
@@ -56,10 +63,11 @@ class Stack:
         shutil.rmtree(self._data, ignore_errors=True)
         self._data.mkdir(parents=True)
         self._broker = Broker(self._data / "broker", fresh=True)
-        self._supervisor = Supervisor(folder)
+        self._supervisors = {reference: Supervisor(folder) for reference in (False, True)}
         self._started = 0
         self._written = 0
         self._filled: Server | None = None
+        self._has_failed = False
 
     def __enter__(self) -> Self:
         try:
@@ -72,11 +80,39 @@ class Stack:
         return self
 
     def __exit__(self, kind: type[BaseException] | None = None, *_: object) -> None:
-        self._supervisor.stop(list(self._supervisor.children))
+        self._stop_all_but("")
         self._broker.stop()
         # the folder also has the logs of nginx
-        if kind is None or not issubclass(kind, LocalError):
+        if not self._has_failed and (kind is None or not issubclass(kind, LocalError)):
             shutil.rmtree(self._data, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def group(self) -> Iterator[None]:
+        """Stops the servers that are started in the block at its end, except the filled backend.
+        Stops that, too, if the block or one of our servers has failed: the next group gets a new
+        one. LocalError if one of our servers has ended by itself."""
+        try:
+            yield
+            self._supervisors[False].check()
+        except BaseException:
+            self._filled, self._has_failed = None, True
+            raise
+        finally:
+            self._stop_all_but(self._filled.name if self._filled else "")
+
+    def _stop_all_but(self, kept: str) -> None:
+        for supervisor in self._supervisors.values():
+            supervisor.stop([name for name in supervisor.children if name != kept])
+
+    def check_broker(self) -> None:
+        """LocalError if the broker has ended: nothing can be measured without it."""
+        self._broker.check()
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the servers that are running."""
+        running = [each for of in self._supervisors.values() for each in of.children.values()]
+        pids = [each.process.pid for each in running]
+        return cpu_seconds(*pids, *([self._broker.process.pid] if self._broker.is_running else []))
 
     @property
     def servers(self) -> str:
@@ -132,7 +168,7 @@ class Stack:
             **settings,
         }
         command = [_GUNICORN, "-c", "python:backend.gunicorn_conf"]
-        return self._server(self._supervisor.start(name, command, env=env, cwd=REPOSITORY), port)
+        return self._start(name, command, port, env=env, cwd=REPOSITORY)
 
     def wait_ready(self, *backends: Server, token: str = "") -> None:
         """Waits until all are ready, and have the topology with all of them. `token`: one that they
@@ -183,10 +219,11 @@ class Stack:
         name = self.new_name("redis")
         [port] = free_ports(1)
         self.folder_of(name).mkdir()
-        child = self._supervisor.start(name, redis.command(self.folder_of(name), port))
-        self.wait(lambda: redis.answers(port), "Redis to answer")
+        command = redis.command(self.folder_of(name), port)
+        server = self._start(name, command, port, reference=True)
+        self.wait(lambda: redis.answers(port), "Redis to answer", reference=True)
         redis.fill(port, self.table)
-        return self._server(child, port)
+        return server
 
     def launch_redis_asgi(self, behind: Server, path: str) -> Server:
         """gunicorn with a backend's settings, and an application that reads from Redis. It has
@@ -206,8 +243,8 @@ class Stack:
         }
         command = [_GUNICORN, "-c", "python:bench.references.asgi_conf"]
         name = self.new_name(module)
-        child = self._supervisor.start(name, command, env=env, cwd=REPOSITORY)
-        return self._answering(self._server(child, port), path)
+        server = self._start(name, command, port, reference=True, env=env, cwd=REPOSITORY)
+        return self._answering(server, path)
 
     def launch_proxy(
         self,
@@ -228,8 +265,7 @@ class Stack:
             "QUERYABLE_PROXY_BATCHES": str(int(batches)),
             **settings,
         }
-        child = self._supervisor.start(name, command, env=env)
-        return self._answering(self._server(child, port), "/health/proxy")
+        return self._answering(self._start(name, command, port, env=env), "/health/proxy")
 
     def launch_nginx(self, location: str, upstream: str = "") -> Server:
         """nginx with one location, which has the directives `location`; no access log, no Lua. As
@@ -253,11 +289,13 @@ class Stack:
         )
         command = [find_nginx(), "-e", f"{prefix}/logs/error.log", "-p", f"{prefix}/"]
         command += ["-c", f"{prefix}/nginx.conf", "-g", "daemon off;"]
-        return self._answering(self._server(self._supervisor.start(name, command), port), "/")
+        return self._answering(self._start(name, command, port, reference=True), "/")
 
-    def launch_command(self, name: str, command: list[str], port: int = 0) -> Server:
+    def launch_command(
+        self, name: str, command: list[str], port: int = 0, *, reference: bool = False
+    ) -> Server:
         """Another server; does not wait until it is ready. `port`: its port, if it has one."""
-        return self._server(self._supervisor.start(name, command, cwd=REPOSITORY), port)
+        return self._start(name, command, port, reference=reference, cwd=REPOSITORY)
 
     def free_port(self) -> int:
         [port] = free_ports(1)
@@ -266,8 +304,7 @@ class Stack:
     def launch_feeder(self, rate: int) -> Server:
         """A producer that updates the topic's keys, `rate` records per second, until stopped."""
         command = [sys.executable, "-m", "bench.feeder", self.servers, str(self.count), str(rate)]
-        name = self.new_name("feeder")
-        return self._server(self._supervisor.start(name, command, cwd=REPOSITORY), 0)
+        return self._start(self.new_name("feeder"), command, 0, cwd=REPOSITORY)
 
     def wait_idle(self, server: Server) -> None:
         """Waits until it uses less than a tenth of a core for half a second (no compaction)."""
@@ -278,7 +315,8 @@ class Stack:
             before, last = last, (time.monotonic(), cpu_seconds(server.pid))
             return last[1] - before[1] < _IDLE_CPU * (last[0] - before[0]) - 0.01  # a tick
 
-        self._supervisor.wait_until(idle, _START_TIMEOUT, f"{server.name} to be idle", 0.5)
+        what = f"{server.name} to be idle"
+        self.wait(idle, what, every=0.5, reference=server.reference)
 
     def wait(
         self,
@@ -286,24 +324,37 @@ class Stack:
         what: str,
         timeout: float = _START_TIMEOUT,
         every: float = _ASK_EVERY,
+        *,
+        reference: bool = False,
     ) -> None:
-        """Waits until `condition()`, asking each `every` s. Raises LocalError if a process has
-        died, or after `timeout` s."""
-        self._supervisor.wait_until(condition, timeout, what, every)
+        """Waits until `condition()`, asking each `every` s. Raises LocalError after `timeout` s, or
+        if one of our servers has died; with `reference`, one of the references."""
+        self._supervisors[reference].wait_until(condition, timeout, what, every)
+
+    def check(self, *servers: Server) -> None:
+        """LocalError if one of these servers has ended by itself."""
+        for server in servers:
+            if ended := self._supervisors[server.reference].exits().get(server.name):
+                raise LocalError(ended)
 
     def stop(self, *servers: Server) -> None:
-        self._supervisor.stop([server.name for server in servers])
+        for reference, supervisor in self._supervisors.items():
+            supervisor.stop([each.name for each in servers if each.reference is reference])
 
     def _answering(self, server: Server, path: str) -> Server:
         def answers() -> bool:
             answer = http_client.get(server.port, path)
             return answer is not None and answer.status == 200
 
-        self._supervisor.wait_until(answers, _START_TIMEOUT, f"{server.name} to answer", 0.05)
+        what = f"{server.name} to answer"
+        self.wait(answers, what, reference=server.reference)
         return server
 
-    def _server(self, child: Child, port: int) -> Server:
-        return Server(child.name, child.process.pid, port)
+    def _start(
+        self, name: str, command: list[str], port: int, *, reference: bool = False, **how: Any
+    ) -> Server:
+        child = self._supervisors[reference].start(name, command, **how)
+        return Server(name, child.process.pid, port, reference)
 
 
 def run_reference(module: str, *arguments: str) -> dict[str, float]:
@@ -332,7 +383,7 @@ def run_references(commands: Sequence[tuple[str, ...]]) -> list[dict[str, float]
             process.kill()
             process.wait()
         raise
-    for process, output in zip(running, outputs, strict=True):
+    for (module, *_), process, output in zip(commands, running, outputs, strict=True):
         if process.returncode:
-            raise LocalError(f"a reference failed:\n{tail(output)}")
+            raise LocalError(f"bench.references.{module} failed:\n{tail(output)}")
     return [json.loads(output.splitlines()[-1]) for output in outputs]

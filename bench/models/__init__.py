@@ -1,1 +1,1 @@
-"""What larger deployments cost, computed from the rows of one run."""
+"""What larger deployments cost, and how costs grow, computed from the rows of one run."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Iterator
+from functools import partial
+from operator import itemgetter
 
-from bench import http_client, load, records
+from bench import http_client, records
 from bench.load import Measurement, Workload
 from bench.plan import Plan
-from bench.report import Comparison, Row, Target
-from bench.rows.reads import measured_row
+from bench.report import Row, Target, compare
 from bench.stack import Stack, run_reference
+from bench.subject import Served, Subject
 from local.errors import LocalError
 
 KEYS = 100  # per request
@@ -26,57 +27,46 @@ def steps(plan: Plan) -> int:
     return plan.rounds * (2 * len(CONNECTIONS) + 1)
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     backend = stack.filled_backend()
-    constant = stack.launch_constant(_sample(backend.port, stack.count))
+    sample = _sample(backend.port, stack.count)
     workload = Workload(PATH, stack.count, batch=KEYS)
-    ours: dict[int, list[Measurement]] = {c: [] for c in CONNECTIONS}
-    reference: dict[int, list[Measurement]] = {c: [] for c in CONNECTIONS}
-    bare: list[dict[str, float]] = []
-    for server in (backend, constant):
-        load.run(server.port, workload, 16, plan.seconds)
+    ours = Served("batch", lambda: [backend])
+    constant = Served("batch-constant", lambda: [stack.launch_constant(sample)], reference=True)
+    bare = Subject[dict[str, float]]("rocksdict-many", reference=True)
+    for subject in (ours, constant):
+        subject.warm_up(workload, plan.seconds)
     for _ in range(plan.rounds):
         for connections in CONNECTIONS:
-            for server, found in ((backend, ours), (constant, reference)):
-                found[connections].append(
-                    load.measure((server.pid,), server.port, workload, connections, plan.seconds)
-                )
-                step()
-        copy = str(stack.copy_of(backend))
-        batches = str(plan.gets // KEYS)
-        bare.append(run_reference("many", copy, str(stack.count), batches, str(KEYS)))
-        step()
-    stack.stop(constant)
+            for subject in (ours, constant):
+                subject.load(workload, connections, plan.seconds)
+                yield _rows(ours, constant, bare)
+        asked = map(str, (stack.copy_of(backend), stack.count, plan.gets // KEYS, KEYS))
+        bare.measure(partial(run_reference, "many", *asked))
+        yield _rows(ours, constant, bare)
+
+
+def _rows(ours: Served, constant: Served, bare: Subject[dict[str, float]]) -> list[Row]:
     rows = []
     for connections in CONNECTIONS:
-        beside = _comparisons(ours[connections], reference[connections], bare, connections)
-        rows.append(measured_row("batch", connections, ours[connections], beside))
-        rows.append(measured_row("batch-constant", connections, reference[connections]))
-    rows.append(
-        Row(
-            "rocksdict-many",
-            rps=median(each["keys_s"] for each in bare),
-            cpu_us=median(each["cpu_us"] for each in bare),
-        )
-    )
-    return rows
+        cpu, rate = ours.of(_cpu, connections), ours.of(_rate, connections)
+        target = RATE_TARGET if connections == max(CONNECTIONS) else None
+        of_constant = constant.of(_cpu, connections)
+        beside = [
+            *compare("CPU per key", "µs", cpu, "constant ASGI app, same keys", of_constant),
+            *compare("CPU per key", "µs", cpu, _ROCKSDICT, bare.of(itemgetter("cpu_us"))),
+            *compare("keys", "/s", rate, _ROCKSDICT, bare.of(itemgetter("keys_s")), target),
+        ]
+        rows += [ours.loaded_row(connections, beside), constant.loaded_row(connections)]
+    return [*rows, bare.row(rps=itemgetter("keys_s"), cpu_us=itemgetter("cpu_us"))]
 
 
-def _comparisons(
-    ours: list[Measurement],
-    constant: list[Measurement],
-    bare: list[dict[str, float]],
-    connections: int,
-) -> list[Comparison]:
-    cpu = [each.cpu_us / KEYS for each in ours]
-    rate = [each.load.rps * KEYS for each in ours]
-    target = RATE_TARGET if connections == max(CONNECTIONS) else None
-    constant_cpu = [each.cpu_us / KEYS for each in constant]
-    return [
-        Comparison.of("CPU per key", "µs", cpu, "constant ASGI app, same keys", constant_cpu),
-        Comparison.of("CPU per key", "µs", cpu, _ROCKSDICT, [each["cpu_us"] for each in bare]),
-        Comparison.of("keys", "/s", rate, _ROCKSDICT, [each["keys_s"] for each in bare], target),
-    ]
+def _cpu(each: Measurement) -> float:
+    return each.cpu_us / KEYS
+
+
+def _rate(each: Measurement) -> float:
+    return each.load.rps * KEYS
 
 
 def _sample(port: int, count: int) -> http_client.Answer:

@@ -6,13 +6,15 @@ Beside it, a bare consumer of the same records, which is the least that a replay
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Iterator
+from functools import partial
+from operator import itemgetter
 
 from bench import records
 from bench.plan import Plan
-from bench.report import Comparison, Row, Target
+from bench.report import Row, Target, compare
 from bench.stack import Server, Stack, run_reference
+from bench.subject import Subject
 
 SECONDS_TARGET = Target(2.0)
 _SETTINGS = {"QUERYABLE_STANDBY_REPLICAS": "1", "QUERYABLE_COPY_THRESHOLD": "1"}
@@ -23,30 +25,32 @@ def steps(plan: Plan) -> int:
     return 2 * plan.rounds
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     group = stack.new_name("group")
     source = stack.launch_backend(stack.new_name("source"), group, settings=_SETTINGS)
     stack.wait_ready(source)
     stack.wait_idle(source)
-    copies: list[tuple[int, float]] = []
-    reference: list[float] = []
+    copies = Subject[tuple[int, float]]("copy")
+    bare = Subject[dict[str, float]]("copy-consume", reference=True)
     partitions = [str(partition) for partition in range(records.PARTITIONS)]
     for _ in range(plan.rounds):
-        copies.append(_copy(stack, group, source))
-        step()
-        found = run_reference("consume", stack.servers, records.TOPIC, *partitions)
-        reference.append(found["seconds"])
-        step()
-    stack.stop(source)
-    beside = Comparison.of(
-        "copies of all partitions", "s", [seconds for _, seconds in copies],
-        "a bare confluent-kafka consumer", reference, SECONDS_TARGET,
+        copies.measure(lambda: _copy(stack, group, source))
+        yield _rows(copies, bare)
+        bare.measure(partial(run_reference, "consume", stack.servers, records.TOPIC, *partitions))
+        yield _rows(copies, bare)
+
+
+def _rows(copies: Subject[tuple[int, float]], bare: Subject[dict[str, float]]) -> list[Row]:
+    beside = compare(
+        "copies of all partitions", "s", copies.of(itemgetter(1)),
+        "a bare confluent-kafka consumer", bare.of(itemgetter("seconds")), SECONDS_TARGET,
     )  # fmt: skip
-    of_row = {
-        "seconds": median(seconds for _, seconds in copies),
-        "mb": median(size for size, _ in copies) / 1e6,
-    }
-    return [Row("copy", more=of_row, beside=[beside])]
+    return [
+        copies.row(
+            more={"seconds": itemgetter(1), "mb": lambda each: each[0] / 1e6}, beside=beside
+        ),
+        bare.row(more={"seconds": itemgetter("seconds")}),
+    ]
 
 
 def _copy(stack: Stack, group: str, source: Server) -> tuple[int, float]:

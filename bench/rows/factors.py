@@ -6,18 +6,20 @@ bytes, and 6 partitions. `more` of a row has its factors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
-from bench import http_client, load, records
-from bench.load import Measurement, Workload
+from bench import http_client, records
+from bench.load import Workload
 from bench.plan import Plan
 from bench.records import Table, customers
-from bench.report import Comparison, Row, Target
-from bench.rows.reads import Subject, cpu_of, launch_static, measured_row, sample_answer
+from bench.report import Row, Target, compare
+from bench.rows.reads import launch_front, launch_static, sample_answer
 from bench.stack import Server, Stack
+from bench.subject import Served
 
 CONNECTIONS = 64
 BACKENDS = (2, 4)
@@ -71,63 +73,57 @@ def steps(plan: Plan) -> int:
     return plan.rounds * (len(cases(plan)) + 1)
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     wanted = cases(plan)
-    tables = list(dict.fromkeys(case.table for case in wanted if not case.filled))
-    stack.fill(tables)
-    filled = stack.filled_backend()
-    of_filled = Subject("proxy", (stack.launch_proxy(filled), filled), ours=True)
-    # each table has its own backends, because a view that is not read also costs a little
+    stack.fill(list(dict.fromkeys(case.table for case in wanted if not case.filled)))
+    stack.filled_backend()
+
+    @cache
+    def launch(table: Table, count: int, is_filled: bool) -> tuple[Server, ...]:
+        """Each table has its own backends, because a view that is not read also costs a little."""
+        filled = [stack.filled_backend()] if is_filled else []
+        backends = filled or launch_backends(stack, count, table)
+        return (stack.launch_proxy(backends[0]), *backends)
+
     subjects = {
-        (table, count): _launch(stack, count, table)
-        for table, count in {(each.table, each.backends) for each in wanted if not each.filled}
-    }
-    workloads = {
-        case: (of_filled if case.filled else subjects[case.table, case.backends], _workload(case))
+        case: Served(case.name, partial(launch, case.table, case.backends, case.filled), proxy=True)
         for case in wanted
     }
     two = next(case for case in wanted if case.backends == 2)
-    static = _launch_static(stack, *workloads[two])
-    found: dict[Case, list[Measurement]] = {case: [] for case in wanted}
-    of_static: list[Measurement] = []
-    for subject, reads in (*workloads.values(), (static, workloads[two][1])):
-        load.run(subject.servers[0].port, reads, 16, plan.seconds)
-    for _ in range(plan.rounds):
-        for case, (subject, reads) in workloads.items():
-            found[case].append(subject.measure(reads, CONNECTIONS, plan.seconds))
-            step()
-            if case == two:
-                of_static.append(static.measure(reads, CONNECTIONS, plan.seconds))
-                step()
-    started = [server for each in (*subjects.values(), static) for server in each.servers]
-    stack.stop(*started, of_filled.servers[0])
-    beside = Comparison.of(
-        "CPU", "µs", cpu_of(found[two]), "nginx ► static nginx", cpu_of(of_static), STATIC_TARGET
+    static = Served(
+        STATIC, lambda: _launch_static(stack, two, subjects[two].server), reference=True
     )
-    return [
-        *(
-            measured_row(case.name, CONNECTIONS, of, [beside] if case == two else [], case.more())
-            for case, of in found.items()
-        ),
-        measured_row(STATIC, CONNECTIONS, of_static),
-    ]
+    for case, subject in subjects.items():
+        subject.warm_up(_workload(case), plan.seconds)
+    static.warm_up(_workload(two), plan.seconds)
+    for _ in range(plan.rounds):
+        for case, subject in subjects.items():
+            subject.load(_workload(case), CONNECTIONS, plan.seconds)
+            yield _rows(subjects, static)
+            if case == two:
+                static.load(_workload(two), CONNECTIONS, plan.seconds)
+                yield _rows(subjects, static)
 
 
-def _launch_static(stack: Stack, proxy: Subject, reads: Workload) -> Subject:
+def _rows(subjects: dict[Case, Served], static: Served) -> list[Row]:
+    rows = []
+    for case, subject in subjects.items():
+        beside = []
+        if case.backends == 2:
+            ours, limit = subject.cpu(CONNECTIONS), static.cpu(CONNECTIONS)
+            beside = compare("CPU", "µs", ours, "nginx ► static nginx", limit, STATIC_TARGET)
+        rows.append(subject.loaded_row(CONNECTIONS, beside, case.more()))
+    return [*rows, static.loaded_row(CONNECTIONS)]
+
+
+def _launch_static(stack: Stack, case: Case, proxy: Server) -> tuple[Server, Server]:
     """nginx in front of a static nginx that has one recorded answer of the proxy."""
-    path = f"{reads.path}/{records.key(0).decode()}"
-    return Subject(STATIC, launch_static(stack, sample_answer(proxy.servers[0].port, path=path)))
+    path = f"{case.table.path}/{records.key(0).decode()}"
+    return launch_front(stack, launch_static(stack, sample_answer(proxy.port, path=path)))
 
 
 def _workload(case: Case) -> Workload:
     return Workload(case.table.path, case.table.count, zipf=case.zipf)
-
-
-def _launch(stack: Stack, count: int, table: Table) -> Subject:
-    """Starts a proxy and `count` backends of this table."""
-    backends = launch_backends(stack, count, table)
-    proxy = stack.launch_proxy(backends[0])
-    return Subject("proxy", (proxy, *backends), ours=True)
 
 
 def launch_backends(

@@ -9,7 +9,8 @@ leader uses meanwhile, and `topology_bytes`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 from confluent_kafka import ConsumerGroupState, KafkaException
@@ -21,6 +22,7 @@ from bench.report import Row
 from bench.rows.topology import VIEW, after_losses
 from bench.simulated_group import SESSION_TIMEOUT, SimulatedGroup
 from bench.stack import Server, Stack
+from bench.subject import Subject
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 
@@ -44,18 +46,31 @@ def _cases(plan: Plan) -> tuple[tuple[int, int], ...]:
     return CASES if plan.records >= FULL.records else _QUICK_CASES
 
 
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """The time of a rebalance, the leader's CPU for it, the seconds of the fetches of the topology
+    by all others, how many failed, and its bytes."""
+
+    seconds: float
+    cpu_s: float
+    fetches: list[float]
+    failed: int
+    topology_bytes: int
+
+
 def steps(plan: Plan) -> int:
-    return len(_cases(plan)) * (1 + plan.rounds)
+    return len(_cases(plan)) * plan.rounds
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
-    rows = []
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
+    rows: list[Row] = []
     for instances, partitions in _cases(plan):
         folder = stack.folder_of(stack.new_name("group-broker"))
         properties = {
             "message.max.bytes": "8000000",
             "group.initial.rebalance.delay.ms": str(_JOIN_DELAY_MS),
         }
+        ours = Subject[Rebalance](f"group-{instances}-instances-{partitions}-partitions")
         with Broker(folder, fresh=True, heap="2g", properties=properties) as broker:
             _create(broker, partitions)
             name = stack.new_name("leader")
@@ -70,47 +85,56 @@ def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
                 },
             )  # fmt: skip
             stack.wait(lambda b=broker, n=name: _is_joining(b, n), "the leader to join", 60)
-            rows.append(
-                asyncio.run(_measure(broker, name, leader, instances, partitions, plan, step))
-            )
+            rebalances = _rebalances(broker, leader, instances, partitions, plan.rounds)
+
+            async def next_rebalance(them: AsyncIterator[Rebalance] = rebalances) -> Rebalance:
+                return await anext(them)
+
+            # between two rebalances, the simulated members wait for the report to be written
+            with asyncio.Runner() as runner:
+                for _ in range(plan.rounds):
+                    ours.measure(lambda: runner.run(next_rebalance()))
+                    yield [*rows, _row(ours, instances, partitions)]
             stack.stop(leader)
-    return rows
+        rows.append(_row(ours, instances, partitions))
 
 
-async def _measure(
-    broker: Broker,
-    group: str,
-    leader: Server,
-    instances: int,
-    partitions: int,
-    plan: Plan,
-    step: Callable[[], None],
-) -> Row:
+async def _rebalances(
+    broker: Broker, leader: Server, instances: int, partitions: int, rounds: int
+) -> AsyncIterator[Rebalance]:
     port = int(broker.bootstrap_servers.rpartition(":")[2])
-    rebalances, cpu, fetches = [], [], []
-    async with SimulatedGroup(group, port, VIEW.topic) as simulated:
+    async with SimulatedGroup(leader.name, port, VIEW.topic) as simulated:
         await simulated.join(after_losses(instances - 1, partitions), _TIMEOUT)
-        step()
-        for _ in range(plan.rounds):
+        for _ in range(rounds):
             await asyncio.sleep(10)  # until replicas that have warmed up are active
-            before = cpu_seconds(leader.pid)
-            rebalances.append(await simulated.leave(max(1, instances // 100), _TIMEOUT))
-            cpu.append(cpu_seconds(leader.pid) - before)
-            fetches += [1000 * seconds for seconds in simulated.fetch_seconds]
-            step()
-        return Row(
-            f"group-{instances}-instances-{partitions}-partitions",
-            p50_ms=median(fetches) if fetches else None,
-            p99_ms=quantiles(fetches, n=100)[-1] if len(fetches) > 1 else None,
-            more={
-                "instances": instances,
-                "partitions": partitions,
-                "rebalance_s": median(rebalances),
-                "leader_cpu_s": median(cpu),
-                "topology_bytes": simulated.topology_bytes,
-                "failed_fetches": simulated.failed,
-            },
-        )
+            before, failed = cpu_seconds(leader.pid), simulated.failed
+            seconds = await simulated.leave(max(1, instances // 100), _TIMEOUT)
+            yield Rebalance(
+                seconds,
+                cpu_seconds(leader.pid) - before,
+                list(simulated.fetch_seconds),
+                simulated.failed - failed,
+                simulated.topology_bytes,
+            )
+
+
+def _row(ours: Subject[Rebalance], instances: int, partitions: int) -> Row:
+    fetches = [1000 * seconds for each in ours.rounds() for seconds in each.fetches]
+    row = ours.row(
+        more={
+            "instances": lambda _: instances,
+            "partitions": lambda _: partitions,
+            "rebalance_s": lambda each: each.seconds,
+            "leader_cpu_s": lambda each: each.cpu_s,
+            "topology_bytes": lambda each: each.topology_bytes,
+            "failed_fetches": lambda _: sum(each.failed for each in ours.rounds()),
+        },
+    )
+    return replace(
+        row,
+        p50_ms=median(fetches) if fetches else None,
+        p99_ms=quantiles(fetches, n=100)[-1] if len(fetches) > 1 else None,
+    )
 
 
 def _create(broker: Broker, partitions: int) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
 
 from bench import http_client, records
 from bench.plan import Plan
 from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
-from bench.report import Comparison, Row, Target
+from bench.report import Comparison, Row, Target, compare
 from bench.stack import Server, Stack, run_reference
+from bench.subject import Subject
 
 RATE_TARGET = Target(0.6, at_least=True, of_ratio=True)
 MEMORY_TARGET = Target(250.0)  # MB
@@ -68,53 +68,48 @@ def steps(plan: Plan) -> int:
     return plan.rounds * 2
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
-    ours: list[Replay] = []
-    reference: list[Replay] = []
-    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
+    ours = Subject[Replay]("ingest")
+    bare = Subject[Replay]("consume", reference=True)
     for _ in range(plan.rounds):
-        ours.append(replay(stack))
-        step()
-        used = run_reference("consume", stack.servers, records.TOPIC, *partitions)
-        reference.append(
-            Replay(
-                int(used["records"]), used["seconds"], used["cpu_s"], used["rss_mb"], used["rss_mb"]
-            )
-        )
-        step()
-    comparisons = [
-        Comparison.of(
-            what,
-            unit,
-            [get(each) for each in ours],
-            _CONSUME,
-            [get(each) for each in reference],
-            target,
-        )
-        for what, unit, get, target in _COLUMNS
-    ]
-    return [_row("ingest", ours, comparisons), _row("consume", reference)]
+        ours.measure(lambda: replay(stack))
+        yield _rows(ours, bare)
+        bare.measure(lambda: _consume(stack))
+        yield _rows(ours, bare)
 
 
-_COLUMNS: tuple[tuple[str, str, Callable[[Replay], float], Target | None], ...] = (
+def _consume(stack: Stack) -> Replay:
+    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+    used = run_reference("consume", stack.servers, records.TOPIC, *partitions)
+    memory = used["rss_mb"]
+    return Replay(int(used["records"]), used["seconds"], used["cpu_s"], memory, memory)
+
+
+def _rows(ours: Subject[Replay], bare: Subject[Replay]) -> list[Row]:
+    beside = []
+    for what, unit, get, target in _COMPARED:
+        beside += compare(what, unit, ours.of(get), _CONSUME, bare.of(get), target)
+    return [_row(ours, beside), _row(bare, [])]
+
+
+_COMPARED: tuple[tuple[str, str, Callable[[Replay], float], Target | None], ...] = (
     ("rate", "records/s", lambda each: each.rate, RATE_TARGET),
     ("CPU per record", "µs", lambda each: each.cpu_us, None),
     ("peak memory", "MB", lambda each: each.rss_mb, MEMORY_TARGET),
 )
 
 
-def _row(name: str, replays: list[Replay], beside: Sequence[Comparison] = ()) -> Row:
-    return Row(
-        name,
-        rps=median(each.rate for each in replays),
-        cpu_us=median(each.cpu_us for each in replays),
-        rss_mb=median(each.rss_mb for each in replays),
+def _row(subject: Subject[Replay], beside: list[Comparison]) -> Row:
+    return subject.row(
+        rps=lambda each: each.rate,
+        cpu_us=lambda each: each.cpu_us,
+        rss_mb=lambda each: each.rss_mb,
         more={
-            "cpu_s": median(each.cpu_s for each in replays),
-            "seconds": median(each.seconds for each in replays),
-            "pss_mb": median(each.pss_mb for each in replays),
+            "cpu_s": lambda each: each.cpu_s,
+            "seconds": lambda each: each.seconds,
+            "pss_mb": lambda each: each.pss_mb,
         },
-        beside=list(beside),
+        beside=beside,
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator, Sequence
 
 from bench import http_client, records
 from bench.plan import Plan
-from bench.report import Comparison, Row, Target
-from bench.stack import Stack, run_references
-from local.errors import LocalError
+from bench.report import Row, Target, compare
+from bench.stack import Server, Stack, run_references
+from bench.subject import Subject
 
 LAUNCH_TARGET = Target(2.5, of_ratio=True)
 
@@ -20,32 +19,33 @@ def steps(plan: Plan) -> int:
     return plan.rounds * 2
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
-    ours: list[float] = []
-    reference: list[float] = []
-    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
+    ours, bare = Subject[float]("launch"), Subject[float]("launch-consume", reference=True)
     for _ in range(plan.rounds):
-        ours.append(launch(stack, plan.sample))
-        step()
-        began = time.monotonic()
-        run_references(
-            [("consume", stack.servers, records.TOPIC, *partitions[i::2]) for i in range(2)]
-        )
-        reference.append(time.monotonic() - began)
-        step()
-    beside = Comparison.of(
-        "launch of two, to all keys readable", "s", ours,
-        "two bare consumers, to the end of the topic", reference,
+        ours.measure(lambda: launch(stack, plan.sample, ours.note))
+        yield _rows(ours, bare)
+        bare.measure(lambda: _consume(stack))
+        yield _rows(ours, bare)
+
+
+def _rows(ours: Subject[float], bare: Subject[float]) -> list[Row]:
+    beside = compare(
+        "launch of two, to all keys readable", "s", ours.of(float),
+        "two bare consumers, to the end of the topic", bare.of(float),
         LAUNCH_TARGET,
     )  # fmt: skip
-    return [
-        Row("launch", more={"seconds": median(ours)}, beside=[beside]),
-        Row("launch-consume", more={"seconds": median(reference)}),
-    ]
+    return [ours.row(more={"seconds": float}, beside=beside), bare.row(more={"seconds": float})]
 
 
-def launch(stack: Stack, sample: int) -> float:
-    """Seconds until both are ready; LocalError if a key is not readable on both at that time."""
+def _consume(stack: Stack) -> float:
+    partitions = [str(partition) for partition in range(records.PARTITIONS)]
+    began = time.monotonic()
+    run_references([("consume", stack.servers, records.TOPIC, *partitions[i::2]) for i in range(2)])
+    return time.monotonic() - began
+
+
+def launch(stack: Stack, sample: int, note: Callable[[str], None]) -> float:
+    """Seconds until both are ready. `note` gets a description if a key is not readable then."""
     group = stack.new_name("group")
     began = time.monotonic()
     both = [stack.launch_backend(stack.new_name("launch"), group) for _ in range(2)]
@@ -53,11 +53,15 @@ def launch(stack: Stack, sample: int) -> float:
     seconds = time.monotonic() - began
     numbers = random.sample(range(stack.count), min(sample, stack.count))
     for number, backend in enumerate(both):
-        bad = http_client.wrong_answers(backend.port, numbers[number::2])
-        if bad:
-            raise LocalError(
-                f"both instances report that they are ready, but {backend.name} gave {len(bad):,} "
-                f"wrong answers to {len(numbers[number::2]):,} reads, the first: {bad[0]}"
-            )
+        check(backend, numbers[number::2], note)
     stack.stop(*both)
     return seconds
+
+
+def check(server: Server, numbers: Sequence[int], note: Callable[[str], None]) -> None:
+    """Reads these records; `note` gets a description of wrong answers."""
+    if bad := http_client.wrong_answers(server.port, numbers):
+        note(
+            f"of {len(numbers):,} reads of a server that was ready, {len(bad):,} were answered "
+            f"wrongly, the first: {bad[0]}"
+        )

@@ -6,68 +6,69 @@ backend reads it, and until wrk does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from bench import histograms, load, records
 from bench.load import LoadResult, Workload
 from bench.plan import Plan
-from bench.report import Comparison, Row
-from bench.stack import Server, Stack
+from bench.report import Row, compare
+from bench.stack import Stack
+from bench.subject import Subject
 
 CONNECTIONS = (16, 64)
 _PATHS = {"proxy-histogram": "/proxy/metrics", "backend-histogram": "/metrics"}
-_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 Pair = tuple[LoadResult, list[int]]
 """A load, and what the histogram has counted of it."""
+
+_OF_WRK: dict[str, Callable[[Pair], float]] = {
+    "p50": lambda each: each[0].p50_ms,
+    "p90": lambda each: each[0].p90_ms,
+    "p99": lambda each: each[0].p99_ms,
+}
+_OF_HISTOGRAM: dict[str, Callable[[Pair], float]] = {
+    "p50": lambda each: histograms.quantile_ms(each[1], 0.5),
+    "p90": lambda each: histograms.quantile_ms(each[1], 0.9),
+    "p99": lambda each: histograms.quantile_ms(each[1], 0.99),
+}
 
 
 def steps(plan: Plan) -> int:
     return plan.rounds * len(_PATHS) * len(CONNECTIONS)
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     backend = stack.filled_backend()
-    servers = dict(zip(_PATHS, (stack.launch_proxy(backend), backend), strict=True))
     workload = Workload(records.PATH, stack.count)
-    found: dict[tuple[str, int], list[Pair]] = {
-        (name, connections): [] for connections in CONNECTIONS for name in _PATHS
-    }
-    for server in servers.values():  # warms up caches and interpreters
-        load.run(server.port, workload, 16, plan.seconds)
+    servers = dict(zip(_PATHS, (stack.launch_proxy(backend), backend), strict=True))
+    subjects = [Subject[Pair](name) for name in _PATHS]
+
+    def load_of(subject: Subject[Pair], connections: int) -> Pair:
+        port, path = servers[subject.name].port, _PATHS[subject.name]
+        before = histograms.read_counts(port, path)
+        note = partial(subject.note, connections=connections)
+        done = load.run(port, workload, connections, plan.seconds, note)
+        return done, histograms.increments(port, path, before, done.requests)
+
+    for subject in subjects:  # warms up caches and interpreters
+        subject.attempt(partial(load_of, subject, 16))
     for _ in range(plan.rounds):
-        for (name, connections), rounds in found.items():
-            rounds.append(_measured(servers[name], _PATHS[name], workload, connections, plan))
-            step()
-    stack.stop(servers["proxy-histogram"])
-    return [_row(name, connections, rounds) for (name, connections), rounds in found.items()]
+        for connections in CONNECTIONS:
+            for subject in subjects:
+                subject.measure(partial(load_of, subject, connections), connections)
+                yield [_row(each, c) for c in CONNECTIONS for each in subjects]
 
 
-def _measured(server: Server, path: str, workload: Workload, connections: int, plan: Plan) -> Pair:
-    before = histograms.read_counts(server.port, path)
-    done = load.run(server.port, workload, connections, plan.seconds)
-    return done, histograms.increments(server.port, path, before, done.requests)
-
-
-def _row(name: str, connections: int, rounds: list[Pair]) -> Row:
-    of_wrk: dict[str, Callable[[LoadResult], float]] = {
-        "p50": lambda each: each.p50_ms,
-        "p90": lambda each: each.p90_ms,
-        "p99": lambda each: each.p99_ms,
-    }
-    ours = {
-        what: [histograms.quantile_ms(counts, share) for _, counts in rounds]
-        for what, share in _SHARES.items()
-    }
-    return Row(
-        name,
+def _row(subject: Subject[Pair], connections: int) -> Row:
+    beside = []
+    for what, get in _OF_HISTOGRAM.items():
+        of_wrk = subject.of(_OF_WRK[what], connections)
+        beside += compare(what, "ms", subject.of(get, connections), "wrk", of_wrk)
+    return subject.row(
         connections,
-        rps=median(each.rps for each, _ in rounds),
-        p50_ms=median(ours["p50"]),
-        p99_ms=median(ours["p99"]),
-        beside=[
-            Comparison.of(what, "ms", ours[what], "wrk", [of_wrk[what](each) for each, _ in rounds])
-            for what in _SHARES
-        ],
+        rps=lambda each: each[0].rps,
+        p50_ms=_OF_HISTOGRAM["p50"],
+        p99_ms=_OF_HISTOGRAM["p99"],
+        beside=beside,
     )

@@ -6,17 +6,19 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from statistics import median, quantiles
 
 from bench import http_client
 from bench.plan import Plan
 from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
-from bench.report import Comparison, Row, Target
+from bench.report import Comparison, Row, Target, compare
 from bench.rows.ingest import Replay
 from bench.spark.jobs import Job, Lag, Writer, fill, spark_job, streams_job, views_toml
 from bench.stack import Server, Stack
+from bench.subject import Served, Subject
 from local.errors import LocalError
 
 _STREAMS = "Kafka Streams"
@@ -66,111 +68,145 @@ def steps(plan: Plan) -> int:
     return plan.rounds * 2 * len(_CATCH_UP) + 2 * len(KINDS) + 1
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     counts = fill(stack, plan.texts)
     rows: list[Row] = []
     for view, topic in _CATCH_UP.items():
-        ours: list[Replay] = []
-        reference: list[Replay] = []
+        ours = Subject[Replay](f"catch-up-{view}")
+        theirs = Subject[Replay](f"streams-catch-up-{view}", reference=True)
         for _ in range(plan.rounds):
-            ours.append(_catch_up(stack, spark_job(stack, [view]), view, topic, counts[topic]))
-            step()
-            job = streams_job(stack, [view])
-            reference.append(_catch_up(stack, job, view, topic, counts[topic]))
-            step()
-        rows += _catch_up_rows(view, ours, reference)
-    latencies = _our_latencies(stack, plan, step, KINDS)
-    real_time = _our_latencies(stack, plan, step, KINDS[:1], real_time=True)
-    for kind, beside in _reference_latencies(stack, plan, step).items():
-        rows += _latency_rows(kind, latencies[kind], beside)
-        if kind in real_time:
-            rows.append(_real_time_row(kind, real_time[kind], latencies[kind]))
-    return rows
+            for subject, start in ((ours, spark_job), (theirs, streams_job)):
+                subject.measure(
+                    partial(_catch_up, stack, start, view=view, topic=topic, count=counts[topic])
+                )
+                yield [*rows, *_catch_up_rows(ours, theirs)]
+        rows += _catch_up_rows(ours, theirs)
+    latencies = {kind: Latencies(kind) for kind in KINDS}
+    for of_kinds in (
+        _our_latencies(stack, plan, {kind: each.ours for kind, each in latencies.items()}),
+        _our_latencies(stack, plan, {KINDS[0]: latencies[KINDS[0]].real_time}, real_time=True),
+        _reference_latencies(stack, plan, {kind: each.theirs for kind, each in latencies.items()}),
+    ):
+        for _ in of_kinds:
+            yield [*rows, *(row for each in latencies.values() for row in each.rows())]
 
 
-def _catch_up(stack: Stack, job: Job, view: str, topic: str, count: int) -> Replay:
-    """Measures a job with one view that has just started, and stops it."""
-    stack.wait(job.is_running, f"{job.server.name} to run", 120)
-    began, cpu = time.monotonic(), cpu_seconds(job.server.pid)
-    _wait_caught_up(stack, job, view, topic)
-    seconds, cpu = time.monotonic() - began, cpu_seconds(job.server.pid) - cpu
+class Latencies:
+    """The latencies (ms) of a kind of view: of our micro-batches, of our real-time view and of the
+    Kafka Streams application."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._target = kind.target
+        self.ours = Subject[list[float]](kind.name)
+        self.theirs = Subject[list[float]](f"streams-{kind.name}", reference=True)
+        self.real_time = Subject[list[float]](f"{kind.name}-real-time")
+
+    def rows(self) -> list[Row]:
+        return [
+            self._row(self.ours, _STREAMS, self.theirs, self._target),
+            self._row(self.theirs),
+            self._row(self.real_time, "micro-batches", self.ours, _REAL_TIME),
+        ]
+
+    def _row(
+        self,
+        subject: Subject[list[float]],
+        name: str = "",
+        other: Subject[list[float]] | None = None,
+        target: Target | None = None,
+    ) -> Row:
+        beside: list[Comparison] = []
+        if other is not None:
+            beside += compare("p50", "ms", subject.of(median), name, other.of(median), target)
+            beside += compare("p99", "ms", subject.of(_p99), name, other.of(_p99))
+        return subject.row(p50_ms=median, p99_ms=_p99, beside=beside)
+
+
+def _p99(values: list[float]) -> float:
+    return quantiles(values, n=100, method="inclusive")[98]
+
+
+def _catch_up(
+    stack: Stack, start: Callable[[Stack, list[str]], Job], view: str, topic: str, count: int
+) -> Replay:
+    """Starts a job with one view, measures it from when it runs, and stops it."""
+    job = start(stack, [view])
     pid = job.server.pid
-    found = Replay(count, seconds, cpu, peak_rss_mb(pid), pss_mb(pid))
-    stack.stop(job.server)
-    return found
+    try:
+        job.wait(stack, 120)
+        began, cpu = time.monotonic(), cpu_seconds(pid)
+        _wait_caught_up(stack, job, view, topic)
+        seconds, cpu = time.monotonic() - began, cpu_seconds(pid) - cpu
+        return Replay(count, seconds, cpu, peak_rss_mb(pid), pss_mb(pid))
+    finally:
+        stack.stop(job.server)
 
 
 def _wait_caught_up(stack: Stack, job: Job, view: str, topic: str) -> None:
     lag = Lag(stack.servers, job.groups[view], topic)
-    stack.wait(lag.is_zero, f"{view} to catch up", 300)
+    stack.wait(lag.is_zero, f"{view} to catch up", 300, reference=job.server.reference)
     lag.close()
 
 
-def _catch_up_rows(view: str, ours: list[Replay], reference: list[Replay]) -> list[Row]:
+def _catch_up_rows(ours: Subject[Replay], theirs: Subject[Replay]) -> list[Row]:
     columns: tuple[tuple[str, str, Callable[[Replay], float]], ...] = (
         ("rate", "records/s", lambda each: each.rate),
         ("CPU per record", "µs", lambda each: each.cpu_us),
         ("memory", "MB", lambda each: each.pss_mb),
     )
-    beside = [
-        Comparison.of(what, unit, list(map(get, ours)), _STREAMS, list(map(get, reference)))
-        for what, unit, get in columns
-    ]
+    beside = []
+    for what, unit, get in columns:
+        beside += compare(what, unit, ours.of(get), _STREAMS, theirs.of(get))
 
-    def row(name: str, found: list[Replay], comparisons: list[Comparison]) -> Row:
-        return Row(
-            name,
-            rps=median(each.rate for each in found),
-            cpu_us=median(each.cpu_us for each in found),
-            rss_mb=median(each.pss_mb for each in found),
-            more={"seconds": median(each.seconds for each in found)},
+    def row(subject: Subject[Replay], comparisons: list[Comparison]) -> Row:
+        return subject.row(
+            rps=lambda each: each.rate,
+            cpu_us=lambda each: each.cpu_us,
+            rss_mb=lambda each: each.pss_mb,
+            more={"seconds": lambda each: each.seconds},
             beside=comparisons,
         )
 
-    return [
-        row(f"catch-up-{view}", ours, beside),
-        row(f"streams-catch-up-{view}", reference, []),
-    ]
+    return [row(ours, beside), row(theirs, [])]
+
+
+Found = dict[Kind, Subject[list[float]]]
 
 
 def _our_latencies(
-    stack: Stack,
-    plan: Plan,
-    step: Callable[[], None],
-    kinds: Iterable[Kind],
-    *,
-    real_time: bool = False,
-) -> dict[Kind, list[float]]:
-    """ms through the proxy, while all views of the demo are live."""
+    stack: Stack, plan: Plan, found: Found, *, real_time: bool = False
+) -> Iterator[None]:
+    """Measures through the proxy, while all views of the demo are live."""
     name = stack.new_name("demo")
     backend = stack.launch_backend(name, name, views=views_toml())
     stack.wait_ready(backend)
     proxy = stack.launch_proxy(backend)
     job = spark_job(stack, real_time=real_time)
-    stack.wait(job.is_running, "all views to start", 300)
+    job.wait(stack, 300)
     for view, topic in {**_CATCH_UP, "departures": "flights"}.items():
         _wait_caught_up(stack, job, view, topic)
-    found: dict[Kind, list[float]] = {}
-    for kind in kinds:
-        found[kind] = _latencies(stack, kind, proxy, kind.ours, plan.freshness)
-        step()
+    for kind, subject in found.items():
+        subject.measure(partial(_latencies, stack, kind, proxy, kind.ours, plan.freshness))
+        yield
     stack.stop(job.server, proxy, backend)
-    return found
 
 
-def _reference_latencies(
-    stack: Stack, plan: Plan, step: Callable[[], None]
-) -> dict[Kind, list[float]]:
-    job = streams_job(stack, ["word-count", "latest-departure", "departures"])
-    stack.wait(job.is_running, "Kafka Streams to run", 120)
-    for view, topic in _CATCH_UP.items():
-        _wait_caught_up(stack, job, view, topic)
-    found: dict[Kind, list[float]] = {}
-    for kind in KINDS:
-        found[kind] = _latencies(stack, kind, job.server, kind.reference, plan.freshness)
-        step()
-    stack.stop(job.server)
-    return found
+def _reference_latencies(stack: Stack, plan: Plan, found: Found) -> Iterator[None]:
+    def launch() -> list[Server]:
+        job = streams_job(stack, ["word-count", "latest-departure", "departures"])
+        job.wait(stack, 120)
+        for view, topic in _CATCH_UP.items():
+            _wait_caught_up(stack, job, view, topic)
+        return [job.server]
+
+    streams = Served(_STREAMS, launch, reference=True)
+
+    def latencies(kind: Kind) -> list[float]:
+        return _latencies(stack, kind, streams.server, kind.reference, plan.freshness)
+
+    for kind, subject in found.items():
+        subject.measure(partial(latencies, kind))
+        yield
 
 
 def _latencies(stack: Stack, kind: Kind, server: Server, path: str, count: int) -> list[float]:
@@ -198,30 +234,3 @@ def _is_there(port: int, path: str) -> bool:
     document = answer.json()
     # A key without windows has an empty list of them.
     return not isinstance(document, dict) or document.get("items") != []
-
-
-def _latency_rows(kind: Kind, ours: list[float], reference: list[float]) -> list[Row]:
-    p50, p99 = _p50_p99(ours)
-    other_p50, other_p99 = _p50_p99(reference)
-    beside = [
-        Comparison.of("p50", "ms", [p50], _STREAMS, [other_p50], kind.target),
-        Comparison.of("p99", "ms", [p99], _STREAMS, [other_p99]),
-    ]
-    return [
-        Row(kind.name, p50_ms=p50, p99_ms=p99, beside=beside),
-        Row(f"streams-{kind.name}", p50_ms=other_p50, p99_ms=other_p99),
-    ]
-
-
-def _real_time_row(kind: Kind, found: list[float], micro_batches: list[float]) -> Row:
-    p50, p99 = _p50_p99(found)
-    other_p50, other_p99 = _p50_p99(micro_batches)
-    beside = [
-        Comparison.of("p50", "ms", [p50], "micro-batches", [other_p50], _REAL_TIME),
-        Comparison.of("p99", "ms", [p99], "micro-batches", [other_p99]),
-    ]
-    return Row(f"{kind.name}-real-time", p50_ms=p50, p99_ms=p99, beside=beside)
-
-
-def _p50_p99(values: list[float]) -> tuple[float, float]:
-    return median(values), quantiles(values, n=100, method="inclusive")[98]

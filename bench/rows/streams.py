@@ -8,104 +8,108 @@ where the Kafka Streams application has a key, so it takes turns.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
-from bench import http_client, load, records
+from bench import http_client, records
 from bench.load import Measurement, Workload
 from bench.plan import FULL, Plan
-from bench.report import Comparison, Row, Target
+from bench.report import Row, Target, compare
 from bench.rows.factors import launch_backends
-from bench.rows.launch import launch
-from bench.rows.reads import Subject, cpu_of, measured_row
+from bench.rows.launch import check, launch
 from bench.stack import Server, Stack
-from local.errors import LocalError
+from bench.subject import Served, Subject
 from local.kafka.jars import streams_class_path
 from local.kafka.java import find_java
 from local.settings import REPOSITORY
 
 _SOURCE = REPOSITORY / "bench" / "references" / "streams" / "KeyedTable.java"
 _STREAMS = "Kafka Streams"
-_PAIRS = {"two-direct": "streams-direct", "two-proxy": "streams-nginx"}
-"""Our row ► the reference's."""
 _WARM_UP = 60  # s of load, in which the JVM compiles
 _SHORT_WARM_UP = 2
 _START_TIMEOUT = 180.0  # s
 RATE_TARGET = Target(1.5, at_least=True, of_ratio=True)  # directly, from 16 connections on
 
 
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Two instances of the application, and the seconds until both answered for all keys."""
+
+    seconds: float
+    applications: list[Server]
+
+
 def steps(plan: Plan) -> int:
-    return 2 + plan.rounds * 2 * len(_PAIRS) * len(plan.connections)
+    return 2 + plan.rounds * 4 * len(plan.connections)
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
-    ours_s = launch(stack, plan.sample)
-    step()
-    streams_s, applications = launch_applications(stack, plan.sample)
-    step()
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
+    launched = Subject[float]("two-launch")
+    theirs = Subject[Launch]("streams-launch", reference=True)
+    launched.measure(lambda: launch(stack, plan.sample, launched.note))
+    yield _launch_rows(launched, theirs)
+    theirs.measure(lambda: launch_applications(stack, plan.sample, theirs.note))
+    yield _launch_rows(launched, theirs)
     backends = launch_backends(stack, 2, stack.table, {"QUERYABLE_STANDBY_REPLICAS": "0"})
     proxy = stack.launch_proxy(backends[0])
-    nginx = _launch_nginx(stack, applications)
-    subjects = {
-        "two-direct": Subject("two-direct", tuple(backends)),
-        "streams-direct": Subject("streams-direct", tuple(applications)),
-        "two-proxy": Subject("two-proxy", (proxy, *backends), ours=True),
-        "streams-nginx": Subject("streams-nginx", (nginx, *applications)),
-    }
+
+    def reference(name: str, launch: Callable[[], list[Server]]) -> Served:
+        return Served(name, launch, reference=True)
+
+    direct, by_proxy = pairs = (
+        (
+            Served("two-direct", lambda: backends),
+            reference("streams-direct", lambda: theirs.last.applications),
+        ),
+        (
+            Served("two-proxy", lambda: [proxy, *backends], proxy=True),
+            reference("streams-nginx", lambda: _launch_nginx(stack, theirs.last.applications)),
+        ),
+    )
+    subjects = [*direct, *by_proxy]
     reads = Workload(records.PATH, stack.count)
     warm_up = _WARM_UP if plan.records >= FULL.records else _SHORT_WARM_UP
-    for subject in subjects.values():
-        load.run(subject.servers[0].port, reads, 16, warm_up // 2)
-    found: dict[tuple[str, int], list[Measurement]] = {}
+    for subject in subjects:
+        subject.warm_up(reads, warm_up // 2)
     for _ in range(plan.rounds):
         for connections in plan.connections:
-            for name, subject in subjects.items():
-                measured = subject.measure(reads, connections, plan.seconds)
-                found.setdefault((name, connections), []).append(measured)
-                step()
-    stack.stop(proxy, nginx, *backends, *applications)
-    rows = [
-        row
-        for connections in plan.connections
-        for name, reference in _PAIRS.items()
-        for row in _pair(name, reference, connections, found)
-    ]
-    return [*rows, *_launch_rows(ours_s, streams_s)]
+            for subject in subjects:
+                subject.load(reads, connections, plan.seconds)
+                rows = [row for c in plan.connections for pair in pairs for row in _rows(*pair, c)]
+                yield [*rows, *_launch_rows(launched, theirs)]
 
 
-def _pair(
-    name: str, reference: str, connections: int, found: dict[tuple[str, int], list[Measurement]]
-) -> list[Row]:
-    ours, theirs = found[name, connections], found[reference, connections]
-    is_target = name == "two-direct" and connections >= 16
-    beside = [
-        Comparison.of(
-            "rate", "reads/s", [each.load.rps for each in ours],
-            _STREAMS, [each.load.rps for each in theirs], RATE_TARGET if is_target else None,
-        ),
-        Comparison.of("CPU", "µs", cpu_of(ours), _STREAMS, cpu_of(theirs)),
-        Comparison.of(
-            "memory", "MB", [each.rss_mb for each in ours],
-            _STREAMS, [each.rss_mb for each in theirs],
-        ),
-    ]  # fmt: skip
+def _rows(ours: Served, theirs: Served, connections: int) -> list[Row]:
+    is_target = ours.name == "two-direct" and connections >= 16
+    beside = []
+    for what, unit, get, target in _COLUMNS:
+        both = ours.of(get, connections), _STREAMS, theirs.of(get, connections)
+        beside += compare(what, unit, *both, target if is_target else None)
+    return [ours.loaded_row(connections, beside), theirs.loaded_row(connections)]
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[Measurement], float], Target | None], ...] = (
+    ("rate", "reads/s", lambda each: each.load.rps, RATE_TARGET),
+    ("CPU", "µs", lambda each: each.cpu_us, None),
+    ("memory", "MB", lambda each: each.rss_mb, None),
+)
+
+
+def _launch_rows(ours: Subject[float], theirs: Subject[Launch]) -> list[Row]:
+    what = "launch of two, to all keys readable"
+    beside = compare(what, "s", ours.of(float), _STREAMS, theirs.of(_seconds))
     return [
-        measured_row(name, connections, ours, beside),
-        measured_row(reference, connections, theirs),
+        ours.row(more={"seconds": float}, beside=beside),
+        theirs.row(more={"seconds": _seconds}),
     ]
 
 
-def _launch_rows(ours_s: float, streams_s: float) -> list[Row]:
-    beside = Comparison.of(
-        "launch of two, to all keys readable", "s", [ours_s], _STREAMS, [streams_s]
-    )
-    return [
-        Row("two-launch", more={"seconds": ours_s}, beside=[beside]),
-        Row("streams-launch", more={"seconds": streams_s}),
-    ]
+def _seconds(each: Launch) -> float:
+    return each.seconds
 
 
-def launch_applications(stack: Stack, sample: int) -> tuple[float, list[Server]]:
-    """Starts two instances; the seconds until both answer for all keys."""
+def launch_applications(stack: Stack, sample: int, note: Callable[[str], None]) -> Launch:
+    """Starts two instances. `note` gets a description of wrong answers."""
     application = stack.new_name("streams")
     began = time.monotonic()
     both = [_launch_application(stack, application) for _ in range(2)]
@@ -120,13 +124,16 @@ def launch_applications(stack: Stack, sample: int) -> tuple[float, list[Server]]
         except OSError:  # it does not listen yet
             return False
 
-    stack.wait(is_readable, "Kafka Streams to have the newest records", _START_TIMEOUT)
-    seconds = time.monotonic() - began
-    numbers = range(0, stack.count, max(1, stack.count // sample))
-    for each in both:
-        if bad := http_client.wrong_answers(each.port, numbers):
-            raise LocalError(f"{each.name} gave {len(bad):,} wrong answers, the first: {bad[0]}")
-    return seconds, both
+    try:
+        what = "Kafka Streams to have the newest records"
+        stack.wait(is_readable, what, _START_TIMEOUT, reference=True)
+        seconds = time.monotonic() - began
+        for each in both:
+            check(each, range(0, stack.count, max(1, stack.count // sample)), note)
+    except BaseException:
+        stack.stop(*both)
+        raise
+    return Launch(seconds, both)
 
 
 def _launch_application(stack: Stack, application: str) -> Server:
@@ -137,7 +144,7 @@ def _launch_application(stack: Stack, application: str) -> Server:
     command += ["-Dsun.net.httpserver.maxIdleConnections=10000"]
     command += ["-cp", streams_class_path(), str(_SOURCE), stack.servers]
     command += [str(stack.folder_of(name)), application, str(port), records.TOPIC]
-    return stack.launch_command(name, command, port)
+    return stack.launch_command(name, command, port, reference=True)
 
 
 def _partitions(application: Server) -> int:
@@ -145,9 +152,11 @@ def _partitions(application: Server) -> int:
     return -1 if answer is None else int(answer.body)
 
 
-def _launch_nginx(stack: Stack, applications: list[Server]) -> Server:
+def _launch_nginx(stack: Stack, applications: list[Server]) -> list[Server]:
+    """nginx in front of the applications, and these."""
     servers = " ".join(f"server 127.0.0.1:{each.port};" for each in applications)
-    return stack.launch_nginx(
+    nginx = stack.launch_nginx(
         'proxy_pass http://streams; proxy_http_version 1.1; proxy_set_header Connection "";',
         f"upstream streams {{ {servers} keepalive 256; keepalive_requests 10000000; }}",
     )
+    return [nginx, *applications]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,24 +16,24 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from bench import load, records
-from bench.load import Measurement, Workload
+from bench import records
+from bench.load import Workload
 from bench.plan import Plan
-from bench.report import Comparison, Row, Target
-from bench.rows.reads import Subject, cpu_of, measured_row, sample_answer
+from bench.report import Comparison, Row, Target, compare
+from bench.rows.reads import sample_answer
 from bench.stack import Server, Stack
+from bench.subject import Served
 
 MANY = 64
 TARGET = Target(1.15, of_ratio=True)
+_MANY_NAME = f"proxy-{MANY}-tokens"
+_SUBJECTS = 5
 # each row with a token, and the row without one that it is compared with
 _WITHOUT = {
     "proxy-token": "proxy-no-token",
-    f"proxy-{MANY}-tokens": "proxy-no-token",
+    _MANY_NAME: "proxy-no-token",
     "backend-token": "backend-no-token",
 }
-_NAMES = (
-    "proxy-no-token", "proxy-token", f"proxy-{MANY}-tokens", "backend-no-token", "backend-token",
-)  # fmt: skip
 _LIFETIME = 24 * 3600  # s
 
 
@@ -83,52 +83,47 @@ def _token(key: rsa.RSAPrivateKey, number: int) -> str:
 
 
 def steps(plan: Plan) -> int:
-    return plan.rounds * len(_NAMES) * len(plan.connections)
+    return plan.rounds * _SUBJECTS * len(plan.connections)
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     tokens = create(stack.folder_of("."))
     plain, checking = stack.filled_backend(), _launch_backend(stack, tokens)
     plain_proxy = stack.launch_proxy(plain)
     proxy = stack.launch_proxy(checking, settings=tokens.proxy)
     for server in (proxy, checking):
         sample_answer(server.port, tokens.first)
-    workload, one, many = (
-        Workload(records.PATH, stack.count, tokens=file) for file in (None, tokens.one, tokens.many)
-    )
-    with_token = Subject("proxy-token", (proxy, checking), ours=True, token=tokens.first)
+    by_proxy = [proxy, checking]
     measured = {
-        "proxy-no-token": (Subject("proxy-no-token", (plain_proxy, plain), ours=True), workload),
-        "proxy-token": (with_token, one),
-        f"proxy-{MANY}-tokens": (with_token, many),
-        "backend-no-token": (Subject("backend-no-token", (plain,)), workload),
-        "backend-token": (Subject("backend-token", (checking,)), one),
+        Served("proxy-no-token", lambda: [plain_proxy, plain], proxy=True): None,
+        Served("proxy-token", lambda: by_proxy, proxy=True, token=tokens.first): tokens.one,
+        Served(_MANY_NAME, lambda: by_proxy, proxy=True, token=tokens.first): tokens.many,
+        Served("backend-no-token", lambda: [plain]): None,
+        Served("backend-token", lambda: [checking]): tokens.one,
     }
-    for subject, reads in measured.values():  # warms up caches and interpreters
-        load.run(subject.servers[0].port, reads, 16, plan.seconds)
-    found: dict[tuple[str, int], list[Measurement]] = {
-        (name, c): [] for name in _NAMES for c in plan.connections
+    workloads = {
+        subject: Workload(records.PATH, stack.count, tokens=file)
+        for subject, file in measured.items()
     }
+    subjects = {subject.name: subject for subject in workloads}
+    for subject, reads in workloads.items():
+        subject.warm_up(reads, plan.seconds)
     for _ in range(plan.rounds):
         for connections in plan.connections:
-            for name, (subject, reads) in measured.items():
-                found[name, connections].append(subject.measure(reads, connections, plan.seconds))
-                step()
-    stack.stop(proxy, plain_proxy, checking)
-    return [
-        measured_row(name, c, found[name, c], _comparisons(found, name, c))
-        for c in plan.connections
-        for name in _NAMES
-    ]
+            for subject, reads in workloads.items():
+                subject.load(reads, connections, plan.seconds)
+                yield [
+                    each.loaded_row(c, _comparisons(subjects, name, c))
+                    for c in plan.connections
+                    for name, each in subjects.items()
+                ]
 
 
-def _comparisons(
-    found: dict[tuple[str, int], list[Measurement]], name: str, connections: int
-) -> list[Comparison]:
+def _comparisons(subjects: dict[str, Served], name: str, connections: int) -> list[Comparison]:
     if name not in _WITHOUT:
         return []
-    ours, without = found[name, connections], found[_WITHOUT[name], connections]
-    return [Comparison.of("CPU", "µs", cpu_of(ours), "without a token", cpu_of(without), TARGET)]
+    ours, without = (subjects[each].cpu(connections) for each in (name, _WITHOUT[name]))
+    return compare("CPU", "µs", ours, "without a token", without, TARGET)
 
 
 def _launch_backend(stack: Stack, tokens: Tokens) -> Server:

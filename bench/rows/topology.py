@@ -11,10 +11,11 @@ import json
 import random
 import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import orjson
@@ -23,6 +24,7 @@ from backend.cluster.placement import Policy, place
 from bench.plan import Plan
 from bench.report import Row
 from bench.stack import Stack
+from bench.subject import Subject
 from local.settings import REPOSITORY
 from model.group.member_metadata import MemberMetadata
 from model.topology import NOBODY, Epoch, Member, Topology
@@ -38,46 +40,68 @@ VIEW = View(
 _POLICY = Policy(standby_replicas=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A topology, the leader's CPU time for it, and its bytes and those of the metadata."""
+
+    topology: Topology
+    instances: int
+    partitions: int
+    ms: float
+    size: int
+    metadata_size: int
+
+
 def steps(plan: Plan) -> int:
     return plan.rounds * len(CASES)
 
 
-def measure(stack: Stack, plan: Plan, step: Callable[[], None]) -> list[Row]:
-    return [
-        row
-        for instances, partitions in CASES
-        for row in _rows(stack.folder_of("."), plan.rounds, instances, partitions, step)
-    ]
+def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
+    rows: list[Row] = []
+    for instances, partitions in CASES:
+        size = f"{instances}-instances-{partitions}-partitions"
+        leader, nginx = (
+            Subject[Placed](f"leader-{size}"),
+            Subject[dict[str, float]](f"nginx-{size}"),
+        )
+        members = after_losses(instances, partitions)
+        for _ in range(plan.rounds):
+            leader.measure(partial(_place, members, partitions))
+            nginx.measure(partial(cost_of, leader.last.topology, stack.folder_of(".")))
+            yield [*rows, *_rows(leader, nginx)]
+        rows += _rows(leader, nginx)
 
 
-def _rows(
-    folder: Path, rounds: int, instances: int, partitions: int, step: Callable[[], None]
-) -> list[Row]:
-    members = after_losses(instances, partitions)
-    leader, nginx = [], []
-    for _ in range(rounds):
-        began = time.process_time()
-        topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
-        encoded = topology.encode()
-        leader.append((time.process_time() - began) * 1000)
-        nginx.append(cost_of(topology, folder))
-        step()
-    size = f"{instances}-instances-{partitions}-partitions"
-    more = {"instances": instances, "partitions": partitions}
+def _place(members: list[MemberMetadata], partitions: int) -> Placed:
+    began = time.process_time()
+    topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
+    encoded = topology.encode()
+    ms = (time.process_time() - began) * 1000
     metadata = sum(len(member.encode()) for member in members)
-    of_nginx = {name: median(each[name] for each in nginx) for name in nginx[0]}
+    return Placed(topology, len(members), partitions, ms, len(encoded), metadata)
+
+
+def _rows(leader: Subject[Placed], nginx: Subject[dict[str, float]]) -> list[Row]:
+    placed = leader.last
     return [
-        Row(
-            f"leader-{size}",
-            p50_ms=median(leader),
-            more={**more, "bytes": len(encoded), "metadata_bytes": metadata},
+        leader.row(
+            p50_ms=lambda each: each.ms,
+            more={
+                "instances": lambda each: each.instances,
+                "partitions": lambda each: each.partitions,
+                "bytes": lambda each: each.size,
+                "metadata_bytes": lambda each: each.metadata_size,
+            },
         ),
-        Row(
-            f"nginx-{size}",
-            p50_ms=of_nginx["parse_ms"] + of_nginx["build_ms"],
-            cpu_us=of_nginx["lookup_us"],
-            rss_mb=of_nginx["mb"],
-            more={**more, "bytes": of_nginx["bytes"]},
+        nginx.row(
+            p50_ms=lambda each: each["parse_ms"] + each["build_ms"],
+            cpu_us=itemgetter("lookup_us"),
+            rss_mb=itemgetter("mb"),
+            more={
+                "instances": lambda _: placed.instances,
+                "partitions": lambda _: placed.partitions,
+                "bytes": itemgetter("bytes"),
+            },
         ),
     ]
 

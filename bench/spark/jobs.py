@@ -39,6 +39,11 @@ class Job:
     groups: dict[str, str]
     is_running: Callable[[], bool]
 
+    def wait(self, stack: Stack, timeout: float) -> None:
+        """Waits until its views have started."""
+        what = f"{self.server.name} to run"
+        stack.wait(self.is_running, what, timeout, reference=self.server.reference)
+
 
 def fill(stack: Stack, text_count: int) -> dict[str, int]:
     """Creates the demo's topics, and writes all flights and `text_count` texts. Returns the number
@@ -112,7 +117,7 @@ def streams_job(stack: Stack, views: Iterable[str]) -> Job:
         answer = http_client.get(port, "/state")
         return answer is not None and answer.body == b'"RUNNING"'
 
-    server = stack.launch_command(name, command, port)
+    server = stack.launch_command(name, command, port, reference=True)
     return Job(server, dict.fromkeys(views, name), is_running)
 
 

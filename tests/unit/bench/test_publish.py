@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from bench import growth
+from bench.models import growth
 from bench.publish import HEADING, LINE, publish, section_of, with_section
-from bench.report import Comparison, Report, Row, Target
+from bench.report import NOT_MEASURED, Comparison, Report, Row, Target
 from local.errors import LocalError
 
 ROOT = Path(__file__).parents[3]
 BASE = {"backends": 1, "keys": 100_000, "partitions": 6, "value_bytes": 100, "zipf": 0}
 MACHINE = {
-    "cores": 2, "cpu": "a CPU", "memory_gb": 25.0, "system": "Linux 6.1-x", "python": "3.11.7",
-    "others": 0.07,
+    "cores": 2, "cpu": "a CPU", "memory_gb": 25.0, "system": "Linux 6.1-x", "others": 0.07,
+    "interpreter": {
+        "implementation": "CPython", "version": "3.11.7", "path": "/home/somebody/bin/python",
+        "pgo": True, "lto": None,
+    },
 }  # fmt: skip
 
 
@@ -34,7 +37,7 @@ def _document() -> Any:
         Comparison.of("CPU", "µs", [30.0], "static", [25.0], Target(1.0, of_ratio=True)),
         Comparison.of("p99", "ms", [4.0], "one by one", [8.0]),
     ]
-    report.rows = [
+    report.groups["all"] = [
         _row("proxy", 1, 140.0),
         replace(_row("proxy", 64, 30.0), beside=beside),
         _row("proxy-one-by-one", 64, 150.0),
@@ -47,18 +50,16 @@ def _document() -> Any:
         _row("proxy-keys-1000000", 64, 31.0, **{**BASE, "keys": 1_000_000}),
         Row("ingest", rps=100.0),
     ]
-    return {
-        "machine": report.machine,
-        "options": report.options,
-        "rows": json.loads(json.dumps([row.document() for row in report.rows])),
-    }
+    return json.loads(json.dumps(report.document()))
 
 
 def test_section_has_rows_targets_and_the_formula() -> None:
     section = section_of(_document())
     assert max(map(len, section.split("\n"))) <= LINE
     text = " ".join(section.split())
-    assert "Linux 6.1, Python 3.11.7" in text
+    assert "Linux 6.1, CPython 3.11.7, built with PGO, LTO unknown; 1,000,000 keys" in text
+    assert "somebody" not in text
+    assert "†" not in text
     assert "Other processes used 7% of the cores" in text
     assert "| `proxy` | 64 | 1,000 | 1.00 | 2.00 | 3.00 | 30.0 | 150 | 23.3 |" in section
     assert "| `proxy-backends-4` | 4 | 100,000 | 6 | 100 | 1,000 |" in section
@@ -73,6 +74,31 @@ def test_a_run_without_the_rows_for_the_formula_is_an_error() -> None:
     document["rows"] = document["rows"][:3]
     with pytest.raises(ValueError, match="too few"):
         section_of(document)
+
+
+def test_faults_are_published_beside_their_rows() -> None:
+    document = _document()
+    proxy, *_, last = document["rows"]
+    first_wrong = "of 5,000 requests, 3 were answered with an error and 0 not at all"
+    proxy["wrong"] = [first_wrong, "more " * 40]
+    failed = Row("redis-asgi", 64, rounds=0, reference=True, failure="/home/somebody: ended")
+    for row in (failed, replace(failed, name="streams-launch")):
+        document["rows"].append({"group": "reads", **row.document()})
+    document["unfinished"] = {"top": "interrupted", "latency": NOT_MEASURED}
+    target = Target(1.5, at_least=True, of_ratio=True)
+    beside = [Comparison.of("rate", "/s", [9.0], "streams", [], target)]
+    last["beside"] = json.loads(json.dumps(Row("ingest", beside=beside).document()))["beside"]
+    section = section_of(document)
+    assert max(map(len, section.split("\n"))) <= LINE
+    assert "| `proxy` † | 1 | 1,000 |" in section
+    assert "| `redis-asgi` † | 64 |  |  |  |  |  |  |  |" in section
+    assert f"- `proxy` at 1 (**ours**), wrong answers: {first_wrong}" in section
+    assert "- `redis-asgi` at 64 (reference) failed after 0 rounds" in section
+    assert "- `streams-launch` at 64 (reference) failed" in section
+    assert "- Not measured, or not to the end: `top`, `latency`" in section
+    assert "- `ingest`, rate ≥ 1.50 × streams: not measured" in section
+    assert "somebody" not in section
+    assert "redis-asgi" not in growth.text(document)  # no cost to plot
 
 
 def test_only_the_section_is_replaced() -> None:

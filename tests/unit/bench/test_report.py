@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.report import Comparison, Report, Row, Target, number, spread_text
+from bench.report import (
+    NOT_MEASURED,
+    Comparison,
+    Report,
+    Row,
+    Target,
+    compare,
+    number,
+    spread_text,
+)
 from bench.spread import Spread
 
 
@@ -52,15 +61,19 @@ def _report() -> Report:
         Comparison.of("p99", "ms", [3.0], "idle", [2.0]),
         Comparison.of("p50", "ms", [2.0], "idle", [2.0], Target(1.05, of_ratio=True)),
     ]
-    report.rows.append(Row("backend", 16, rps=10_000.0, cpu_us=80.0, beside=beside))
-    report.rows.append(Row("bare", cpu_us=40.0))
+    rows = [Row("backend", 16, rps=10_000.0, cpu_us=80.0, beside=beside), Row("bare", cpu_us=40.0)]
+    report.put("reads", rows)
     return report
 
 
-def test_table_has_ratios_verdicts_and_references() -> None:
+def _printed(report: Report) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=160).print(_report().table())
-    lines = out.getvalue().splitlines()
+    Console(file=out, width=200).print(report.table())
+    return out.getvalue().splitlines()
+
+
+def test_table_has_ratios_verdicts_and_references() -> None:
+    lines = _printed(_report())
     ours = next(line for line in lines if "backend" in line)
     assert ours.split()[:5] == ["backend", "16", "10,000", "80.0", "CPU"]
     assert "CPU 80.0 µs = 2.00 × bare" in ours
@@ -94,3 +107,52 @@ def test_a_target_may_be_a_bound_of_the_ratio() -> None:
 def test_a_row_without_targets_has_no_verdicts() -> None:
     [row, _] = _report().rows
     assert all(each.met is None for each in row.without_targets().beside)
+
+
+def test_a_comparison_with_a_failed_reference_keeps_ours() -> None:
+    absolute = Comparison.of("CPU", "µs", [80.0], "Redis", [], Target(100.0))
+    assert (absolute.met, absolute.verdict) == (True, "≤ 100 met")
+    assert str(absolute) == "CPU 80.0 µs; Redis: not measured"
+    ratio = Comparison.of("CPU", "µs", [80.0], "Redis", [], Target(1.0, of_ratio=True))
+    assert (ratio.met, ratio.verdict) == (None, "ratio ≤ 1.00 not measured")
+    assert compare("CPU", "µs", [], "Redis", [40.0]) == []
+
+
+def test_a_reference_without_any_cost_has_no_ratio() -> None:
+    idle = Comparison.of("CPU", "%", [0.5], "Redis", [0.0], Target(1.0))
+    assert (idle.met, str(idle)) == (True, "CPU 0.500 %; Redis: 0")
+
+
+def test_the_table_has_faults_beside_their_rows() -> None:
+    report = _report()
+    wrong = Row("redis", 16, cpu_us=40.0, reference=True, wrong=["of 9 requests, 3 [404]"])
+    failed = Row("streams", rounds=0, reference=True, failure="it ended")
+    report.put("references", [wrong, failed, Row("not measured yet", rounds=0)])
+    assert report.problems == []
+    lines = [" ".join(line.split()) for line in _printed(report)]
+    assert "redis 16 40.0 the reference gave wrong answers: of 9 requests, 3 [404]" in lines
+    assert "streams the reference failed: it ended" in lines
+    assert not any("yet" in line for line in lines)
+
+
+def test_only_wrong_answers_of_ours_and_incomplete_groups_are_problems() -> None:
+    report = _report()
+    report.put("ours", [Row("proxy", 64, wrong=["of 9 requests, 3"])])
+    report.unfinished = {"top": "interrupted", "group": NOT_MEASURED, "latency": NOT_MEASURED}
+    assert report.problems == [
+        "proxy at 64: of 9 requests, 3", "top: interrupted", "not measured: group, latency",
+    ]  # fmt: skip
+    assert any("OURS gave wrong answers" in line for line in _printed(report))
+
+
+def test_rows_of_a_group_are_replaced_and_keep_their_place(tmp_path: Path) -> None:
+    report = _report()
+    report.put("top", [Row("top", cpu_us=1.0)])
+    report.put("reads", [Row("backend", 16, cpu_us=70.0, rounds=2)])
+    path = tmp_path / "results.json"
+    report.write(path)
+    rows = json.loads(path.read_text())["rows"]
+    assert [(row["group"], row["name"], row["cpu_us"], row["rounds"]) for row in rows] == [
+        ("reads", "backend", 70.0, 2), ("top", "top", 1.0, 1),
+    ]  # fmt: skip
+    assert list(tmp_path.iterdir()) == [path]

@@ -134,11 +134,9 @@ def test_the_cost_of_a_topology_is_measured(
 ) -> None:
     monkeypatch.setattr(topology, "CASES", ((9, 40),))
     stack = cast(Any, SimpleNamespace(folder_of=lambda name: tmp_path))
-    steps: list[None] = []
-    leader, nginx = topology.measure(
-        stack, cast(Any, SimpleNamespace(rounds=2)), lambda: steps.append(None)
-    )
-    assert len(steps) == 2
+    first, (leader, nginx) = topology.measure(stack, cast(Any, SimpleNamespace(rounds=2)))
+    assert [row.rounds for row in first] == [1, 1]
+    assert leader.rounds == nginx.rounds == 2
     assert (leader.name, nginx.name) == (
         "leader-9-instances-40-partitions", "nginx-9-instances-40-partitions",
     )  # fmt: skip

@@ -17,10 +17,15 @@ def test_ratios_compare_the_same_round() -> None:
     assert paired_ratio([2.0, 20.0, 2.0], [1.0, 10.0, 1.0]) == Spread(2.0, 2.0, 2.0)
 
 
+def test_a_reference_may_have_failed_after_some_rounds_or_be_one_round_ahead() -> None:
+    assert paired_ratio([2.0, 20.0, 9.0], [1.0, 5.0]) == Spread(3.0, 2.0, 4.0)
+    assert paired_ratio([2.0], [1.0, 5.0]) == Spread(2.0, 2.0, 2.0)
+
+
 def test_missing_and_unpaired_measurements_are_errors() -> None:
     with pytest.raises(ValueError, match="no measurement"):
         Spread.of([])
     with pytest.raises(ValueError, match="paired"):
-        paired_ratio([1.0], [1.0, 2.0])
+        paired_ratio([1.0], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="no measurement"):
         paired_ratio([1.0], [0.0])

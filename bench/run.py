@@ -1,0 +1,98 @@
+"""A run: measures group after group, and keeps the report after each measurement.
+
+A group that fails is recorded, and the others are measured. Only without the broker, or after an
+interruption, does the run end at once.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from bench.plan import FULL, Plan
+from bench.proc import busy_seconds
+from bench.report import NOT_MEASURED, Report, Row
+from bench.stack import Stack
+from local.errors import LocalError
+from local.progress import bar, console
+
+
+class Group(Protocol):
+    """A module of `bench.rows`."""
+
+    def steps(self, plan: Plan) -> int: ...
+
+    def measure(self, stack: Stack, plan: Plan) -> Iterator[list[Row]]: ...
+
+
+def run(
+    report: Report,
+    groups: Mapping[str, Group],
+    plan: Plan,
+    start: Callable[[], AbstractContextManager[Stack]],
+    path: Path,
+) -> None:
+    """Measures the groups into the report, and writes that to `path`. Returns also if groups have
+    failed (`Report.problems`); raises LocalError without a broker."""
+    report.unfinished = dict.fromkeys(groups, NOT_MEASURED)
+    with start() as stack:
+        keep(path)
+        others = _Others(stack)
+        for name, group in groups.items():
+            try:
+                with stack.group(), bar(f"measuring {name}", group.steps(plan)) as update:
+                    for done, rows in enumerate(group.measure(stack, plan), 1):
+                        update(done)
+                        # a small run cannot show whether a target is met
+                        has_targets = plan.records >= FULL.records
+                        report.put(name, rows if has_targets else map(Row.without_targets, rows))
+                        others.count(report)
+                        report.write(path)
+                del report.unfinished[name]
+            except KeyboardInterrupt:
+                report.unfinished[name] = "interrupted"
+                raise
+            except Exception as error:
+                if not isinstance(error, LocalError):
+                    traceback.print_exc()
+                text = str(error) if isinstance(error, LocalError) else repr(error)
+                report.unfinished[name] = text
+                console.print(f"{name} failed: {text}", style="red", markup=False)
+                stack.check_broker()
+            finally:
+                report.write(path)
+    others.count(report)
+    report.write(path)
+
+
+def keep(path: Path) -> None:
+    """Renames the results of the run before, after the time when it ended."""
+    if path.exists():
+        ended = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.stat().st_mtime))
+        os.replace(path, path.with_stem(f"{path.stem}-{ended}"))
+
+
+class _Others:
+    """The share of the machine's CPU that other processes have used since the servers started."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._began, self._foreign = time.monotonic(), self._foreign_seconds()
+
+    def _foreign_seconds(self) -> float:
+        """CPU time of all other processes since the machine has started."""
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        ended = sum(each.ru_utime + each.ru_stime for each in used)
+        return busy_seconds() - ended - self._stack.cpu_seconds()
+
+    def count(self, report: Report) -> None:
+        seconds = time.monotonic() - self._began
+        foreign = max(0.0, self._foreign_seconds() - self._foreign)
+        report.machine["others"] = round(foreign / seconds / report.machine["cores"], 3)
+        report.machine["seconds"] = round(seconds, 1)
