@@ -49,7 +49,7 @@ def facts() -> dict[str, Any]:
 
 def interpreter() -> dict[str, Any]:
     """The interpreter of the bench, of the backends and of the references in Python. `pgo` and
-    `lto`: whether it was built with these optimizations; None if that is unknown."""
+    `lto`: whether it was built with these optimizations; both None if that is unknown."""
     declared = {
         name: str(sysconfig.get_config_var(name) or "")
         for name in ("CONFIG_ARGS", "PY_CFLAGS", "PY_CORE_CFLAGS", "PY_CORE_LDFLAGS")
@@ -75,10 +75,12 @@ def optimizations(declared: Mapping[str, str]) -> dict[str, bool]:
 
 
 def describe_interpreter(found: Mapping[str, Any]) -> str:
-    """`CPython 3.11.7, built with PGO, without LTO`."""
-    words = {True: "with {}", False: "without {}", None: "{} unknown"}
-    build = ", ".join(words[found[name]].format(name.upper()) for name in ("pgo", "lto"))
-    return f"{found['implementation']} {found['version']}, built {build}"
+    """`CPython 3.11.7, built with PGO and without LTO`."""
+    name = f"{found['implementation']} {found['version']}"
+    if found["pgo"] is None:
+        return f"{name}, built in an unknown way"
+    pgo, lto = ("with" if found[name] else "without" for name in ("pgo", "lto"))
+    return f"{name}, built {pgo} PGO and {lto} LTO"
 
 
 def _first_number(command: list[str]) -> str:

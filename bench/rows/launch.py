@@ -62,6 +62,6 @@ def check(server: Server, numbers: Sequence[int], note: Callable[[str], None]) -
     """Reads these records; `note` gets a description of wrong answers."""
     if bad := http_client.wrong_answers(server.port, numbers):
         note(
-            f"of {len(numbers):,} reads of a server that was ready, {len(bad):,} were answered "
-            f"wrongly, the first: {bad[0]}"
+            f"of {len(numbers):,} reads of {server.name} after it was ready, {len(bad):,} were "
+            f"answered wrongly, the first: {bad[0]}"
         )

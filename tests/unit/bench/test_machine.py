@@ -41,8 +41,8 @@ def test_this_interpreter() -> None:
 def test_a_build_that_declares_another_one_is_unknown() -> None:
     found: dict[str, Any] = {"implementation": "CPython", "version": "3.13.5"}
     assert describe_interpreter({**found, "pgo": True, "lto": False}) == (
-        "CPython 3.13.5, built with PGO, without LTO"
+        "CPython 3.13.5, built with PGO and without LTO"
     )
     assert describe_interpreter({**found, "pgo": None, "lto": None}).endswith(
-        "built PGO unknown, LTO unknown"
+        "CPython 3.13.5, built in an unknown way"
     )

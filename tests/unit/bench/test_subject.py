@@ -178,7 +178,9 @@ def test_a_reference_with_three_wrong_answers_is_measured_and_has_them_beside_it
     row = theirs.row(more={"seconds": float})
     assert row.more == {"seconds": 4.5}
     [wrong] = row.wrong
-    assert wrong.startswith("of 10 reads of a server that was ready, 3 were answered wrongly, the")
+    assert wrong.startswith(
+        "of 10 reads of streams-1 after it was ready, 3 were answered wrongly, the"
+    )
     assert wrong.endswith("customer-0000008: 404 b'\"unknown\"'")
     [other] = served.row().wrong
     assert other.startswith("/customers/customer-0000008: 404 b'\"unknown\"', not 200")
