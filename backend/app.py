@@ -14,6 +14,7 @@ from typing import cast
 
 from backend.broker_check import wait_for_broker
 from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.cluster.kafka_group import GroupSettings
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
@@ -50,9 +51,7 @@ from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import FindingsFile
 from backend.version_follower import VersionFollower
 from model.group.member_metadata import MemberMetadata
-from model.machine.clock import boot_time
 from model.problems import ConfigurationError
-from model.records import hash_of_topic
 from model.topology import ROLES, Epoch, Topology
 from model.views import Deployment, View
 
@@ -179,12 +178,16 @@ class Instance:
 
     def _new_member(self) -> GroupMember:
         settings = self.settings
-        return GroupMember(
+        group = GroupSettings(
             topics=frozenset(view.topic for view in self._views),
             group_id=settings.application_id,
             client_settings=self._kafka.kafka_python,
             session_timeout_ms=settings.session_timeout_ms,
             metadata_max_age_ms=settings.metadata_max_age_ms,
+        )
+        return GroupMember(
+            open_group=group.open,
+            heartbeat_ms=group.heartbeat_ms,
             member_metadata=self._member_metadata,
             on_topology=self._on_topology,
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
@@ -291,13 +294,7 @@ class Instance:
         return self._membership_reporter.now(self._highest_epoch)
 
     def _polled_partitions(self, topic: str) -> TopicPartitions | None:
-        """None if the broker has not answered for a while: the topic may be another one by now."""
-        found = self._metadata_poller.get(topic)
-        if found is None:
-            return None
-        if boot_time() - found.fetched_boot_time > self.settings.ends_trusted_for:
-            return None
-        return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
+        return self._membership_reporter.polled_partitions(topic)
 
     def _on_state_change(self) -> None:
         self._membership_reporter.remember()  # a store has shown which topic it is

@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from backend.cluster.topic_partitions import TopicPartitions
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.instance_context import InstanceContext
 from backend.settings import is_loopback
 from backend.storage.findings import Finding, FindingsFile
 from model.group.member_metadata import MemberMetadata
+from model.machine.clock import boot_time
 from model.records import hash_of_topic
 from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, PlacedView, Topology
 from model.views import View
@@ -110,6 +112,16 @@ class MembershipReporter:
     def _can_fetch_topologies(self) -> bool:
         """Without authentication, internal routes answer on loopback only."""
         return self._context.cluster.is_configured or is_loopback(self._context.me.host)
+
+    def polled_partitions(self, topic: str) -> TopicPartitions | None:
+        """What the broker has said last, for a leader. None if it has not answered for a while: the
+        topic may be another one by now."""
+        found = self._context.metadata_poller.get(topic)
+        if found is None:
+            return None
+        if boot_time() - found.fetched_boot_time > self._context.settings.ends_trusted_for:
+            return None
+        return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
 
     def remember(self) -> None:
         """Keep what the topology says of the views for the time after a restart of all instances.

@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
-from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from backend.cluster.assignor import TopologyAssignor
@@ -27,12 +26,43 @@ from model.topology import Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
-_POLL_MS = 200
-_IDLE_POLL = 2.0  # s between two polls while there is nothing to join
+IDLE_POLL = 2.0
+"""Seconds between two polls while there is nothing to join."""
+MIN_HEARTBEAT_MS = 100
 # After a join, others may join as well: a member learns of this from the answer to a heartbeat.
 _JOINED_RECENTLY = 3.0  # s
-_MIN_HEARTBEAT_MS = 100
 _FREQUENT_HEARTBEATS = 250  # per second of the whole group
+
+
+class Group(Protocol):
+    """The consumer group, as one consumer of this instance takes part in it. While it joins, it
+    calls the assignor with which it was opened."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether a join is in progress, which the next poll must continue."""
+
+    @property
+    def must_join(self) -> bool:
+        """Whether the consumer is outside of its group, or must join it again."""
+
+    def poll(self) -> None:
+        """Join the group if that is needed, for a fraction of a second at most. Else tell the
+        group that this instance is alive."""
+
+    def request_rejoin(self) -> None:
+        """Make the consumer join again in the next poll."""
+
+    def set_heartbeat_interval(self, ms: int) -> None:
+        """Change the interval, from the next heartbeat on."""
+
+    def close(self) -> None:
+        """Leave the group at once."""
+
+
+OpenGroup = Callable[[TopologyAssignor, Callable[[], None]], Group]
+"""Opens the group with an assignor. The second argument is called, in any thread, whenever the
+consumer may have to join again, until the group is closed."""
 
 
 class GroupMember:
@@ -40,11 +70,8 @@ class GroupMember:
 
     def __init__(
         self,
-        topics: frozenset[str],
-        group_id: str,
-        client_settings: Mapping[str, Any],
-        session_timeout_ms: int,
-        metadata_max_age_ms: int,
+        open_group: OpenGroup,
+        heartbeat_ms: int,
         member_metadata: Callable[[], MemberMetadata],
         on_topology: Callable[[Topology], None],
         policy: Policy,
@@ -52,9 +79,13 @@ class GroupMember:
         fetcher: TopologyFetcher,
         max_record_bytes: int,
         polled: Callable[[str], TopicPartitions | None],
+        idle_poll: float = IDLE_POLL,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """For the last four, see TopologyAssignor."""
-        self._topics = topics
+        """`heartbeat_ms`: the interval if no join is expected. For `policy` to `polled`, see
+        TopologyAssignor. `clock()`: s; says how long ago a join was."""
+        self._open_group = open_group
+        self._usual_heartbeat_ms = heartbeat_ms
         self._member_metadata = member_metadata
         self._sent: MemberMetadata | None = None
         self._on_topology = on_topology
@@ -63,28 +94,14 @@ class GroupMember:
         self._fetcher = fetcher
         self._max_record_bytes = max_record_bytes
         self._polled = polled
+        self._idle_poll = idle_poll
+        self._clock = clock
         self._current = Topology()
         self._referenced_ms = 0
-        self._settings = {
-            **client_settings,
-            "group_id": group_id,
-            "client_id": "queryable-member",
-            "enable_auto_commit": False,
-            "auto_offset_reset": "latest",
-            "allow_auto_create_topics": False,
-            "session_timeout_ms": session_timeout_ms,
-            "heartbeat_interval_ms": max(_MIN_HEARTBEAT_MS, session_timeout_ms // 5),
-            # the time for which a rebalance waits for live members that do not join
-            "max_poll_interval_ms": max(2 * session_timeout_ms, 10_000),
-            "metadata_max_age_ms": metadata_max_age_ms,
-            "reconnect_backoff_max_ms": 1_000,
-            "request_timeout_ms": max(2 * session_timeout_ms, 10_000) + 5_000,
-            "metrics_enabled": False,
-        }
         self._rejoin = threading.Event()
         self._wake = threading.Event()  # ends a wait
         self._stop = threading.Event()
-        self._joined_at = time.monotonic()
+        self._joined_at = clock()
         self.rebalance_seconds = 0.0  # from joining to the new topology, since the start
         self._thread = threading.Thread(target=self._run, name="member", daemon=True)
 
@@ -110,59 +127,53 @@ class GroupMember:
         failures = RateLimitedLog(log)
         while not self._stop.is_set():
             try:
-                self._run_consumer()
+                self._take_part()
             except Exception as e:  # the thread must survive any error of the broker
                 is_expected = isinstance(e, KafkaError)
                 failures.warn("group", f"group membership: {e}", None if is_expected else e)
                 self._stop.wait(1.0)
 
-    def _run_consumer(self) -> None:
-        consumer = KafkaConsumer(
-            partition_assignment_strategy=[
-                TopologyAssignor(
-                    self._metadata,
-                    self._assigned,
-                    self._policy,
-                    self._topologies,
-                    self._max_record_bytes,
-                    self._polled,
-                    lambda: self._current,
-                )
-            ],
-            **self._settings,
+    def _take_part(self) -> None:
+        """In the group, with one consumer, until the member stops or the consumer fails."""
+        assignor = TopologyAssignor(
+            self._metadata,
+            self._assigned,
+            self._policy,
+            self._topologies,
+            self._max_record_bytes,
+            self._polled,
+            lambda: self._current,
         )
-        create_no_topics(consumer)
-        call_if_it_must_join(consumer, self._wake.set)
+        group = self._open_group(assignor, self._wake.set)
         try:
-            subscribe(consumer, self._topics)
             while not self._stop.is_set():
-                self._poll(consumer)
+                self._poll(group)
                 # a join must be continued at once, and brings another topology
-                if not is_joining(consumer):
+                if not group.is_joining:
                     self._fetch()
-                self._wait(consumer)
+                self._wait(group)
         finally:
-            consumer.close(autocommit=False, timeout_ms=2_000)
+            group.close()
 
-    def _heartbeat_ms(self, consumer: KafkaConsumer) -> int:
+    def _heartbeat_ms(self, group: Group) -> int:
         """The interval, ms. It is shorter before a join and for some seconds after it, so that
         instances that start one after the other soon share the partitions; the more members, the
         longer, so that heartbeats are no load for the broker."""
-        usual: int = self._settings["heartbeat_interval_ms"]
-        if not must_join(consumer) and time.monotonic() > self._joined_at + _JOINED_RECENTLY:
+        usual = self._usual_heartbeat_ms
+        if not group.must_join and self._clock() > self._joined_at + _JOINED_RECENTLY:
             return usual
         if self._fetcher.wait is not None:  # the topology is large, and so is the group
             return usual
         by_group = 1000 * len(self._current.members) // _FREQUENT_HEARTBEATS
-        return min(usual, max(_MIN_HEARTBEAT_MS, by_group))
+        return min(usual, max(MIN_HEARTBEAT_MS, by_group))
 
-    def _poll(self, consumer: KafkaConsumer) -> None:
-        set_heartbeat_interval(consumer, self._heartbeat_ms(consumer))
-        poll_group(consumer)
+    def _poll(self, group: Group) -> None:
+        group.set_heartbeat_interval(self._heartbeat_ms(group))
+        group.poll()
         # a request stays until its metadata are sent: the end of a join that began before the
         # request makes kafka-python forget that it must rejoin
-        if self._rejoin.is_set() or is_joining(consumer):
-            request_rejoin(consumer)
+        if self._rejoin.is_set() or group.is_joining:
+            group.request_rejoin()
 
     def _fetch(self) -> None:
         """Get the topology that the leader has sent by reference, if an attempt is due. Not while
@@ -179,14 +190,14 @@ class GroupMember:
             self._fetcher.give_up()
             self._rejoin.set()
 
-    def _wait(self, consumer: KafkaConsumer) -> None:
+    def _wait(self, group: Group) -> None:
         """Wait until the next poll or attempt is due. kafka-python's other thread sends the
         heartbeats, and notes that the group rebalances."""
         attempt = self._fetcher.wait
-        until = time.monotonic() + (_IDLE_POLL if attempt is None else attempt)
-        heartbeat_ms = self._heartbeat_ms(consumer)
-        set_heartbeat_interval(consumer, heartbeat_ms)  # the poll may have brought a topology
-        while not (must_join(consumer) or self._rejoin.is_set() or self._stop.is_set()):
+        until = time.monotonic() + (self._idle_poll if attempt is None else attempt)
+        # the poll may have brought a topology
+        group.set_heartbeat_interval(self._heartbeat_ms(group))
+        while not (group.must_join or self._rejoin.is_set() or self._stop.is_set()):
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -197,7 +208,7 @@ class GroupMember:
         """For a join. `member_metadata` assumes that its result is sent to the leader."""
         self._rejoin.clear()  # first: a request from now on needs another join
         self._sent = replace(self._member_metadata(), referenced_ms=self._referenced_ms)
-        self._joined_at = time.monotonic()
+        self._joined_at = self._clock()
         return self._sent
 
     def _assigned(self, assigned: Topology | TopologyReference, generation: int) -> None:
@@ -210,7 +221,7 @@ class GroupMember:
 
     def _topology(self, topology: Topology) -> None:
         self._current = topology
-        self.rebalance_seconds += time.monotonic() - self._joined_at
+        self.rebalance_seconds += self._clock() - self._joined_at
         self._on_topology(topology)
         if self._sent is None:
             return
@@ -224,88 +235,3 @@ class GroupMember:
                 me.id, me.host, me.port, topology.epoch,
                 f"{namesake.host}:{namesake.port}" if namesake else "an unknown address",
             )  # fmt: skip
-
-
-def subscribe(consumer: KafkaConsumer, topics: frozenset[str]) -> None:
-    """Subscribe, and fetch the topics' metadata before the first join.
-
-    Without them, a leader would place no partitions. If they came before the subscription,
-    kafka-python (3.0) would consider them as changed after the first join, and join again.
-    """
-    consumer.subscribe(topics=sorted(topics))
-    for topic in topics:
-        consumer.partitions_for_topic(topic)
-
-
-def poll_group(consumer: KafkaConsumer) -> None:
-    """Join the group if that is needed, for at most `_POLL_MS`; else tell kafka-python that this
-    member is alive.
-
-    The public `poll` would also look up committed offsets and fetch records, which another consumer
-    does here, and would wake kafka-python's other thread ten times.
-    """
-    coordinator = consumer._coordinator
-    if must_join(consumer):
-        coordinator.poll(timeout_ms=_POLL_MS)
-    else:
-        coordinator.poll_heartbeat()
-
-
-def request_rejoin(consumer: KafkaConsumer) -> None:
-    """Make the consumer rejoin its group in the next poll.
-
-    kafka-python has no public method for this (Java: `enforceRebalance`, KIP-568). Only this
-    function uses the private one.
-    """
-    consumer._coordinator.request_rejoin()
-
-
-def set_heartbeat_interval(consumer: KafkaConsumer, ms: int) -> None:
-    """Change the interval, from the next heartbeat on. kafka-python has no public method for this,
-    and reads the number before each wait."""
-    consumer._coordinator.heartbeat.config["heartbeat_interval_ms"] = ms
-
-
-def create_no_topics(consumer: KafkaConsumer) -> None:
-    """Do not create missing topics on metadata requests.
-
-    kafka-python (3.0) does not pass `allow_auto_create_topics` on to its metadata requests.
-    """
-    consumer._cluster.config["allow_auto_create_topics"] = False
-
-
-def call_if_it_must_join(consumer: KafkaConsumer, call: Callable[[], None]) -> None:
-    """Call `call()` when the answer to a heartbeat, or new metadata of topics, may say that the
-    consumer must join again. kafka-python's other thread notes this, and tells nobody.
-    """
-    coordinator = consumer._coordinator
-
-    def calling(method: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*args: Any, **kwargs: Any) -> Any:
-            result = method(*args, **kwargs)
-            call()
-            return result
-
-        return called
-
-    coordinator.request_rejoin = calling(coordinator.request_rejoin)
-    coordinator.reset_generation = calling(coordinator.reset_generation)
-    # a listener could be called before that of the coordinator, which compares the metadata
-    consumer._cluster.update_metadata = calling(consumer._cluster.update_metadata)
-
-
-def is_joining(consumer: KafkaConsumer) -> bool:
-    """Whether a join is in progress, which the next poll must continue.
-
-    kafka-python (3.0) forgets a join that a metadata change started, if it takes longer than one
-    poll. Then heartbeats stay off, and the member silently drops out of its group (Java checks this
-    in `AbstractCoordinator.rejoinNeededOrPending`).
-    """
-    return bool(consumer._coordinator.rejoining)
-
-
-def must_join(consumer: KafkaConsumer) -> bool:
-    """Whether the member is outside of its group, or must join it again. kafka-python has no public
-    property for this."""
-    coordinator = consumer._coordinator
-    return is_joining(consumer) or coordinator.need_rejoin() or not coordinator.stable()

@@ -4,27 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from backend.app import Instance
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
-from backend.ingest.metadata.topic_metadata import TopicMetadata
-from backend.kafka_clients import kafka_clients
-from backend.settings import Settings, read_views
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
-from model.machine.clock import boot_time
 from model.records import hash_of_topic
 from model.topology import Epoch, PlacedView, Topology
-from tests.support.deployment import views_toml
 from tests.support.in_process.examples import ORDERS, candidate, view
 
 
@@ -195,20 +188,3 @@ def test_a_topic_may_have_got_partitions_for_one_of_its_views_first() -> None:
     )  # fmt: skip
     views = Topology.decode(found["member-0"].user_data, 1).views
     assert [each.partitions for each in views.values()] == [5, 5]
-
-
-def test_what_the_broker_has_said_long_ago_does_not_count(tmp_path: Path) -> None:
-    views = tmp_path / "views.toml"
-    views.write_text(views_toml(orders={"topic": "orders", "key": "bytes", "value": "bytes"}))
-    settings = Settings(views=views, data_dir=tmp_path / "data")
-    instance = Instance(settings, read_views(views), kafka_clients({}, "127.0.0.1:1"))
-    try:
-        latest = instance.context.metadata_poller.latest
-        found = TopicMetadata("topic-1", 3, {}, {}, None, time.monotonic(), boot_time())
-        latest["orders"] = found
-        known = instance._polled_partitions("orders")
-        assert known == TopicPartitions(hash_of_topic("topic-1"), 3)
-        latest["orders"] = replace(found, fetched_boot_time=boot_time() - 60)
-        assert instance._polled_partitions("orders") is None
-    finally:
-        instance.stop()

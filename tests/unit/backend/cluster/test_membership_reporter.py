@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,12 +11,14 @@ from typing import Any, cast
 
 import pytest
 
+from backend.cluster.topic_partitions import TopicPartitions
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.instance_context import InstanceContext
 from backend.membership_reporter import MembershipReporter
 from backend.security.cluster import ClusterAccess
 from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import Finding, FindingsFile
+from model.machine.clock import boot_time
 from model.records import StoreMetadata, hash_of_topic
 from model.topology import NO_EPOCH, Epoch, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, metadata, view
@@ -30,16 +33,16 @@ class Joined:
 
     def __init__(self, folder: Path) -> None:
         self.now = 100.0
-        self._context = context([ORDERS, USERS])
+        self.context = context([ORDERS, USERS])
         views = {
             each.name: PlacedView(each.description(), each.hash, (1, 1, 1))
             for each in (ORDERS, USERS)
         }
-        self._context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        self.context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
         self.membership_reporter = MembershipReporter(
-            self._context,
+            self.context,
             (ORDERS, USERS),
-            self._context.store_partitions,
+            self.context.store_partitions,
             dict,
             tuple,
             FindingsFile(folder),
@@ -54,7 +57,7 @@ class Joined:
     def set_partitions(self, topic: str, partitions: int) -> None:
         """Sets the partition count that the broker reports."""
         topic_metadata = TopicMetadata("topic-1", partitions, {}, {}, None, self.now)
-        cast(Any, self._context.metadata_poller).latest[topic] = topic_metadata
+        cast(Any, self.context.metadata_poller).latest[topic] = topic_metadata
 
     def requests_topology(self) -> bool:
         return self.membership_reporter.is_out_of_date()
@@ -217,7 +220,7 @@ def test_a_store_of_a_former_topic_is_not_reported(tmp_path: Path) -> None:
 def test_counts_that_the_leader_ignored_are_reported_again(tmp_path: Path) -> None:
     """Another instance still had stores of the topic before it was recreated."""
     b1 = Joined(tmp_path)
-    with stores(tmp_path, b1._context, {0: metadata(partitions=3)}):
+    with stores(tmp_path, b1.context, {0: metadata(partitions=3)}):
         b1.report()
         assert not b1.requests_topology()
         b1.now += 10.1
@@ -260,7 +263,19 @@ def test_topologies_are_fetched_where_instances_answer_each_other(
     tmp_path: Path, host: str, cluster: ClusterAccess, can: bool
 ) -> None:
     joined = Joined(tmp_path)
-    here = joined._context
+    here = joined.context
     here.cluster = cluster
     here.settings = here.settings.model_copy(update={"advertised_host": host})
     assert joined.membership_reporter.now(Epoch(5, 1)).reads_references is can
+
+
+def test_what_the_broker_has_said_long_ago_does_not_count(tmp_path: Path) -> None:
+    joined = Joined(tmp_path)
+    latest = cast(Any, joined.context.metadata_poller).latest
+    reporter = joined.membership_reporter
+    assert reporter.polled_partitions("orders") is None
+    found = TopicMetadata("topic-1", 3, {}, {}, None, time.monotonic(), boot_time())
+    latest["orders"] = found
+    assert reporter.polled_partitions("orders") == TopicPartitions(hash_of_topic("topic-1"), 3)
+    latest["orders"] = replace(found, fetched_boot_time=boot_time() - 60)
+    assert reporter.polled_partitions("orders") is None
