@@ -7,12 +7,14 @@
     ├── NotFound            404  unknown key, view or route
     ├── MethodNotAllowed    405
     ├── NotAcceptable       406  no representation matches the Accept header
+    ├── Conflict            409  the state of the deployment does not allow it now
     ├── Gone                410  the data has expired
     ├── KeyTooLong          414
     ├── UnsupportedMediaType 415 the body is not of a type that is read here
     ├── TooManyRequests     429  above a quota; always with Retry-After
     ├── QueryFailed         500  only in the KIQR dialect, whose clients expect it
     └── Unavailable         503  temporarily unavailable; always with Retry-After
+        ├── RetryLater               no other instance can answer at once
         └── NonRetryable             a retry does not help, here or on another instance
 
 Codes are stable: clients may compare them. The detail is for people. It says what is wrong, where,

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from model.group.member_metadata import MemberMetadata
+from model.kinds.registry import KINDS
 from model.records import StoreMetadata
 from model.topology import Epoch, Member
 from model.views import View
 
+HISTORIES = tuple(name for name, kind in KINDS.items() if kind.history)
+"""The kinds of store in which a key may have several entries."""
 ORDERS = View("orders", "orders", "/orders", "string", "json", "murmur2")
 
 

@@ -21,6 +21,7 @@ from queryable.cli.app import app, name_of
 from tests.support.docs_examples import ALL_PAGES, BLOCK, ROOT, RUN_BY, examples_of
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context
+from tests.unit.docs.problem_codes import codes_by_class
 
 README = (ROOT / "README.md").read_text()
 REFERENCE = ROOT / "docs" / "reference"
@@ -50,10 +51,15 @@ def test_no_page_names_a_setting_that_does_not_exist() -> None:
         for model in (Settings, StackSettings)
         for name in model.model_fields
     }
-    # settings of nginx (proxy/settings.lua), the client and the Makefile
-    known |= {f"QUERYABLE_{name}" for name in ("BACKENDS", "URL", "CONFIG", "CA_FILE", "CACHE")}
-    known |= {f"QUERYABLE_PROXY_{name}" for name in ("REFRESH", "READ_TIMEOUT", "BATCHES")}
-    known |= {f"QUERYABLE_PROXY_TLS_{name}" for name in ("NAME", "CERT_FILE", "KEY_FILE")}
+    client = "".join(path.read_text() for path in sorted((ROOT / "queryable").rglob("*.py")))
+    for pattern, text in (
+        (r"^env (QUERYABLE_\w+);", (ROOT / "nginx.conf").read_text()),
+        (r"os\.environ\.get\(\s*\"(QUERYABLE_\w+)\"", client),
+        (r"^export (QUERYABLE_\w+)", (ROOT / "Makefile").read_text()),
+    ):
+        found = set(re.findall(pattern, text, re.M))
+        assert found, pattern
+        known |= found
     for page in ALL_PAGES:
         named = set(re.findall(r"QUERYABLE_[A-Z_]+[A-Z]", page.read_text()))
         assert named <= known, page.name
@@ -62,16 +68,8 @@ def test_no_page_names_a_setting_that_does_not_exist() -> None:
 
 
 def test_reference_has_every_problem_code() -> None:
-    sources = "".join(path.read_text() for path in (ROOT / "backend").rglob("*.py"))
-    raised = set(
-        re.findall(
-            r"(?:BadRequest|NotFound|Conflict|NotAcceptable|Gone|KeyTooLong|UnsupportedMediaType"
-            r"|TooManyRequests|Unavailable|RetryLater|Problem)"
-            r"\(\s*\"([a-z-]+)\"",
-            sources,
-        )
-    ) | {"method-not-allowed"}
-    assert len(raised) > 15
+    raised = set().union(*codes_by_class().values())
+    assert len(raised) > 60
     of_proxy = re.findall(
         r"^    \[\"([a-z-]+)\"\] = \{ \d", (ROOT / "proxy/problem.lua").read_text(), re.MULTILINE
     )

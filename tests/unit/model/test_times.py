@@ -9,7 +9,7 @@ import pytest
 
 from model.times import parse_time
 from tests.support.in_process.cluster import Cluster
-from tests.support.in_process.examples import view
+from tests.support.in_process.examples import HISTORIES, view
 from tests.support.reference.tables import Record
 
 MAX_TIME, MIN_TIME = 2**63 - 1, -(2**63)
@@ -62,7 +62,7 @@ STORES = {
 
 
 @pytest.mark.parametrize("partitioner", ["murmur2", "none"])
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", HISTORIES)
 @pytest.mark.slow
 def test_greatest_and_inverted_bounds(tmp_path: Path, store: str, partitioner: str) -> None:
     resource, entries = STORES[store]

@@ -5,22 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from model.partitioner import PARTITIONERS
 from tests.vectors import librdkafka_vectors
 
 HERE = Path(librdkafka_vectors.__file__).parent
-NAMES = ["murmur2", "crc32", "fnv1a"]
 
 
 def committed(name: str) -> list[str]:
     return (HERE / f"{name}.jsonl").read_text().splitlines()
 
 
-@pytest.mark.parametrize("name", ["crc32", "fnv1a"])
+@pytest.mark.parametrize("name", librdkafka_vectors.FUNCTIONS)
 def test_librdkafka_says_the_same_today(name: str) -> None:
     assert librdkafka_vectors.lines(name)[1:] == committed(name)[1:]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PARTITIONERS)
 def test_the_keys_are_those_that_are_promised(name: str) -> None:
     header, *vectors = map(json.loads, committed(name))
     keys = [librdkafka_vectors.key_bytes(written) for written, _ in vectors]

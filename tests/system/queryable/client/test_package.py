@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 import queryable
-from queryable import AsyncClient, Client, QueryableError, Unavailable
-from queryable.client.protocol import calls
+from queryable import AsyncClient, Client, QueryableError
+from queryable.client.protocol import calls, errors
 
 HEAVY = (
     "flask", "rocksdict", "pyspark", "numpy", "pandas", "pyarrow", "confluent_kafka", "kafka",
@@ -58,9 +58,23 @@ def test_version_is_that_of_pyproject(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_name_their_public_path() -> None:
-    for kind in (QueryableError, *QueryableError.__subclasses__(), *Unavailable.__subclasses__()):
+    for kind in all_errors():
         assert kind.__module__ == "queryable"
         assert getattr(queryable, kind.__name__) is kind
+
+
+def test_every_error_is_in_the_tree_of_errors() -> None:
+    for text in (inspect.getdoc(errors) or "", (ROOT / "docs/client.md").read_text()):
+        drawn = re.findall(r"[├└]── (\w+)", text)
+        assert sorted(drawn) == sorted(kind.__name__ for kind in all_errors()[1:])
+
+
+def all_errors() -> list[type[QueryableError]]:
+    """Those of the client. The command-line tool has more, for itself."""
+    found: list[type[QueryableError]] = [QueryableError]
+    for kind in found:  # it grows meanwhile
+        found += kind.__subclasses__()
+    return [kind for kind in found if not kind.__module__.startswith("queryable.cli.")]
 
 
 def public_calls() -> list[Any]:

@@ -23,6 +23,7 @@ from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance
 from backend.storage.data_directory import DataDirectory
+from model.kinds.registry import KINDS
 from model.progress import Progress
 from model.records import ENTRY, EXPIRY, decode_entry
 from model.views import View
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("batches")
 
 RETENTION = 50
 TOLERANCE = 5
-STORES = ("key-value", "global", "window", "session", "versioned")
+STORES = tuple(KINDS)
 FAR_FUTURE = 4_070_908_800_000  # 2099
 
 

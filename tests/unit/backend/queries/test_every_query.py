@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from model.kinds.registry import KINDS
 from model.topology import NOBODY
 from model.views import View
 from tests.support.examples import examples
@@ -289,13 +290,13 @@ quick = settings(
 )
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", KINDS)
 @pytest.mark.slow
 def test_every_answer_is_the_references(store: str) -> None:
     run_state_machine_as_test(machine(Machine, store), settings=quick)  # type: ignore[no-untyped-call]
 
 
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("store", KINDS)
 @pytest.mark.slow
 def test_every_answer_where_records_stray(store: str) -> None:
     run_state_machine_as_test(machine(Strays, store), settings=quick)  # type: ignore[no-untyped-call]

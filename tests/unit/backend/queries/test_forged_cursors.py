@@ -10,7 +10,7 @@ import pytest
 from backend.wire.cursor import encode_cursor
 from backend.wire.scan import Query
 from model.records import ENTRY
-from tests.support.in_process.examples import view
+from tests.support.in_process.examples import HISTORIES, view
 from tests.support.in_process.world import World, world
 
 _OUTSIDE = (b"", b"\0", b"\0position", b"\2", b"\2\xff")
@@ -45,7 +45,7 @@ def test_a_page_of_keys_stays_within_its_bounds(tmp_path: Path, store: str, orde
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
-@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+@pytest.mark.parametrize("store", HISTORIES)
 def test_a_history_has_the_entries_of_its_key_only(tmp_path: Path, store: str, order: str) -> None:
     of = view(store=store)
     form = {"window": ">qi", "session": ">qq", "versioned": ""}[store]

@@ -24,6 +24,7 @@ from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.reference.questions import Answer
 from tests.support.reference.tables import Record
+from tests.support.reference.whole_views import WHOLE_VIEWS
 
 KEYS = [f"key-{n}" for n in range(40)]
 LINES = {"accept": "application/x-ndjson"}
@@ -36,8 +37,7 @@ QUESTIONS: dict[str, tuple[str, str, bytes, dict[str, str]]] = {
     "page": ("GET", "keys?limit=1000", b"", {}),
     "stream": ("GET", "keys", b"", LINES),
     "estimate": ("GET", "count", b"", {}),
-    "count": ("GET", "count?exact=true", b"", {}),
-    "top": ("GET", "top?by=n", b"", {}),
+    **{name: ("GET", target, b"", {}) for name, target in WHOLE_VIEWS.items()},
     "history": ("GET", "keys/{key}/versions", b"", {}),
     "as of": ("GET", "keys/{key}?as_of=50", b"", {}),
 }

@@ -14,13 +14,13 @@ from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.reference.tables import Record
+from tests.support.reference.whole_views import WHOLE_VIEWS
 
 KEYS = [f"key-{n}" for n in range(40)]
 WHOLE = (
     "keys?limit=1000",
     "count",
-    "count?exact=true",
-    "top?by=n",
+    *WHOLE_VIEWS.values(),
 )
 NEVER = "stale=never"
 

@@ -15,9 +15,10 @@ from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import NDJSON, PARTITIONS, Said, World, numbered, world
 from tests.support.reference.questions import HISTORY
+from tests.support.reference.whole_views import WHOLE_VIEWS
 
 ENTRIES = numbered(60)
-WHOLE = ("keys?limit=1000", "count?", "count?exact=true", "top?by=n&limit=1000")
+WHOLE = ("keys?limit=1000", "count?", *WHOLE_VIEWS.values())
 STANDBYS = {"standbys": ((1,), (0,), (1,), (0,))}
 
 

@@ -16,9 +16,11 @@ from backend.http.routes import meta as status
 from backend.queries.scans import partition_run as partition_runs
 from backend.queries.scans import scan_budget
 from backend.queries.whole_view import view_query
+from backend.queries.whole_view.registry import VIEW_QUERIES
 from tests.support.examples import examples
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import World, world
+from tests.support.reference.whole_views import WHOLE_VIEWS
 
 NDJSON = "application/x-ndjson"
 KEYS = ["", "\0", "a", "a\0", "ab", "b", "é"]
@@ -348,3 +350,8 @@ def test_a_query_of_a_whole_view_has_a_limit_of_time(
         made.put_all({b"%d" % n: b'{"n":1}' for n in range(9)})
         for query in ("count?exact=true", "top?by=n", "aggregate?value=n"):
             assert made.code(query, 503) == "took-too-long"
+
+
+def test_every_query_of_a_whole_view_has_a_request() -> None:
+    """With which other tests ask each of them."""
+    assert set(WHOLE_VIEWS) == {query.name for query in VIEW_QUERIES}

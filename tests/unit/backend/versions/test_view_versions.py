@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from backend.http.flask_app import create_flask_app
+from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.wire.point_batch import Reads, encode_reads
 from model.machine.clock import boot_time
 from model.partitioner import partition_of
@@ -95,6 +96,12 @@ QUERIES = [
     ("POST", "/views/orders/search", {"query": KEYS[0]}),
     *(("GET", f"/o/{key}", None) for key in KEYS),
 ]
+
+
+def test_every_query_of_a_whole_view_is_asked() -> None:
+    targets = [target for _, target, _ in QUERIES]
+    for query in VIEW_QUERIES:
+        assert any(f"/views/orders/{query.name}?" in target for target in targets), query.name
 
 
 @pytest.mark.parametrize("current", CURRENT)

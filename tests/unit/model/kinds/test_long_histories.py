@@ -11,7 +11,7 @@ from backend.http.responses import history_body
 from backend.queries import history as histories
 from backend.queries.history import History, Span
 from backend.queries.routing import ReadOptions
-from tests.support.in_process.examples import view
+from tests.support.in_process.examples import HISTORIES, view
 from tests.unit.model.kinds.one_partition import FedPartition, fed_partition, record
 
 COUNT = 60
@@ -43,7 +43,7 @@ def feed_entries(partition: FedPartition, store: str) -> None:
 
 
 @pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
-@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+@pytest.mark.parametrize("store", HISTORIES)
 @pytest.mark.parametrize("bound", ["MAX_EXAMINED", "MAX_PAGE_BYTES"])
 def test_short_pages_have_the_items_of_a_long_one(
     store: str, descending: bool, bound: str, monkeypatch: pytest.MonkeyPatch

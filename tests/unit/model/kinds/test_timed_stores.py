@@ -19,7 +19,7 @@ from backend.queries.routing import ReadOptions
 from model.kinds.registry import KINDS
 from model.problems import BadRequest, Gone, Problem
 from tests.support.examples import examples
-from tests.support.in_process.examples import view
+from tests.support.in_process.examples import HISTORIES, view
 from tests.support.in_process.fakes import Rec
 from tests.support.in_process.instance import Instance
 from tests.unit.model.kinds.one_partition import Entry, fed_partition, record
@@ -92,7 +92,7 @@ BOUND = st.none() | TIMES
 
 
 @pytest.mark.parametrize("retention", [None, RETENTION], ids=["all", "retention"])
-@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+@pytest.mark.parametrize("store", HISTORIES)
 @given(data=st.data())
 @settings(max_examples=examples(25))
 def test_every_history_equals_that_of_the_model(
@@ -208,7 +208,7 @@ def test_a_cursor_is_valid_only_for_its_own_query() -> None:
 
 
 @pytest.mark.parametrize("descending", [False, True], ids=["asc", "desc"])
-@pytest.mark.parametrize("store", ["window", "session", "versioned"])
+@pytest.mark.parametrize("store", HISTORIES)
 def test_what_expires_between_two_pages_is_not_in_the_second(store: str, descending: bool) -> None:
     """Regression: the next page of versions had those that are deleted soon."""
     of = view(store=store, window_size=10 if store == "window" else None, retention=RETENTION)

@@ -15,6 +15,7 @@ import pytest
 from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
 from backend.queries.point import ViewReads
+from model.kinds.registry import KINDS
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.pushes import push
@@ -346,7 +347,7 @@ def test_entries_of_a_push_expire_as_others_do(tmp_path: Path, folder: Path) -> 
     cluster.close()
 
 
-@pytest.mark.parametrize("store", ["key-value", "window", "session", "versioned", "global"])
+@pytest.mark.parametrize("store", KINDS)
 def test_a_push_gives_the_same_entries_as_records(tmp_path: Path, folder: Path, store: str) -> None:
     view = replace(ORDERS, push=str(folder), store=store)
     at = {"window": (60_000, 0), "session": (120_000, 60_000)}.get(store, ())
