@@ -29,6 +29,7 @@ from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.lifecycle.recovery import RecoveryPolicy
 from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
+from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.protocols import StoreDirectory
 from backend.ingest.pushes.candidates import PushCandidates
@@ -94,7 +95,9 @@ class Instance:
             self._directory.use_custom_store(name, store)
         self._registry = PartitionRegistry(self._views)
         self._metadata_poller = MetadataPoller(
-            librdkafka, settings.end_offset_interval, settings.broker_timeout
+            MetadataFetcher(librdkafka, settings.broker_timeout),
+            settings.end_offset_interval,
+            settings.broker_timeout,
         )
         self._pipelines = PipelineMonitor(
             self._views, librdkafka, kafka_python, settings.broker_timeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,12 +61,19 @@ class _RequestedOffsets:
 class MetadataFetcher:
     """Fetches TopicMetadata, and keeps the latest. One thread at a time may fetch."""
 
-    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
-        """`client_settings`: of librdkafka. `timeout`: of a request, in s."""
+    def __init__(
+        self,
+        client_settings: Mapping[str, Any],
+        timeout: float,
+        new_client: Callable[[dict[str, Any]], AdminClient] = AdminClient,
+    ) -> None:
+        """`client_settings`: of librdkafka. `timeout`: of a request, in s. `new_client(settings)`:
+        a client of the broker."""
         # brokers see the id, and may have quotas for it; librdkafka would log an error each second
         own = {"client.id": "queryable-metadata-poller", "log_level": 0}
         self._client_settings = {**client_settings, **own}
         self._timeout = timeout
+        self._new_client = new_client
         self.latest: dict[str, TopicMetadata] = {}
         """By topic. Readers may keep the dict."""
         self._described: Set[str] = frozenset()  # topics that the last fetch has found
@@ -77,7 +84,7 @@ class MetadataFetcher:
 
     def reconnect(self) -> None:
         """Continue with a new client."""
-        self._admin = AdminClient(self._client_settings)
+        self._admin = self._new_client(self._client_settings)
 
     def fetch(self, watched: Mapping[str, Set[int] | None], with_known_starts: bool = True) -> bool:
         """Fetch the metadata of topics. `watched`: topic -> the partitions whose offsets are

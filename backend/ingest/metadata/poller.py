@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Set
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from backend.ingest.lifecycle.missed_tombstones import longest_poll_interval
 from backend.ingest.metadata.fetcher import GRACE, MetadataFetcher
@@ -31,8 +30,9 @@ class MetadataPoller:
     """Fetches TopicMetadata of the watched topics every `interval` s, or at once on request. A
     topic with a short `delete.retention.ms` makes the interval shorter."""
 
-    def __init__(self, client_settings: Mapping[str, Any], interval: float, timeout: float) -> None:
-        self._fetcher = MetadataFetcher(client_settings, timeout)
+    def __init__(self, fetcher: MetadataFetcher, interval: float, timeout: float) -> None:
+        """`timeout`: of a request, in s. No other thread uses the fetcher."""
+        self._fetcher = fetcher
         self._answered_at = time.monotonic()
         self._interval = interval
         self._timeout = timeout
@@ -130,7 +130,13 @@ class MetadataPoller:
                 del self.latest[topic]
 
     def _seconds_to_next_poll(self) -> float:
-        retentions = [each.delete_retention for each in self.latest.values()]
-        needed = [longest_poll_interval(each) for each in retentions if each is not None]
-        needed += [_FORGET_AFTER] if self._unwatched else []
-        return min([self._interval, *needed])
+        seconds = poll_interval(self._interval, self.latest.values())
+        return min(seconds, _FORGET_AFTER) if self._unwatched else seconds
+
+
+def poll_interval(usual: float, topics: Iterable[TopicMetadata]) -> float:
+    """s between two polls. It is shorter than usual if a topic is compacted, and keeps its
+    tombstones for a short time only."""
+    retentions = [each.delete_retention for each in topics]
+    needed = [longest_poll_interval(each) for each in retentions if each is not None]
+    return min([usual, *needed])

@@ -18,9 +18,7 @@ from tests.unit.backend.ingest.metadata.admins import DescribingAdmin, SilentAdm
 
 def fetcher_with(admin: Any, timeout: float = 1.0) -> MetadataFetcher:
     """A fetcher that asks `admin` in place of a broker."""
-    fetcher = MetadataFetcher({"bootstrap.servers": "127.0.0.1:1"}, timeout)
-    fetcher._admin = admin
-    return fetcher
+    return MetadataFetcher({}, timeout, lambda settings: admin)
 
 
 @pytest.mark.parametrize(
@@ -231,9 +229,10 @@ def test_a_change_of_the_configuration_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_without_any_offset_the_previous_metadata_stay() -> None:
-    fetcher = fetcher_with(DescribingAdmin())
+    admin = DescribingAdmin()
+    fetcher = fetcher_with(admin)
     fetcher.fetch({"orders": {1, 3}})
     before = fetcher.latest["orders"]
-    fetcher._admin = DescribingAdmin({1, 3})  # type: ignore[assignment]
+    admin.results = DescribingAdmin({1, 3}).results
     fetcher.fetch({"orders": {1, 3}})
     assert fetcher.latest["orders"] is before

@@ -9,25 +9,28 @@ from typing import Any
 import pytest
 
 from backend.ingest.lifecycle import missed_tombstones
-from backend.ingest.metadata import fetcher
 from backend.ingest.metadata import poller as poller_module
-from backend.ingest.metadata.poller import MetadataPoller
+from backend.ingest.metadata.fetcher import MetadataFetcher
+from backend.ingest.metadata.poller import MetadataPoller, poll_interval
 from local.waiting import wait_until
 from tests.unit.backend.ingest.metadata.admins import DescribingAdmin, SilentAdmin
 
 
+def poller_with(admin: Any, interval: float = 3600.0) -> MetadataPoller:
+    return MetadataPoller(MetadataFetcher({}, 1.0, lambda settings: admin), interval, 1.0)
+
+
 def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: after an outage, one waited for the controller for minutes."""
-    made: list[SilentAdmin] = []
+    made: list[Any] = []
 
-    def make(settings: Mapping[str, Any]) -> SilentAdmin:
+    def make(settings: Mapping[str, Any]) -> Any:
         assert settings["client.id"] == "queryable-metadata-poller"
         made.append(SilentAdmin())
         return made[-1]
 
-    monkeypatch.setattr(fetcher, "AdminClient", make)
     monkeypatch.setattr(poller_module, "_NEW_CLIENT_AFTER", 0.1)
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 0.01, 1.0)
+    poller = MetadataPoller(MetadataFetcher({}, 1.0, make), 0.01, 1.0)
     poller.start()
     try:
         poller.watch({"orders": {0}})
@@ -42,8 +45,7 @@ def test_a_short_retention_shortens_the_interval(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(missed_tombstones, "_TOLERATED", 0.04)
     admin = DescribingAdmin()
     admin.configs = {"cleanup.policy": "compact", "delete.retention.ms": "10"}
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
-    poller._fetcher._admin = admin  # type: ignore[assignment]
+    poller = poller_with(admin)
     poller.start()
     try:
         poller.watch({"orders": {1}})
@@ -58,19 +60,18 @@ def test_a_short_retention_shortens_the_interval(monkeypatch: pytest.MonkeyPatch
      ("delete", "1000", 3600)],
 )  # fmt: skip
 def test_the_interval_with_a_retention(policy: str, retention: str, seconds: float) -> None:
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
-    poller._fetcher._admin = admin = DescribingAdmin()  # type: ignore[assignment]
+    admin: Any = DescribingAdmin()
     admin.configs = {"cleanup.policy": policy, "delete.retention.ms": retention}
-    poller._fetcher.fetch({"orders": {1}})
-    assert poller._seconds_to_next_poll() == seconds
+    fetcher = MetadataFetcher({}, 1.0, lambda settings: admin)
+    fetcher.fetch({"orders": {1}})
+    assert poll_interval(3600.0, fetcher.latest.values()) == seconds
 
 
 def test_a_topic_that_is_not_watched_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: it was taken for the current metadata: the leader placed partitions of a topic
     that was created again by what was known of the old one."""
     monkeypatch.setattr(poller_module, "_FORGET_AFTER", 0.2)
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 3600.0, 1.0)
-    poller._fetcher._admin = DescribingAdmin()  # type: ignore[assignment]
+    poller = poller_with(DescribingAdmin())
     poller.start()
     try:
         for watched in ({"orders": {1}, "users": {1}}, {"orders": {1}}, {}, {"users": set[int]()}):
@@ -83,8 +84,7 @@ def test_a_topic_that_is_not_watched_any_more_is_forgotten(monkeypatch: pytest.M
 def test_log_starts_are_fetched_seldom_or_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(poller_module, "_STARTS_EVERY", 3600.0)
     admin = DescribingAdmin()
-    poller = MetadataPoller({"bootstrap.servers": "127.0.0.1:1"}, 0.01, 1.0)
-    poller._fetcher._admin = admin  # type: ignore[assignment]
+    poller = poller_with(admin, 0.01)
     polls: list[int] = []
     poller.on_poll = lambda: polls.append(len(admin.asked))
     poller.watch({"orders": {1}})
