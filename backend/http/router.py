@@ -107,19 +107,17 @@ class Router:
         self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
-        self._keys = KeyRoutes(context, self._responses)
+        self.keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
         self._append = AppendRoute(context, self._reads)
         self._cluster = context.cluster
         self._clients = Clients.of(context.settings, context.cluster)
         self._quotas = ViewQuotas(context)
-        self._fast_path = FastPath(
-            context, self._paths, self._responses, access, self._refused_post
-        )
-        self.answer_now, self.reads_now = self._fast_path.answer_now, self._fast_path.reads_now
-        self.forward_now = self._fast_path.forward_now
-        self.heartbeat_now = self._fast_path.heartbeat_now
-        self.unchanged_now = self._fast_path.unchanged_now
+        self.fast_path = FastPath(context, self._paths, self._responses, access, self._refused_post)
+        self.answer_now, self.reads_now = self.fast_path.answer_now, self.fast_path.reads_now
+        self.forward_now = self.fast_path.forward_now
+        self.heartbeat_now = self.fast_path.heartbeat_now
+        self.unchanged_now = self.fast_path.unchanged_now
         self._internal = InternalRoutes(context, self._scans, access)
         self._admin = AdminRoutes(context, self._responses)
         # what instances ask one another finds room however much clients send
@@ -135,8 +133,8 @@ class Router:
         self._heartbeats: Heartbeats | None = None
 
     def _all_routes(self) -> tuple[Route, ...]:
-        keys, views, internal = self._keys, self._views, self._internal
-        coalesced = self._fast_path.coalesced
+        keys, views, internal = self.keys, self._views, self._internal
+        coalesced = self.fast_path.coalesced
         requests = self._requests
         # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
         # body, and a peer's scan a page of our own.
@@ -196,18 +194,17 @@ class Router:
         self._table = RouteTable(self.routes, self._paths, self._context.versions)
         for responses in self._responses.values():
             responses.use_versions()
-        self._fast_path.use(self._paths)
-        self._keys.end_streams(partial(is_outdated, self._table))
+        self.fast_path.use(self._paths)
+        self.keys.end_streams(partial(is_outdated, self._table))
 
     def _page(self, methods: tuple[str, ...], pattern: str, access: Access) -> Route:
         kind = page_kind(pattern)
         handler, gate = partial(self._flask, kind), self._page_gates[kind]
         return Route(methods, pattern, access, handler, gate, is_page=True)
 
-    @property
-    def keys(self) -> KeyRoutes:
-        """For KIQR's dialect."""
-        return self._keys
+    def match(self, raw_path: bytes) -> Match:
+        """The route of a path, and what the path names in the current versions. BadRequest."""
+        return self._table.match(raw_path)
 
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
         """In the event loop, before the first request; returns what asks all instances."""
@@ -222,9 +219,9 @@ class Router:
         scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
         any_partition = AnyPartitionReads(self._context, scatter_gather)
         batches = Batches(self._context, self._reads, self._peer_client, any_partition)
-        self._keys.start(Asker(self._context, self._peer_client), any_partition, scatter_gather)
-        self._fast_path.forwards = self._keys.coalesced_forwards
-        self._fast_path.heartbeats = self._heartbeats
+        self.keys.start(Asker(self._context, self._peer_client), any_partition, scatter_gather)
+        self.fast_path.forwards = self.keys.coalesced_forwards
+        self.fast_path.heartbeats = self._heartbeats
         self._views.start(scatter_gather, batches)
         self._internal.start(batches, self._heartbeats)
         self._admin.start(self._peer_client)
@@ -233,13 +230,13 @@ class Router:
     def start_heartbeats(self) -> None:
         """In the event loop, after `start`."""
         assert self._heartbeats is not None
-        self._fast_path.start()
+        self.fast_path.start()
         self._heartbeats.start()
         self._admin.start_history()
 
     async def stop(self) -> None:
         await self._admin.stop()
-        await self._keys.stop()
+        await self.keys.stop()
         if self._heartbeats is not None:
             await self._heartbeats.stop()
         if self._peer_client is not None:
@@ -248,7 +245,7 @@ class Router:
     def drain(self) -> None:
         """Ends the streams: their clients reconnect to the instance that has the partition then.
         The other instances get a heartbeat at once."""
-        self._keys.drain()
+        self.keys.drain()
         if self._heartbeats is not None:
             self._heartbeats.beat_all()
 

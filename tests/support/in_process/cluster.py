@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from backend.cluster.liveness import RUNNING
 from backend.ingest.store_partitions import StorePartition
@@ -26,6 +26,8 @@ from tests.support.in_process.logs import CollectedDeadLetters
 from tests.support.in_process.node import Node
 from tests.support.reference.questions import Answer
 from tests.support.reference.tables import Partition, Record, Table, fold
+
+T = TypeVar("T")
 
 
 class Cluster:
@@ -52,6 +54,10 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         for member in self._members:
             self.start(member.id)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """In the event loop of all instances."""
+        return self._runner.run(coroutine)
 
     # events
 

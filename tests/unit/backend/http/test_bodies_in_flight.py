@@ -86,7 +86,7 @@ def test_a_body_over_the_budget_is_refused_at_once(cluster: Cluster, resource: s
         third.may_end.set()
         assert (await asked(cluster, path, third))[0] == answered
 
-    cluster._runner.run(test())
+    cluster.run(test())
     assert budget.left == size + size // 2, "the whole budget is free again"
 
 
@@ -139,7 +139,7 @@ def test_a_body_that_is_arriving_takes_no_place_among_the_requests(cluster: Clus
             sender.may_end.set()
         await asyncio.gather(*asking)
 
-    cluster._runner.run(test())
+    cluster.run(test())
 
 
 def test_one_sender_uses_three_quarters_of_the_budget() -> None:

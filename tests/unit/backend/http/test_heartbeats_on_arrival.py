@@ -126,7 +126,7 @@ def test_heartbeats_are_counted_as_by_the_router(served: Served) -> None:
         return {labels: sum(counts) for labels, counts, _ in served.context.latencies.all()}
 
     async def arrive() -> None:
-        served.router._fast_path.start()
+        served.router.fast_path.start()
         served.now(PlainPost(None, body(at=8)))
         await asyncio.sleep(0)
 

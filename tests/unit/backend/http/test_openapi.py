@@ -123,7 +123,7 @@ def test_its_paths_are_the_routes_of_the_router() -> None:
     names = {"{view}": "orders", "{key}": "k", "{topic}": "t", "{instance}": "b1", "{group}": "g"}
     names["{deployment}"] = "shop"
     for path, method in mine:
-        match = router._table.match(re.sub("{.*?}", lambda of: names[of[0]], path).encode())
+        match = router.match(re.sub("{.*?}", lambda of: names[of[0]], path).encode())
         assert match is not None
         assert method.upper() in match.route.methods
         assert not match.route.pattern.endswith("{rest}")

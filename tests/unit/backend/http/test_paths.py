@@ -127,7 +127,7 @@ def test_any_key_can_be_requested(key: bytes, name: str) -> None:
     ],
 )
 def test_queries_of_a_whole_view(path: bytes, resource: str | None) -> None:
-    match = Router(context(VIEWS.values()), None)._table.match(path)  # type: ignore[arg-type]
+    match = Router(context(VIEWS.values()), None).match(path)  # type: ignore[arg-type]
     if resource is None:
         assert match.route.is_page or match.route.pattern.startswith("{path}/{key}")
     else:

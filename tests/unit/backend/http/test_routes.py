@@ -11,6 +11,8 @@ import pytest
 from backend.http.limits.gates import Gate
 from backend.http.route_table import OTHER
 from backend.http.router import Router
+from backend.instance_context import InstanceContext
+from backend.queries.point import ViewReads
 from model.problems import Unavailable
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
@@ -25,8 +27,13 @@ async def flask(scope: Any, receive: Any, send: Any) -> None:
 
 
 @pytest.fixture
-def router() -> Router:
-    return Router(context(VIEWS), flask)
+def served() -> InstanceContext:
+    return context(VIEWS, max_in_flight=1)
+
+
+@pytest.fixture
+def router(served: InstanceContext) -> Router:
+    return Router(served, flask)
 
 
 def path_of(pattern: str) -> str:
@@ -57,7 +64,7 @@ def asked(router: Router, method: str, path: str) -> tuple[int, dict[bytes, byte
 
 def test_each_route_matches_its_path(router: Router) -> None:
     for route in router.routes:
-        match = router._table.match(path_of(route.pattern).encode())
+        match = router.match(path_of(route.pattern).encode())
         assert match is not None
         assert match.route is route, route.pattern
 
@@ -73,7 +80,7 @@ def test_each_route_matches_its_path(router: Router) -> None:
     ],
 )
 def test_any_id_of_an_instance_is_matched(router: Router, text: bytes, id_: str) -> None:
-    match = router._table.match(b"/admin/instances/" + text + b"/drain")
+    match = router.match(b"/admin/instances/" + text + b"/drain")
     assert match.route.pattern == "/admin/instances/{instance}/drain"
     assert match.more == {"instance": id_}
 
@@ -84,7 +91,7 @@ def test_any_id_of_an_instance_is_matched(router: Router, text: bytes, id_: str)
      b"/admin/instances/a/b/drain"],
 )  # fmt: skip
 def test_names_that_are_not_text_or_no_topic_are_not_matched(router: Router, path: bytes) -> None:
-    assert router._table.match(path).route.pattern == OTHER
+    assert router.match(path).route.pattern == OTHER
 
 
 def test_other_methods_are_refused_and_allow_lists_the_allowed_ones(router: Router) -> None:
@@ -109,8 +116,10 @@ def test_flask_answers_its_pages_and_unknown_paths(router: Router) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
-def test_refused_reads_are_counted_for_their_view(router: Router, method: str) -> None:
-    counts = router._context.counts
+def test_refused_reads_are_counted_for_their_view(
+    router: Router, served: InstanceContext, method: str
+) -> None:
+    counts = served.counts
     asked(router, method, "/orders/a")  # without a topology 503, or 405
     asked(router, method, "/views/versions/keys/a/windows")  # 404, or 405
     asked(router, method, "/views/orders/keys")  # not a read by key
@@ -122,8 +131,7 @@ def test_refused_reads_are_counted_for_their_view(router: Router, method: str) -
 def test_a_failing_handler_is_an_internal_error_and_leaves_its_gate(
     router: Router, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router._responses["orders"].reads, "partition", lambda key: 1 // 0)
-    router._requests.limit = 1
+    monkeypatch.setattr(ViewReads, "partition", lambda reads, key: 1 // 0)
     for _ in range(2):
         status, _, body = asked(router, "GET", "/orders/a")
         assert (status, json.loads(body)["code"]) == (500, "internal-error")

@@ -169,7 +169,7 @@ def test_the_fast_path_signs_refusals(
         raise RuntimeError("a defect")
 
     assert refused(b"nonsense") == 400
-    monkeypatch.setattr(router._fast_path.coalesced, "answer", fail)
+    monkeypatch.setattr(router.fast_path.coalesced, "answer", fail)
     assert refused(encode_paths([b"/orders/a"])) == 500
 
 

@@ -113,7 +113,7 @@ def test_changes_of_a_key_that_cannot_be_read(
     orders: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Regression: the stream ended after its headers, and nothing said why."""
-    reads = orders.routers["b1"]._fast_path._responses["orders"].reads
+    reads = orders.instances["b1"].reads
     key = next(b"key-%03d" % n for n in range(20) if orders.partition(b"key-%03d" % n) % 2 == 0)
 
     def fail(*_: Any) -> Any:

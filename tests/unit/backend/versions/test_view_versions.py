@@ -135,8 +135,8 @@ def test_no_answer_mixes_versions_while_instances_differ(
 def test_coalesced_reads_and_the_fast_path_say_the_version(made: Deployment, current: int) -> None:
     made.switch(current)
     for instance in ("b1", "b2"):
-        router = made.routers[instance]
-        count = len(router._context.placed(router._context.versions.named["orders"]).active)
+        router, context = made.routers[instance], made.contexts[instance]
+        count = len(context.placed(context.versions.named["orders"]).active)
         place = partition_of("murmur2")
         reads = [Reads(None, [f"/o/{key}".encode() for key in KEYS])]
         for key in map(str.encode, KEYS):

@@ -56,7 +56,7 @@ def test_a_forwarded_read_is_counted_on_both_instances(world: World) -> None:
     other = "b1" if owner == "b2" else "b2"
 
     async def ask() -> None:
-        world.routers[owner]._fast_path.start()
+        world.routers[owner].fast_path.start()
         answer = await world.request(other, "GET", "/views/orders/keys/a")
         assert answer.status == 200
         await asyncio.sleep(0)  # the owner counts at the end of its turn

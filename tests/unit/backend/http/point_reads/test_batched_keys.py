@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,9 +78,13 @@ def comparable(answer: Answer) -> Answer:
 
 
 def assert_as_alone(
-    shell: Router, of: View, keys: Sequence[bytes], partitions: int = PARTITIONS
+    instance: Instance,
+    shell: Router,
+    of: View,
+    keys: Sequence[bytes],
+    partitions: int = PARTITIONS,
 ) -> dict[bytes, Answer | None]:
-    counts = shell._context.counts[of.name]
+    counts = instance.context.counts[of.name]
     before = replace(counts)
     answers = answers_to(shell, groups_of(of, keys, partitions))
     statuses = [answer.status for answer in answers.values() if answer is not None]
@@ -110,7 +113,7 @@ def test_each_read_is_answered_as_if_sent_separately(
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         keys = [*entries, *(more - entries.keys())]
         if keys:
-            answers = assert_as_alone(shell, ORDERS, keys)
+            answers = assert_as_alone(instance, shell, ORDERS, keys)
             assert {key for key, a in answers.items() if a is not None} == set(keys)
             assert {k for k, a in answers.items() if a is not None and a.status == 200} == set(
                 entries
@@ -128,7 +131,7 @@ def test_values_of_any_format_are_answered(tmp_path: Path, value: str, stored: b
     of = view(value=value)
     with holding(tmp_path, of, {b"a": stored}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        answers = assert_as_alone(shell, of, [b"a", b"nobody"])
+        answers = assert_as_alone(instance, shell, of, [b"a", b"nobody"])
         assert None not in answers.values()
 
 
@@ -141,11 +144,11 @@ def test_deleted_expired_and_pushed_entries(tmp_path: Path, retention: int | Non
         assert store_partition is not None
         pushed = entry_head(5, pushed_offset("push")) + b"[]"
         write(store_partition, {ENTRY + b"b": tombstone_entry(1, 9), ENTRY + b"pushed": pushed})
-        answers = assert_as_alone(shell, of, [b"a", b"b", b"pushed"], 1)
+        answers = assert_as_alone(instance, shell, of, [b"a", b"b", b"pushed"], 1)
         assert [answer and answer.status for answer in answers.values()] == [200, 404, 200]
         if retention is not None:
             store_partition.store.stream_time = 10**6
-            answers = assert_as_alone(shell, of, [b"a", b"b", b"pushed"], 1)
+            answers = assert_as_alone(instance, shell, of, [b"a", b"b", b"pushed"], 1)
             assert {answer and answer.status for answer in answers.values()} == {404}
 
 
@@ -153,7 +156,7 @@ def test_large_values_are_sent_separately(tmp_path: Path) -> None:
     entries = {b"small": b'"%b"' % (b"x" * 65_000), b"large": b'"%b"' % (b"x" * 66_000)}
     with holding(tmp_path, ORDERS, entries) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        answers = assert_as_alone(shell, ORDERS, [b"small", b"large"])
+        answers = assert_as_alone(instance, shell, ORDERS, [b"small", b"large"])
         assert answers[b"small"] is not None
         assert answers[b"large"] is None
 
@@ -273,7 +276,7 @@ def test_headers_follow_the_role(tmp_path: Path) -> None:
         assert store_partition is not None
         for role in ("active", "standby", "active"):
             store_partition.role = role
-            [answer] = assert_as_alone(shell, ORDERS, [b"a"], 1).values()
+            [answer] = assert_as_alone(instance, shell, ORDERS, [b"a"], 1).values()
             assert answer is not None
             assert dict(answer.headers)[b"served-by"].endswith(role.encode())
 
@@ -299,7 +302,6 @@ def test_headers_of_a_former_version_are_not_kept(
     """Another thread makes a version current while the headers of the former one are formatted."""
     with holding(tmp_path, ORDERS, {b"a": b"1"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        of_orders = shell._fast_path._responses["orders"]
         format_lines = responses.lines_of
         switched: list[bool] = []
 
@@ -307,11 +309,10 @@ def test_headers_of_a_former_version_are_not_kept(
             lines = format_lines(headers)
             if not switched:
                 switched.append(True)
-                of_orders._context = SimpleNamespace(
-                    view_headers=lambda of: [(b"view-version", b"2")],
-                    latencies=instance.context.latencies,
-                )
-                of_orders.use_versions()
+                headers_of_view = [(b"view-version", b"2")]
+                monkeypatch.setattr(instance.context, "view_headers", lambda of: headers_of_view)
+                for use_versions in instance.context.on_versions:
+                    use_versions()
             return lines
 
         monkeypatch.setattr(responses, "lines_of", lines_of)
@@ -330,17 +331,19 @@ def test_headers_are_kept_for_the_role_that_they_name(tmp_path: Path) -> None:
 
     class Changing:
         partition_header, etag_format = b"0", b'"orders-0-%d-%b"'
-        roles = itertools.cycle(["active", "standby"])
+
+        def __init__(self, *roles: str) -> None:
+            self.roles = itertools.cycle(roles)
 
         @property
         def role(self) -> str:
             return next(self.roles)
 
     with holding(tmp_path, ORDERS, {}, partitions=1) as instance:
-        shell = Router(instance.context, None)  # type: ignore[arg-type]
-        of_orders = shell._fast_path._responses["orders"]
+        of_orders = responses.KeyResponses(instance.reads, instance.context)
+        changing: Any = Changing("active", "standby")
         for _ in range(4):
-            of_orders.lines(State(Changing(), 1, 0, 0.0))  # type: ignore[arg-type]
-        kept = of_orders._fixed_lines.items()
-        assert len(kept) == 2
-        assert all(f"; {role}\n".encode() in lines for (role, _), lines in kept)
+            of_orders.lines(State(changing, 1, 0, 0.0))
+        for role in ("active", "standby"):
+            fixed, _ = of_orders.lines(State(Changing(role), 1, 0, 0.0))  # type: ignore[arg-type]
+            assert f"; {role}\n".encode() in fixed

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from backend.http.router import Router
+from backend.queries.point import ViewReads
 from model.problems import Unavailable
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
@@ -64,10 +65,10 @@ def router_that_cannot_count(
     """Counting the partitions of the view fails."""
     shell = Router(instance.context, None)  # type: ignore[arg-type]
 
-    def fail() -> None:
+    def fail(reads: ViewReads) -> None:
         raise error
 
-    monkeypatch.setattr(shell._fast_path._responses["orders"].reads, "partition_count", fail)
+    monkeypatch.setattr(ViewReads, "partition_count", fail)
     return shell
 
 
@@ -103,11 +104,11 @@ def test_a_view_of_paths_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFix
         break_store(instance)
         together = [b"/orders/%d" % n for n in range(30)]
         one_by_one = [f"/orders/{quote(key)}".encode() for key in KEYS]
-        before = shell._context.counts["orders"].found
+        before = instance.context.counts["orders"].found
         answers = answers_to_paths(shell, [*together, *one_by_one])
         assert set(answers[: len(together)]) == {None}
         for key, answer in zip(KEYS, answers[len(together) :], strict=True):
             assert (answer is None) == (place(key, 3) == FAILED)
         answered = sum(answer is not None for answer in answers)
-        assert shell._context.counts["orders"].found - before == answered
+        assert instance.context.counts["orders"].found - before == answered
     assert "coalesced reads of view orders" in caplog.text

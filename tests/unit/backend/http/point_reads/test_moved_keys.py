@@ -46,7 +46,7 @@ def test_after_partitions_were_added_only_moved_keys_are_sent_separately(
     with holding(tmp_path, ORDERS, STORED, 6) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         add_partitions(instance, known_from)
-        answers = assert_as_alone(shell, ORDERS, KEYS, 6)
+        answers = assert_as_alone(instance, shell, ORDERS, KEYS, 6)
         at_once = {key for key in KEYS if shell.answer_now(b"/orders/%b" % key) is not None}
         assert {key for key, answer in answers.items() if answer is not None} == at_once
         assert {answer.status for answer in answers.values() if answer is not None} == {200, 404}
@@ -64,7 +64,7 @@ def test_a_mispartitioned_record_that_the_topology_does_not_know(tmp_path: Path)
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         for store_partition in instance.context.store_partitions.all():
             store_partition.metadata = replace(store_partition.metadata, mispartitioned=1)
-        answers = assert_as_alone(shell, ORDERS, KEYS)
+        answers = assert_as_alone(instance, shell, ORDERS, KEYS)
         assert {key for key, answer in answers.items() if answer is not None} == set(STORED)
 
 
@@ -84,11 +84,13 @@ def test_a_key_that_is_too_long_is_sent_separately(tmp_path: Path) -> None:
         add_partitions(instance, "new metadata")
         long = b"x" * 8193
         same = [key for key in KEYS if place(key, 6) == place(long, 6)]
-        answers = assert_as_alone_but(shell, [*same, long], long)
+        answers = assert_as_alone_but(instance, shell, [*same, long], long)
         assert None not in answers
 
 
-def assert_as_alone_but(shell: Router, keys: list[bytes], left_out: bytes) -> list[object]:
+def assert_as_alone_but(
+    instance: Instance, shell: Router, keys: list[bytes], left_out: bytes
+) -> list[object]:
     answers = answers_to(shell, groups_of(ORDERS, keys, 6))
     assert answers.pop(left_out) is None
     return list(answers.values())

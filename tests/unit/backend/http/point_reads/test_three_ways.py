@@ -213,8 +213,9 @@ def test_the_absolute_form_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with context(tmp_path, ORDERS) as shell:
-        store_partition = shell._context.store_partitions.get("orders", 0)
+    with holding(tmp_path, ORDERS, {b"a": b'{"n":1}'}, partitions=2) as instance:
+        shell = Router(instance.context, no_page)
+        store_partition = instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
         looked: list[bytes] = []
         of_store = type(store_partition.store)
@@ -234,5 +235,5 @@ def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
         answer = coalesced(shell, targets)
         assert [each and each[0] for each in answer] == [200, *[404] * 9]
         assert len(looked) == len(set(looked)) == 10
-        counts = shell._context.counts["orders"]
+        counts = instance.context.counts["orders"]
         assert (counts.found, counts.missed) == (1, 9)
