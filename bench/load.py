@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.proc import cpu_seconds, pss_mb
 from bench.records import step_of
-from local.errors import LocalError, tail
+from local.errors import LocalError
 
 _SCRIPT = Path(__file__).with_name("requests.lua")
 
@@ -120,8 +120,8 @@ def run(
     try:
         load = parse(done.stdout)
     except (ValueError, KeyError):
-        output = tail(done.stdout + done.stderr)
-        raise LocalError(f"wrk ended with status {done.returncode}:\n{output}") from None
+        output = (done.stdout + done.stderr).strip()
+        raise LocalError(f"wrk ended with status {done.returncode}: {output}") from None
     if not load.requests:
         raise LocalError(f"port {port} answered no request, {load.unanswered:,} failed.")
     if load.wrong:

@@ -137,10 +137,11 @@ class Row:
 
     @property
     def faults(self) -> list[str]:
-        """What went wrong, for the table."""
+        """What went wrong, for the table: without the logs, which results.json has."""
+        failure = self.failure.partition("\n")[0]
         whose = "the reference" if self.reference else "OURS"
         wrong = [f"{whose} gave wrong answers: {each}" for each in self.wrong]
-        return [*wrong, *([f"{whose} failed: {self.failure}"] if self.failure else [])]
+        return [*wrong, *([f"{whose} failed: {failure}"] if failure else [])]
 
     def without_targets(self) -> Row:
         """The same row without targets."""

@@ -1,7 +1,8 @@
 """Derives the views as a client of Spark Connect: see views/test_connect.py.
 
-Argument: the server, such as sc://127.0.0.1:15002. Reads (key, value) pairs by view and source as
-JSON from standard input (bytes as hexadecimal digits), and prints the derived rows in the same way.
+Argument: the server, such as sc://127.0.0.1:15002. Reads (key, value) pairs of some views, by view
+and source, as JSON from standard input (bytes as hexadecimal digits), and prints the derived rows
+in the same way. The server analyses the streams of all views.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def main(server: str) -> None:
     found = {name: derived(name, sources) for name, sources in given.items()}
     with tempfile.TemporaryDirectory() as empty:  # the server lists its files
         stream = session.readStream.schema(RAW_RECORD).format("parquet").load(empty)
-        for name, sources in given.items():
-            columns = VIEWS[name].result(*[stream] * len(sources)).columns
+        for name, view in VIEWS.items():
+            columns = view.result(*[stream] * len(view.inputs)).columns
             assert columns[:2] == ["key", "value"], name
     assert SparkContext._gateway is None, "a function has started a JVM"
     print(json.dumps(found))

@@ -29,6 +29,10 @@ SUBMIT = Path(pyspark.__path__[0]) / "bin" / "spark-submit"
 
 Pair = tuple[bytes | None, bytes | None]
 
+# One of each kind: a join, a window, and one without Python. Their rows are compared; the server
+# analyses the plans of all views, which fails if a function needs a JVM of its own.
+COMPARED = ("aircraft", "requests-per-minute", "word-count")
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[str]:
@@ -78,13 +82,13 @@ def pairs(name: str) -> list[list[Pair]]:
     return [of_topic[source.topic] for source in VIEWS[name].inputs]
 
 
-def test_all_views_derive_the_same_under_spark_connect(
+def test_views_derive_the_same_under_spark_connect(
     server: str, records: Callable[..., DataFrame]
 ) -> None:
     given = {
         name: [[[key and key.hex(), value and value.hex()] for key, value in source]
                for source in pairs(name)]
-        for name in VIEWS
+        for name in COMPARED
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.spark.connect_views", server],
@@ -93,7 +97,8 @@ def test_all_views_derive_the_same_under_spark_connect(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     found = json.loads(done.stdout)
-    for name, view in VIEWS.items():
+    for name in COMPARED:
+        view = VIEWS[name]
         rows = view.result(*(records(*source) for source in pairs(name))).collect()
         wanted = [in_hex(row.asDict()) for row in rows]
         assert wanted, name

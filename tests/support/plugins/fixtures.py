@@ -37,7 +37,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     data = tmp_path_factory.mktemp("broker")
     # By default a broker deletes records older than a week, every five minutes. Those of many tests
     # are of 2013.
-    properties = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1"}
+    properties = {"log.cleaner.backoff.ms": "500", "log.retention.ms": "-1"}
     with Broker(data, properties=properties, sasl_users=SASL_USERS) as running:
         yield running
 

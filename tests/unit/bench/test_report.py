@@ -126,12 +126,13 @@ def test_a_reference_without_any_cost_has_no_ratio() -> None:
 def test_the_table_has_faults_beside_their_rows() -> None:
     report = _report()
     wrong = Row("redis", 16, cpu_us=40.0, reference=True, wrong=["of 9 requests, 3 [404]"])
-    failed = Row("streams", rounds=0, reference=True, failure="it ended")
+    failed = Row("streams", rounds=0, reference=True, failure="it ended\nits log")
     report.put("references", [wrong, failed, Row("not measured yet", rounds=0)])
     assert report.problems == []
     lines = [" ".join(line.split()) for line in _printed(report)]
     assert "redis 16 40.0 the reference gave wrong answers: of 9 requests, 3 [404]" in lines
     assert "streams the reference failed: it ended" in lines
+    assert not any("its log" in line for line in lines)
     assert not any("yet" in line for line in lines)
 
 

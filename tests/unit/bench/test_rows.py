@@ -17,10 +17,11 @@ from bench.batches import Batches, parse, reads_per_request
 from bench.http_client import Answer
 from bench.plan import FULL, HUGE
 from bench.references.redis_asgi import split_replies
-from bench.rows import tokens, topology
+from bench.rows import pipelines, tokens, topology
 from bench.rows.factors import cases, is_balanced
 from bench.rows.ingest import Sample, between
 from bench.rows.reads import static_location
+from local.errors import LocalError
 
 
 def test_ingest_is_measured_between_two_samples() -> None:
@@ -164,3 +165,25 @@ def test_histograms_are_those_of_point_reads_of_all_series() -> None:
     )
     assert counts[:2] == [4, 2]
     assert histograms.quantile_ms([4, 4, *[0] * (len(counts) - 2)], 0.5) == pytest.approx(0.1)
+
+
+def test_latencies_of_pipelines_are_kept_without_their_reference() -> None:
+    def fail() -> list[float]:
+        raise LocalError("no result of a record after 20 s")
+
+    found = pipelines.Latencies(pipelines.KINDS[1])
+    found.theirs.measure(lambda: [4.0, 5.0])
+    assert [row.rounds for row in found.rows()] == [0, 1, 0]
+    found.ours.measure(lambda: [100.0, 300.0])
+    found.real_time.measure(lambda: [20.0, 30.0])
+    ours, theirs, real_time = found.rows()
+    assert (ours.p50_ms, theirs.p50_ms, real_time.p50_ms) == (200.0, 4.5, 25.0)
+    assert [each.met for each in ours.beside] == [True, None]
+    assert [each.met for each in real_time.beside] == [True, None]
+    found = pipelines.Latencies(pipelines.KINDS[1])
+    found.theirs.measure(fail)
+    found.ours.measure(lambda: [100.0, 300.0])
+    ours, theirs, _ = found.rows()
+    assert theirs.failure == "no result of a record after 20 s"
+    assert [each.ratio for each in ours.beside] == [None, None]
+    assert [each.met for each in ours.beside] == [True, None]

@@ -184,3 +184,13 @@ def test_a_reference_with_three_wrong_answers_is_measured_and_has_them_beside_it
     assert wrong.endswith("customer-0000008: 404 b'\"unknown\"'")
     [other] = served.row().wrong
     assert other.startswith("/customers/customer-0000008: 404 b'\"unknown\"', not 200")
+
+
+def test_the_output_of_a_load_generator_that_fails_is_in_its_row(wrk: Path) -> None:
+    wrk.write_text("unable to connect to 127.0.0.1:1 Connection refused\n")
+    servers = [Server("any", os.getpid(), 1, reference=True)]
+    reference = Served("redis-asgi", lambda: servers, reference=True)
+    reference.load(_READS, 16, 1)
+    [fault] = reference.loaded_row(16).faults
+    assert fault.endswith("wrk ended with status 0: unable to connect to 127.0.0.1:1 "
+                          "Connection refused")  # fmt: skip
