@@ -69,9 +69,9 @@ test: ## run all checks and tests, and print how long each phase took
 		echo "make $$phase: $$(($$(date +%s) - began)) s"; \
 	done
 
-# More processes than cores, because most tests wait; two of them run those with Spark.
+# More processes than cores, because many tests wait; two of them run those with Spark.
 tests: $(INSTALLED)
-	@$(BIN)/python -m pytest -n 6 --dist loadfile --durations 10
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --durations 10
 
 lint: $(INSTALLED) ## check formatting, style and the direction of imports
 	@$(BIN)/ruff check --quiet .

@@ -16,13 +16,21 @@ from spark.session import start_session
 
 Records = Callable[..., DataFrame]
 
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "1",
+    # To generate and compile code for each plan takes longer than a few records. Jobs in processes
+    # of their own (tests/system/spark) generate it, as those of users do.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
     with warnings.catch_warnings():
         # sockets and temporary files that pyspark leaves to the garbage collector
         warnings.simplefilter("ignore", ResourceWarning)
-        running = start_session({"spark.sql.shuffle.partitions": "1"}, spark_jars())
+        running = start_session(SETTINGS, spark_jars())
         yield running
         running.stop()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-SILENCE = 900.0  # s; more than faulthandler_timeout
+SILENCE = 1800.0  # s; more than faulthandler_timeout
 _LOOK_EVERY = 1.0  # s
 _MAX_OF_A_LOG = 10_000  # characters
 

@@ -19,8 +19,6 @@ from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 from tests.system.e2e.demo import ROOT, ports_in_a_row
 
-pytestmark = pytest.mark.timeout(300)
-
 INSTANCES = 2
 UP = 120.0  # s; some 10 on a quiet machine
 KEY = "a"

@@ -27,8 +27,6 @@ from tests.support.docs_examples import examples_run_by
 from tests.system.e2e.asking import Answer, ask_all
 from tests.system.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo
 
-pytestmark = pytest.mark.timeout(600)
-
 ODD_KEYS = (
     "a/b", "a%2Fb", "%", "100%", " ", "two words", "naïve", "日本", "processors", "views",
     "a?b=c", "a#b", "a+b", "..x", ";", "\t", "'\"<b>", "windows", "x" * 3000,

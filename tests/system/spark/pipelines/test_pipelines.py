@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
@@ -24,7 +22,6 @@ from tests.support.topics import Writer
 PAUSE = 3.0  # s before a kill that does not wait for a phase
 
 
-@pytest.mark.timeout(600)
 def test_views_are_those_of_a_batch_job_after_kills(tmp_path: Path) -> None:
     kinds = [Kind.JVM, Kind.DRIVER, Kind.WORKER]
     options = Options(["word-count", "visits"], 2, away=3, seed=17, kinds=kinds, pause=PAUSE)
@@ -32,7 +29,6 @@ def test_views_are_those_of_a_batch_job_after_kills(tmp_path: Path) -> None:
     assert (words.late_rows, visits.late_rows > 0) == (0, True)
 
 
-@pytest.mark.timeout(600)
 def test_a_view_on_a_cluster_survives_its_executors(tmp_path: Path) -> None:
     options = Options(["airports"], 1, away=0, seed=17, kinds=[Kind.EXECUTOR], pause=PAUSE)
     [airports] = checked(LOCAL_CLUSTER, options, tmp_path)

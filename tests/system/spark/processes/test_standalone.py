@@ -113,7 +113,6 @@ def submit(cluster: str, folder: Path, *arguments: str) -> tuple[int, str]:
     return status, log.read_text()
 
 
-@pytest.mark.timeout(300)
 def test_a_view_on_a_standalone_cluster(
     cluster: str, broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
