@@ -38,15 +38,20 @@ class DeploymentFollower:
     a service becomes current by itself."""
 
     def __init__(
-        self, client_settings: Mapping[str, Any], settings: Settings, rejoin: Callable[[], None]
+        self,
+        client_settings: Mapping[str, Any],
+        settings: Settings,
+        rejoin: Callable[[], None],
+        new_log: Callable[..., ChangeLog[DeploymentState]] = ChangeLog,
     ) -> None:
-        """`rejoin()` requests a topology with a newer epoch."""
+        """`rejoin()` requests a topology with a newer epoch. `new_log`: makes the log of the
+        changes."""
         self._service = settings.service
         self._rejoin = rejoin
         self._context: InstanceContext | None = None
         self.log: ChangeLog[DeploymentState] | None = None
         if settings.service:
-            self.log = ChangeLog(
+            self.log = new_log(
                 client_settings,
                 settings.application_id,
                 settings.broker_timeout,

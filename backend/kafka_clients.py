@@ -1,13 +1,15 @@
-"""The settings of an instance's two Kafka clients: the only place that reads their secrets."""
+"""The settings of an instance's two Kafka clients: the only place that reads their secrets. And how
+clients of librdkafka are opened."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
 
 from backend.kafka_tokens import TokenProvider
 from model.kafka.config import for_kafka_python, for_librdkafka, hide, oidc_client
@@ -33,6 +35,18 @@ class KafkaClients:
     def hide(self, message: str) -> str:
         """A client's error message without secrets."""
         return hide(message, self.table, self._resolved)
+
+
+@dataclass(frozen=True)
+class Librdkafka:
+    """Opens clients with these settings. A test opens others, which need no broker."""
+
+    admin: Callable[[dict[str, Any]], AdminClient] = AdminClient
+    consumer: Callable[[dict[str, Any]], Consumer] = Consumer
+    producer: Callable[[dict[str, Any]], Producer] = Producer
+
+
+LIBRDKAFKA = Librdkafka()
 
 
 def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:

@@ -17,7 +17,6 @@ from model.views import View
 log = logging.getLogger(__name__)
 
 SUFFIX = "-versions"
-_TIMEOUT = 10.0  # s
 
 
 def versions_of(application_id: str) -> Subject[VersionState]:
@@ -46,11 +45,14 @@ class VersionFollower:
         settings: Settings,
         drop: Callable[[Set[str]], None],
         rejoin: Callable[[], None],
+        timeout: float = 10.0,
+        new_log: Callable[..., ChangeLog[VersionState]] = ChangeLog,
     ) -> None:
         """`drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
-        requests a topology without dropped views."""
+        requests a topology without dropped views. `timeout`: s that the start waits for an answer
+        of the broker, twice. `new_log`: makes the log of the changes."""
         application_id = settings.application_id
-        self.log = ChangeLog(
+        self.log = new_log(
             client_settings,
             application_id,
             settings.broker_timeout,
@@ -60,6 +62,7 @@ class VersionFollower:
         declared = Versions(views)
         # without a second version, nothing has to be decided
         self.initial = Versions(views, None) if declared.are_used else declared
+        self._timeout = timeout
         self._drop = drop
         self._rejoin = rejoin
         self._context: InstanceContext | None = None
@@ -70,7 +73,7 @@ class VersionFollower:
         requests for the current version get a 503. If the topic exists, any view may have versions
         that are not declared here."""
         self._context = context
-        exists = self.log.exists(_TIMEOUT)
+        exists = self.log.exists(self._timeout)
         if exists:
             context.doubt_versions()
         elif exists is None and not self.initial.are_used:
@@ -79,7 +82,7 @@ class VersionFollower:
         if exists or self.initial.are_used:
             self._is_following = True
             self.log.start()
-            if not self.log.wait_until_known(_TIMEOUT):
+            if not self.log.wait_until_known(self._timeout):
                 log.warning("it is not known yet which versions of views are current")
 
     def note_topology(self, topology: Topology) -> None:

@@ -31,7 +31,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.admin_results import only_result
 from backend.cluster.change_subject import Subject
-from backend.kafka_clients import is_final
+from backend.kafka_clients import LIBRDKAFKA, Librdkafka, is_final
 from backend.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
 from model.kafka.headers import headers_of
@@ -41,7 +41,6 @@ log = logging.getLogger(__name__)
 
 _ID = "id"  # the header that identifies a record to its writer
 _POLL = 0.2  # s
-_RETRY_AFTER = 1.0  # s
 _CHECK_EVERY = 10.0  # s between two comparisons with the end of the topic
 _CHECK_ID_EVERY = 60.0  # s between two comparisons with the id of the topic
 # all records count: compaction or retention could lose the current state
@@ -59,10 +58,12 @@ class ChangeLog(Generic[S]):
         subject: Subject[S],
         on_change: Callable[[Mapping[str, S]], None],
         first: tuple[str, S] | None = None,
+        librdkafka: Librdkafka = LIBRDKAFKA,
+        retry_after: float = 1.0,
     ) -> None:
         """`client_settings`: of librdkafka. `timeout` (s): of a request. `on_change(states)` is
         called when the topic has been read for the first time, and after each change. `first`: the
-        name and state to write if the topic has no record of the name."""
+        name and state to write if the topic has no record of the name. `retry_after`: s."""
         self.topic = subject.topic
         self._client_settings = {**client_settings, "client.id": f"queryable-{subject.noun}"}
         self._group = group  # no offset is committed; the client needs a name
@@ -70,6 +71,8 @@ class ChangeLog(Generic[S]):
         self._subject = subject
         self._on_change = on_change
         self._first = first
+        self._librdkafka = librdkafka
+        self._retry_after = retry_after
         self._states: Mapping[str, S] = {}
         self._known = threading.Event()
         self._is_live = False  # it has read the topic to its end, and goes on reading
@@ -105,7 +108,7 @@ class ChangeLog(Generic[S]):
                 return None
 
     def _admin(self) -> AdminClient:
-        return AdminClient({**self._client_settings, "log_level": 0})
+        return self._librdkafka.admin({**self._client_settings, "log_level": 0})
 
     def _topic_id(self, admin: AdminClient) -> str | None:
         """The id of the topic; None if it does not exist. Raises KafkaException, TimeoutError.
@@ -174,7 +177,7 @@ class ChangeLog(Generic[S]):
 
         with self._writing:
             if self._producer is None:
-                self._producer = Producer(
+                self._producer = self._librdkafka.producer(
                     {
                         **self._client_settings,
                         "acks": "all",
@@ -215,7 +218,7 @@ class ChangeLog(Generic[S]):
             except Exception as e:  # the thread must survive any error of the broker
                 unexpected = None if isinstance(e, KafkaException | Unavailable) else e
                 self._log.warn("read", f"cannot read topic {self.topic}: {e}", unexpected)
-            self._stop.wait(_RETRY_AFTER)
+            self._stop.wait(self._retry_after)
 
     def _topic_exists(self) -> bool:
         """Whether the topic exists; creates it if it does not. False if that is refused. Raises
@@ -262,7 +265,7 @@ class ChangeLog(Generic[S]):
 
     def _read(self) -> None:
         """Read the topic from its start, until stopped or failed."""
-        consumer = Consumer(
+        consumer = self._librdkafka.consumer(
             {
                 **self._client_settings,
                 "group.id": self._group,

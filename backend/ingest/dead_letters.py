@@ -14,12 +14,12 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from backend.admin_results import only_result
 from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
-from backend.kafka_clients import is_fatal
+from backend.kafka_clients import LIBRDKAFKA, Librdkafka, is_fatal
 from backend.rate_limited_log import RateLimitedLog
 from model.dead_letters import SUFFIX, Rejected, dead_letter
 from model.kafka.config import NOT_FROM_THE_FUTURE
@@ -41,7 +41,13 @@ _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTE
 class DeadLetters:
     """Writes dead letters. Only the ingest thread may use it."""
 
-    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
+    def __init__(
+        self,
+        client_settings: Mapping[str, Any],
+        timeout: float,
+        librdkafka: Librdkafka = LIBRDKAFKA,
+    ) -> None:
+        self._librdkafka = librdkafka
         self._settings = dict(client_settings)
         self._timeout = timeout
         self._producer: Producer | None = None
@@ -185,7 +191,7 @@ class DeadLetters:
     def _producer_for(self, topic: str) -> Producer:
         """The producer, after the topic was created. Raises KafkaException, TimeoutError."""
         if self._producer is None:
-            self._producer = Producer(
+            self._producer = self._librdkafka.producer(
                 {
                     **self._settings,
                     "client.id": "queryable-dead-letters",
@@ -223,7 +229,7 @@ class DeadLetters:
             return self._create(topic, _TOPIC_CONFIG)
 
     def _create(self, topic: str, config: dict[str, str]) -> bool:
-        admin = AdminClient(self._settings)
+        admin = self._librdkafka.admin(self._settings)
         # one partition: dead letters are few, and consumers read them in order
         new = NewTopic(topic, num_partitions=1, config=config)
         try:

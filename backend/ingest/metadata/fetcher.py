@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +17,6 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
-    AdminClient,
     ConfigResource,
     ListOffsetsResultInfo,
     OffsetSpec,
@@ -27,6 +26,7 @@ from confluent_kafka.admin import (
 
 from backend.admin_results import only_result
 from backend.ingest.metadata.topic_metadata import TopicMetadata
+from backend.kafka_clients import LIBRDKAFKA, Librdkafka
 from backend.rate_limited_log import RateLimitedLog
 from model.machine.clock import boot_time
 
@@ -65,15 +65,14 @@ class MetadataFetcher:
         self,
         client_settings: Mapping[str, Any],
         timeout: float,
-        new_client: Callable[[dict[str, Any]], AdminClient] = AdminClient,
+        librdkafka: Librdkafka = LIBRDKAFKA,
     ) -> None:
-        """`client_settings`: of librdkafka. `timeout`: of a request, in s. `new_client(settings)`:
-        a client of the broker."""
+        """`client_settings`: of librdkafka. `timeout`: of a request, in s."""
         # brokers see the id, and may have quotas for it; librdkafka would log an error each second
         own = {"client.id": "queryable-metadata-poller", "log_level": 0}
         self._client_settings = {**client_settings, **own}
         self._timeout = timeout
-        self._new_client = new_client
+        self._librdkafka = librdkafka
         self.latest: dict[str, TopicMetadata] = {}
         """By topic. Readers may keep the dict."""
         self._described: Set[str] = frozenset()  # topics that the last fetch has found
@@ -84,7 +83,7 @@ class MetadataFetcher:
 
     def reconnect(self) -> None:
         """Continue with a new client."""
-        self._admin = self._new_client(self._client_settings)
+        self._admin = self._librdkafka.admin(self._client_settings)
 
     def fetch(self, watched: Mapping[str, Set[int] | None], with_known_starts: bool = True) -> bool:
         """Fetch the metadata of topics. `watched`: topic -> the partitions whose offsets are

@@ -21,6 +21,5 @@ def test_without_versions_nothing_is_followed(broker: Broker) -> None:
     of.versions = follower.initial
     follower.start(of)
     assert of.versions.named["orders"] is ORDERS
-    assert not follower.log._thread.is_alive()
     topics = quiet_admin(broker.bootstrap_servers).list_topics(timeout=10).topics
     assert f"{application}-versions" not in topics

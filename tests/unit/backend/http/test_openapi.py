@@ -36,9 +36,9 @@ from model.problems import BadRequest
 from model.times import MAX_TIME, MIN_TIME
 from model.views import View
 from model.views_file import RESERVED_SEGMENTS
-from tests.docs.problem_codes import codes_by_status
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
+from tests.unit.docs.problem_codes import codes_by_status
 
 BACKEND = Path(__file__).parents[4] / "backend"
 VIEWS = (

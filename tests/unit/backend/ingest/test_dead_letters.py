@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from backend.ingest import dead_letters as dead_letters_module
 from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
+from backend.kafka_clients import Librdkafka
 from backend.storage.data_directory import DataDirectory
 from local.waiting import wait_until
 from model.topology import STANDBY
@@ -55,15 +57,29 @@ class FullProducer:
         return 0
 
 
+class Admin:
+    """The topic exists."""
+
+    def create_topics(self, topics: Any, **_: Any) -> dict[str, Future[None]]:
+        future: Future[None] = Future()
+        future.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
+        return {each.topic: future for each in topics}
+
+
+def clients(producer: FullProducer) -> Librdkafka:
+    return Librdkafka(
+        admin=lambda settings: cast(Any, Admin()), producer=lambda settings: cast(Any, producer)
+    )
+
+
 def letter(offset: int) -> DeadLetter:
     return DeadLetter(cast(Any, Rec(offset, b"k", b"{")), "value")
 
 
 def test_a_full_queue_loses_no_dead_letter() -> None:
     """Regression: of many large ones, those that did not fit in the queue were not written."""
-    dead_letters, producer = DeadLetters({}, timeout=1), FullProducer()
-    dead_letters._producer = cast(Any, producer)
-    dead_letters._topics.add(f"{ORDERS.topic}.dead-letter")
+    producer = FullProducer()
+    dead_letters = DeadLetters({}, timeout=1, librdkafka=clients(producer))
     dead_letters.send(ORDERS, 0, [DeadLetter(Rec(at, b"k", b"{"), "value") for at in range(5)])
     assert producer.delivered == [b"orders:0:%d" % at for at in range(5)]
     assert dead_letters.failed == 0
@@ -76,10 +92,8 @@ def test_ingest_waits_for_a_topic_that_does_not_work_a_tenth_of_the_time(
     """Regression: each batch with a dead letter waited, and so did all other views."""
     folder = DataDirectory(tmp_path)
     opened = Instance(folder, ORDERS).hold(0)
-    dead_letters, producer = DeadLetters({}, timeout=0.3), FullProducer(is_stuck=True)
-    dead_letters._producer = cast(Any, producer)
-    dead_letters._topics.add(f"{ORDERS.topic}.dead-letter")
-    monkeypatch.setattr(DeadLetters, "_is_created_again", lambda *_: False, raising=False)
+    producer = FullProducer(is_stuck=True)
+    dead_letters = DeadLetters({}, timeout=0.3, librdkafka=clients(producer))
     dead_letters.take(opened, [letter(0)])
     assert dead_letters.failed == 1
     producer.is_stuck = False
@@ -112,10 +126,8 @@ def test_a_pause_is_short_although_the_process_was_stopped_while_it_sent(
     folder = DataDirectory(tmp_path)
     opened = Instance(folder, ORDERS).hold(0)
     monkeypatch.setattr(dead_letters_module, "time", SimpleNamespace(monotonic=lambda: now))
-    dead_letters, producer = DeadLetters({}, timeout=5), StoppedProducer(is_stuck=True)
-    dead_letters._producer = cast(Any, producer)
-    dead_letters._topics.add(f"{ORDERS.topic}.dead-letter")
-    monkeypatch.setattr(DeadLetters, "_is_created_again", lambda *_: False)
+    producer = StoppedProducer(is_stuck=True)
+    dead_letters = DeadLetters({}, timeout=5, librdkafka=clients(producer))
     dead_letters.take(opened, [letter(0)])
     assert dead_letters.failed == 1
     producer.is_stuck = False

@@ -12,12 +12,14 @@ from backend.ingest.lifecycle import missed_tombstones
 from backend.ingest.metadata import poller as poller_module
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.ingest.metadata.poller import MetadataPoller, poll_interval
+from backend.kafka_clients import Librdkafka
 from local.waiting import wait_until
 from tests.unit.backend.ingest.metadata.admins import DescribingAdmin, SilentAdmin
 
 
 def poller_with(admin: Any, interval: float = 3600.0) -> MetadataPoller:
-    return MetadataPoller(MetadataFetcher({}, 1.0, lambda settings: admin), interval, 1.0)
+    fetcher = MetadataFetcher({}, 1.0, Librdkafka(lambda settings: admin))
+    return MetadataPoller(fetcher, interval, 1.0)
 
 
 def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +32,7 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
         return made[-1]
 
     monkeypatch.setattr(poller_module, "_NEW_CLIENT_AFTER", 0.1)
-    poller = MetadataPoller(MetadataFetcher({}, 1.0, make), 0.01, 1.0)
+    poller = MetadataPoller(MetadataFetcher({}, 1.0, Librdkafka(make)), 0.01, 1.0)
     poller.start()
     try:
         poller.watch({"orders": {0}})
@@ -62,7 +64,7 @@ def test_a_short_retention_shortens_the_interval(monkeypatch: pytest.MonkeyPatch
 def test_the_interval_with_a_retention(policy: str, retention: str, seconds: float) -> None:
     admin: Any = DescribingAdmin()
     admin.configs = {"cleanup.policy": policy, "delete.retention.ms": retention}
-    fetcher = MetadataFetcher({}, 1.0, lambda settings: admin)
+    fetcher = MetadataFetcher({}, 1.0, Librdkafka(lambda settings: admin))
     fetcher.fetch({"orders": {1}})
     assert poll_interval(3600.0, fetcher.latest.values()) == seconds
 
