@@ -132,7 +132,7 @@ local function uuid(text)
     if text:byte(9) ~= 45 or text:byte(14) ~= 45 or text:byte(19) ~= 45 or text:byte(24) ~= 45 then
         return nil
     end
-    return text:lower()
+    return text
 end
 
 local CODECS = {

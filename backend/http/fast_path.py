@@ -246,7 +246,10 @@ class FastPath:
                 return None
             responses = self._responses[found.view.name]
             self._turn.begin()
-            answer = responses.point(responses.reads.parse_key(found.text))
+            key = responses.reads.parse_key(found.text)
+            answer = responses.point(key)
+            if answer.status == 404 and responses.reads.other_key(key) is not None:
+                return None
         except NotOwner as others:
             self._elsewhere = raw_path, responses, others.member
             return None

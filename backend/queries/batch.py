@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
-from backend.queries.key_bodies import MAX_KEYS
+from backend.queries.key_bodies import MAX_KEYS, record_key, text_keys
 from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
 from backend.queries.retry import Asker, Holder, Rounds, Turn
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
@@ -23,9 +23,8 @@ from backend.queries.turns import next_turn
 from backend.storage.bounded_reads import NOT_READ, ReadBudget
 from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
-from model.formats.base64url import from_base64url
 from model.formats.json_encoder import encode_json
-from model.problems import BadRequest, NonRetryable, Problem, Unavailable
+from model.problems import NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE
 from model.versions import base_of
 from model.views import View
@@ -44,6 +43,8 @@ _SECONDS = 8.0  # s for all of them: less than the time-out of clients
 _TOO_LARGE = Unavailable("overloaded", "The batch has too many bytes of values.")
 # for keys that were not asked for in _SECONDS: each waits for its partitions
 _TOO_LONG = Unavailable("took-too-long", "Too many keys wait for their partitions.")
+
+_MISSING = b',"status":404}'  # the end of the item of a missing key
 
 _T = TypeVar("_T")
 
@@ -100,7 +101,7 @@ class Batches:
         options, only `stale` is passed to other instances."""
         reads = self._reads[view.name]
         items = [b""] * len(asked)
-        keys = _text_keys(reads, asked)
+        keys = text_keys(reads, asked)
         if keys is None:
             keys = {}
             for number, (value, written) in enumerate(asked):
@@ -109,9 +110,29 @@ class Batches:
                 except Problem as problem:
                     count_refusal(reads.counts, problem)
                     items[number] = _problem_item(written or encode_json(value), problem)
+        answerers, budget = ServedBy(), _ReadBudget()
+        await self._read(reads, keys, items, options, answerers, budget)
+        if others := _others(reads, keys, items):
+            missing = {number: items[number] for number in others}
+            await self._read(reads, others, items, options, answerers, budget)
+            for number, item in missing.items():
+                if items[number].endswith(_MISSING):
+                    items[number] = item  # it has the key as it was asked for
+        return BatchResult(items, answerers)
+
+    async def _read(
+        self,
+        reads: ViewReads,
+        keys: dict[int, bytes],
+        items: list[bytes],
+        options: ReadOptions,
+        answerers: ServedBy,
+        budget: _ReadBudget,
+    ) -> None:
+        """Writes the item of each key, by its number."""
+        view = reads.view
         left, in_any = list(keys), list[int]()
-        answerers = ServedBy()
-        rounds, budget = self._asker.rounds(), _ReadBudget()
+        rounds = self._asker.rounds()
 
         async def attempt() -> bool:
             nonlocal left
@@ -133,7 +154,6 @@ class Batches:
                 budget.left -= len(items[number])
 
         await asyncio.gather(*map(ask_all, in_any))
-        return BatchResult(items, answerers)
 
     async def _round(
         self,
@@ -293,15 +313,13 @@ async def _turns(of: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequenc
         start = end
 
 
-def _text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
-    """Record bytes of keys that are text; None if one of them needs `record_key`."""
-    values = [value for value, _ in asked]
-    if not reads.view.key_codec.is_text or not {str}.issuperset(map(type, values)):
-        return None
-    keys = list(map(str.encode, values))
-    if max(map(len, keys), default=0) > reads.max_key_bytes:
-        return None
-    return dict(enumerate(keys))
+def _others(reads: ViewReads, keys: dict[int, bytes], items: list[bytes]) -> dict[int, bytes]:
+    """The other keys that the texts of missing ones mean (`Codec.other_key`)."""
+    found = {}
+    for number, key in keys.items():
+        if items[number].endswith(_MISSING) and (other := reads.other_key(key)) is not None:
+            found[number] = other
+    return found
 
 
 def _read(
@@ -368,19 +386,8 @@ def _unresolved(
 def _item(key_json: bytes, value: bytes | None) -> bytes:
     """The item of a key. `value`: JSON; None if the key is missing."""
     if value is None:
-        return b'{"key":%b,"status":404}' % key_json
+        return b'{"key":%b%b' % (key_json, _MISSING)
     return b'{"key":%b,"status":200,"value":%b}' % (key_json, value)
-
-
-def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
-    """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
-    try:
-        text, is_raw = reads.view.key_codec.json_to_text(value, written)
-        if is_raw:
-            text = from_base64url(text)
-    except ValueError as e:
-        raise BadRequest("key-undecodable", f"The key is {e}.") from None
-    return reads.parse_raw_key(text) if is_raw else reads.parse_key(text)
 
 
 def _problem_item(key_json: bytes, problem: Problem) -> bytes:

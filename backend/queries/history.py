@@ -49,6 +49,7 @@ class History:
         self.view = view or reads.view
         assert self.view.kind.history is not None
         self.resource = self.view.kind.history
+        self.other_key = reads.other_key
 
     def read(self, key: bytes, options: ReadOptions, span: Span) -> tuple[State, HistoryPage]:
         """One page; empty if the key is missing. NotOwner, Problem as `ViewReads.resolve_one`."""

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from backend.queries.point import ViewReads
+from model.formats.base64url import from_base64url
 from model.limits import check_json
 from model.problems import BadRequest
 from model.views import View
@@ -80,6 +82,28 @@ def parse_members(
             "bad-request", f"The body must be {known}, with each name once and without escapes."
         )
     return members
+
+
+def text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, bytes] | None:
+    """Record bytes of keys that are text; None if one of them needs `record_key`."""
+    values = [value for value, _ in asked]
+    if not reads.view.key_codec.is_text or not {str}.issuperset(map(type, values)):
+        return None
+    keys = list(map(str.encode, values))
+    if max(map(len, keys), default=0) > reads.max_key_bytes:
+        return None
+    return dict(enumerate(keys))
+
+
+def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
+    """Record bytes of a key in JSON; BadRequest, KeyTooLong."""
+    try:
+        text, is_raw = reads.view.key_codec.json_to_text(value, written)
+        if is_raw:
+            text = from_base64url(text)
+    except ValueError as e:
+        raise BadRequest("key-undecodable", f"The key is {e}.") from None
+    return reads.parse_raw_key(text) if is_raw else reads.parse_key(text)
 
 
 def _texts(text: str, count: int) -> list[bytes]:

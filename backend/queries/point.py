@@ -77,6 +77,7 @@ class ViewReads(KeyRouting):
         self.counts: ReadCounts = context.counts[view.name]
         self._from_text = view.key_codec.from_text
         self._is_text = view.key_codec.is_text
+        self.other_key = view.key_codec.other_key
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
         self.stores_text = plain and self._is_text

@@ -91,6 +91,11 @@ class Codec(ABC):
         self.check(text)
         return text
 
+    def other_key(self, raw: bytes) -> bytes | None:
+        """The record key that a text means if the view does not have `raw`, its own bytes; None if
+        there is none."""
+        return None
+
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         """A key or value in a JSON body as text for `from_text`; and whether the text is base64url
         of record bytes instead. `written`: its exact text, if `json_is_exact`."""

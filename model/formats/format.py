@@ -88,6 +88,9 @@ class PythonForm:
 
     to_json: Callable[[Any], bytes] = document
     from_json: Callable[[Any], Any] = identity
+    key_from_json: Callable[[Any], Any] | None = None
+    """As `from_json`, if a key needs another value: one by which it is found."""
+
     from_typed: Callable[[str], Any] = written_json
     """As people type it at a terminal."""
 

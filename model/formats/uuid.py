@@ -1,4 +1,9 @@
-"""Format `uuid`: the 36 characters of a UUID, as Kafka's `UUIDSerializer` writes them."""
+"""Format `uuid`: the 36 characters of a UUID, as Kafka's `UUIDSerializer` writes them.
+
+Some producers write capitals (Swift's `uuidString`, SQL Server). To Kafka, these are other keys:
+they may be in other partitions, and are compacted separately. So each is found by its own text. A
+text with capitals that is no key of the view means the key in lower case.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +27,14 @@ class UuidCodec(Codec):
             raise ValueError("not a UUID of 36 characters (8-4-4-4-12 hexadecimal digits)")
 
     def from_text(self, text: bytes) -> bytes:
+        # not in lower case: a record with its key in capitals is another key, as in Kafka
         self.check(text)
+        return text
+
+    def other_key(self, raw: bytes) -> bytes | None:
         # Java's UUIDSerializer writes lower case
-        return str(uuid.UUID(text.decode())).encode()
+        lower = raw.lower()
+        return None if lower == raw else lower
 
     def to_json(self, raw: bytes) -> bytes:
         return b'"' + raw + b'"'
@@ -35,6 +45,12 @@ class UuidCodec(Codec):
         return value.encode(), False
 
 
+def _key_from_json(text: str) -> uuid.UUID | str:
+    """A UUID; the text itself if it is not in lower case: `uuid.UUID` would lose the capitals."""
+    value = uuid.UUID(text)
+    return value if str(value) == text else text
+
+
 class Uuid(Format):
     name = "uuid"
     codec = UuidCodec()
@@ -43,7 +59,8 @@ class Uuid(Format):
         to_text=lambda value: str(value).encode(),
         to_json=lambda value: document(str(value)),
         from_json=uuid.UUID,
-        from_typed=uuid.UUID,
+        key_from_json=_key_from_json,
+        from_typed=_key_from_json,
     )
     openapi = OpenApi(
         "UUIDSerde", {"type": "string", "format": "uuid"}, "123e4567-e89b-12d3-a456-426614174000"

@@ -205,6 +205,11 @@ def _encoded(name: str, values: list[Any], codec: Codec, form: PythonForm) -> li
         for value in values:
             if form.types and value is not None and not isinstance(value, form.types):
                 raise ValueError(f"{value!r:.100} is of type {type(value).__name__}")
-        return [None if value is None else codec.from_text(form.to_text(value)) for value in values]
+        return [None if value is None else _record_bytes(value, codec, form) for value in values]
     except (ValueError, TypeError) as e:
         raise RowError(f"the column {name} does not fit the format {codec.name}: {e}") from None
+
+
+def _record_bytes(value: Any, codec: Codec, form: PythonForm) -> bytes:
+    raw = codec.from_text(form.to_text(value))
+    return codec.other_key(raw) or raw  # UUIDs in lower case, as Kafka's serializer writes them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import orjson
 
@@ -11,8 +12,7 @@ from backend.http.paths import undecided
 from backend.http.request import Request
 from backend.ingest.appender import NotTaken, QueueFull, RecordTooLarge
 from backend.instance_context import VIEW_VERSION, InstanceContext
-from backend.queries.batch import record_key
-from backend.queries.key_bodies import parse_members
+from backend.queries.key_bodies import parse_members, record_key
 from backend.queries.point import ViewReads
 from backend.wire.answer import JSON, Answer
 from model.formats.base64url import from_base64url
@@ -24,8 +24,15 @@ from model.views import View
 class AppendRoute:
     """Appends records to the topics of views with `append = "on"`, in the formats of the view."""
 
-    def __init__(self, context: InstanceContext, reads: dict[str, ViewReads]) -> None:
+    def __init__(
+        self,
+        context: InstanceContext,
+        reads: dict[str, ViewReads],
+        meant: Callable[[View, bytes], Awaitable[bytes]],
+    ) -> None:
+        """`meant`: see `KeyRoutes`."""
         self._context = context
+        self._meant = meant
         self._reads = {reads[view.name].view.topic: reads[view.name]
                        for view in context.views.values() if view.append}  # fmt: skip
 
@@ -46,7 +53,7 @@ class AppendRoute:
             )
         require_json(request.headers)
         members = parse_members(request.body, required=("key",), optional=("value",))
-        key = record_key(reads, *members["key"])
+        key = await self._meant(reads.view, record_key(reads, *members["key"]))
         value = None if "value" not in members else _record_value(reads.view, *members["value"])
         partition = self._partition(reads.view, key)
         request.details["partition"] = partition

@@ -161,8 +161,9 @@ def _write(
         if budget.is_spent:
             break
         if entry is None:
-            items[numbers[index]] = miss_item
-            misses += 1
+            if responses.reads.other_key(keys[index]) is None:
+                items[numbers[index]] = miss_item
+                misses += 1
             continue
         if len(entry) >= LARGE:  # or it was not read
             continue

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards
 from backend.http.forwarding.key_forwarding import ForwardableRequest, KeyForwarding, KeyQuery
@@ -21,15 +21,14 @@ from backend.http.parameters import (
 )
 from backend.http.representation import JSON, RECORD_VALUES, offered
 from backend.http.request import Request
-from backend.http.responses import KeyResponses
+from backend.http.responses import KeyResponses, history_body
 from backend.http.streams import Streams
 from backend.http.view_versions import in_version_of_cursor, pinned_headers
 from backend.instance_context import InstanceContext
-from backend.queries.batch import record_key
 from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
-from backend.queries.history import History, Span
-from backend.queries.key_bodies import parse_search
+from backend.queries.history import History, HistoryPage, Span
+from backend.queries.key_bodies import parse_search, record_key
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker
 from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
@@ -40,11 +39,11 @@ from backend.queries.stores import KEYS, refuse_store
 from backend.queries.turns import next_turn
 from backend.queries.versions import VersionedReads
 from backend.wire.answer import JSON as JSON_TYPE
-from backend.wire.answer import Answer, Header, unless_known
+from backend.wire.answer import Answer, Header, code_of, unless_known
 from backend.wire.scan import Query
 from model.formats.base64url import to_base64url
 from model.formats.registry import FORMATS
-from model.problems import NotFound, Unavailable
+from model.problems import BadRequest, NotFound, Unavailable
 from model.views import View
 
 _EVENTS: list[Header] = [
@@ -109,9 +108,35 @@ class KeyRoutes:
         key = _key_of(responses.reads, request.key, encoded)
         query = self._point(responses, key, options, request.headers)
         try:
-            return unless_known(query.read(), request.headers)  # the usual case
+            answer = unless_known(query.read(), request.headers)  # the usual case
         except (NotOwner, Unavailable):
-            return await self._forwarding.answer(query, self._forwardable(request))
+            answer = await self._forwarding.answer(query, self._forwardable(request))
+        if answer.status != 404 or encoded or (other := responses.reads.other_key(key)) is None:
+            return answer
+        forwardable = self._of_other_key(request, other)
+        return await self._or_of_other_key(answer, responses, other, options, forwardable)
+
+    async def _or_of_other_key(
+        self,
+        missing: Answer,
+        responses: KeyResponses,
+        other: bytes,
+        options: ReadOptions,
+        request: ForwardableRequest,
+    ) -> Answer:
+        """The answer for the other key that a text means (`Codec.other_key`), if the view has it;
+        else `missing`. An instance that was asked by another one has only the key itself."""
+        if request.is_forwarded:
+            return missing
+        query = self._point(responses, other, options, request.headers)
+        answer = await self._forwarding.answer(query, request)
+        return missing if answer.status == 404 else answer
+
+    def _of_other_key(self, request: Request, key: bytes, below: bytes = b"") -> ForwardableRequest:
+        """The same request for another key, whose text is its record bytes."""
+        path = b"/views/%b/keys/%b%b" % (request.of.base.encode(), quote(key).encode(), below)
+        headers = pinned_headers(request.headers, request.of, self._context.versions)
+        return ForwardableRequest(request.method, path, request.query, headers)
 
     async def search(self, request: Request) -> Answer:
         """A point read whose key is in the body."""
@@ -119,7 +144,8 @@ class KeyRoutes:
         view = request.of
         responses = self._responses[view.name]
         reads = responses.reads
-        if media_type(request.headers) in _RECORD_BYTES:
+        is_raw = media_type(request.headers) in _RECORD_BYTES
+        if is_raw:
             key = reads.parse_raw_key(request.body)
         else:
             require_json(request.headers)
@@ -127,7 +153,11 @@ class KeyRoutes:
         options = search_parameters(request.query, view.kind.has_versions)
         query = self._point(responses, key, options, request.headers)
         forwardable = self._get(view, key, b"", request.headers, request.query)
-        return await self._forwarding.answer(query, forwardable)
+        answer = await self._forwarding.answer(query, forwardable)
+        if answer.status != 404 or is_raw or (other := reads.other_key(key)) is None:
+            return answer
+        forwardable = self._get(view, other, b"", request.headers, request.query)
+        return await self._or_of_other_key(answer, responses, other, options, forwardable)
 
     async def record_value(self, view: View, key: bytes) -> Answer:
         """The record bytes of a key's value, as `Accept: application/octet-stream` gives them."""
@@ -145,13 +175,22 @@ class KeyRoutes:
 
         def parse(view: View) -> bytes:
             key = _key_of(self._responses[view.name].reads, request.key, encoded)
-            if (of_version := histories.get(view.name)) is not None:
-                of_version.check_cursor(key, span)
-            return key
+            of_version = histories.get(view.name)
+            return key if of_version is None else _key_of_cursor(of_version, key, span, encoded)
 
         view, key = in_version_of_cursor(request, self._context.versions, parse)
         query = self._history(view, key, options, span, as_records)
-        return await self._forwarding.answer(query, self._forwardable(request))
+        forwardable = self._forwardable(request)
+        if span.cursor is not None:
+            return await self._forwarding.answer(query, forwardable)
+        answer = await self._forwarding.answer(query, forwardable)
+        other = None if encoded else self._responses[view.name].reads.other_key(key)
+        if other is None or forwardable.is_forwarded or not _is_empty(view, key, answer):
+            return answer
+        query = self._history(view, other, options, span, as_records)
+        forwardable = self._of_other_key(request, other, b"/" + history.resource.encode())
+        of_other = await self._forwarding.answer(query, forwardable)
+        return answer if _is_empty(view, other, of_other) else of_other
 
     async def record_history(self, view: View, key: bytes, span: Span) -> Answer:
         """A page of a key's history, with record bytes as values: `Accept: RECORD_VALUES`."""
@@ -243,6 +282,19 @@ class KeyRoutes:
         assert self._any_partition is not None
         return self._any_partition
 
+    async def meant(self, view: View, key: bytes) -> bytes:
+        """The key that its text means: its other key (`Codec.other_key`), if it has one, unless the
+        view has the key itself. Unavailable."""
+        responses = self._responses[view.name]
+        other = responses.reads.other_key(key)
+        if other is None:
+            return key
+        query = self._point(responses, key, PLAIN, [])
+        answer = await self._forwarding.answer(query, self._get(view, key, b"", []))
+        if answer.status == 503:
+            raise Unavailable(code_of(answer), "It is not known yet which of two keys is meant.")
+        return key if answer.status == 200 else other
+
     def _forwardable(self, request: Request) -> ForwardableRequest:
         headers = pinned_headers(request.headers, request.of, self._context.versions)
         return ForwardableRequest(request.method, request.raw_path, request.query, headers)
@@ -261,10 +313,16 @@ class KeyRoutes:
         responses = self._responses[request.of.name]
         reads = responses.reads
         with self._streams.place():
-            key = _key_of(reads, request.key, changes_parameters(request.query))
+            encoded = changes_parameters(request.query)
+            key = _key_of(reads, request.key, encoded)
             last = request.header(b"last-event-id")
             last_push = request.header(VIEW_PUSH)
             forwardable = self._forwardable(request)
+            if not encoded and not forwardable.is_forwarded:
+                of_record = await self.meant(request.of, key)
+                if of_record != key:
+                    key = of_record
+                    forwardable = self._of_other_key(request, key, b"/changes")
             follow = partial(Changes, reads, key, last, self._backlog_budget, last_push)
             try:
                 changes = await self._forwarding.read(follow, forwardable)
@@ -290,6 +348,23 @@ def _span_query(span: Span) -> bytes:
 
 def _key_of(reads: ViewReads, text: bytes, encoded: bool) -> bytes:
     return reads.parse_raw_key(key_bytes(text)) if encoded else reads.parse_key(text)
+
+
+def _key_of_cursor(history: History, key: bytes, span: Span, encoded: bool) -> bytes:
+    """The key that the cursor, if there is one, comes from: `key` or its other key. BadRequest."""
+    other = None if encoded else history.other_key(key)
+    if other is not None:
+        try:
+            history.check_cursor(key, span)
+        except BadRequest:
+            key = other
+    history.check_cursor(key, span)
+    return key
+
+
+def _is_empty(view: View, key: bytes, answer: Answer) -> bool:
+    """Whether the answer is a page without items, the last one."""
+    return answer.status == 404 or answer.body == history_body(view, key, HistoryPage([], None))
 
 
 def _partition_unknown(view: View) -> Answer:

@@ -78,6 +78,10 @@ class Format:
     def from_json(self, document: Any) -> Any:
         return self.python.from_json(document)
 
+    def key_from_json(self, document: Any) -> Any:
+        """A key, as a value by which it is found."""
+        return (self.python.key_from_json or self.python.from_json)(document)
+
     def parameter(self, value: Any) -> str:
         """For a query string, percent-encoded. Raises BadUse."""
         return quote(self._convert(self.python.to_text, value), safe="")

@@ -13,13 +13,13 @@ ALL_KEYS: Any = type("AllKeys", (), {"__repr__": lambda _: "ALL_KEYS"})()
 
 
 def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:
-    return Entry(view.key.from_json(item["key"]), view.value.from_json(item["value"]))
+    return Entry(view.key.key_from_json(item["key"]), view.value.from_json(item["value"]))
 
 
 def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Window:
     """`key`: the key of the request; the items of one key do not repeat it."""
     return Window(
-        view.key.from_json(item["key"]) if key is ALL_KEYS else key,
+        view.key.key_from_json(item["key"]) if key is ALL_KEYS else key,
         item["start"],
         item["end"],
         item["sequence"],
@@ -35,7 +35,7 @@ def window_position(window: Window) -> tuple[int, int]:
 def session_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Session:
     """`key`: see `window_from_json`."""
     return Session(
-        view.key.from_json(item["key"]) if key is ALL_KEYS else key,
+        view.key.key_from_json(item["key"]) if key is ALL_KEYS else key,
         item["start"],
         item["end"],
         view.value.from_json(item["value"]),

@@ -182,7 +182,7 @@ class ChangePager:
             # of a view's later versions: version/partition:offset
             partition, offset = map(int, event.id.rpartition("/")[2].split(":"))
             document = decode_json("\n".join(event.data).encode())
-            key = self._answering.key.from_json(document["key"])
+            key = self._answering.key.key_from_json(document["key"])
             is_deleted = event.kind == "deleted"
             value = None if is_deleted else self._answering.value.from_json(document["value"])
         self._last_id = event.id
