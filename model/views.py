@@ -14,6 +14,7 @@ import orjson
 
 from model.derive.derivation import Derivation
 from model.formats.codec import Codec
+from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
 from model.kinds.kind import Kind
@@ -100,7 +101,7 @@ class View:
 
     @cached_property
     def key_codec(self) -> Codec:
-        return format_of(self.key).codec_with(self.key_schema, self.schemas)
+        return codec_of_keys(format_of(self.key).codec_with(self.key_schema, self.schemas))
 
     @cached_property
     def value_codec(self) -> Codec:

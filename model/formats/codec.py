@@ -59,6 +59,9 @@ class Codec(ABC):
     json_is_exact = True
     """Whether every byte of a key in a JSON body matters, so that its text must be kept."""
 
+    lists_bytes = False
+    """Whether a key that is not identified by its document is listed by its record bytes."""
+
     representation: str | None = None
     """The subtype of `application/…` under which `without_frame` is served, if it is."""
 
@@ -77,6 +80,10 @@ class Codec(ABC):
     @abstractmethod
     def to_json(self, raw: bytes) -> bytes:
         """Record bytes, which are valid, to a JSON document, UTF-8."""
+
+    def is_identified(self, raw: bytes, document: bytes) -> bool:
+        """Whether `document`, the JSON of a key, means this key. Only asked with `lists_bytes`."""
+        return True
 
     def to_store(self, raw: bytes) -> bytes:
         """Record bytes to stored bytes, whose byte order is the type's order."""

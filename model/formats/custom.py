@@ -6,12 +6,14 @@ they start; other processes only know its name. See docs/custom-classes.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from model.classes import import_class
+from model.formats.base64url import from_base64url
 from model.formats.codec import Codec
 from model.formats.format import Format, PythonForm, document, parse_json, written_json
 from model.formats.schemas import SchemaSource
@@ -25,6 +27,8 @@ class CustomCodec(Codec):
 
     Any exception of the class makes the record a dead letter, or the request a bad one.
     """
+
+    lists_bytes = True
 
     def __init__(self, path: str, codec: Codec) -> None:
         self.name = path
@@ -58,6 +62,22 @@ class CustomCodec(Codec):
 
     def from_store(self, stored: bytes) -> bytes:
         return self._codec.from_store(stored)
+
+    def is_identified(self, raw: bytes, document: bytes) -> bool:
+        """Whether the document finds the key in bodies or, as the content of a string or as it is,
+        in URLs."""
+        value = orjson.loads(document)
+        text = value.encode() if isinstance(value, str) else document
+        return self._means(raw, lambda: (text, False)) or self._means(
+            raw, lambda: self.json_to_text(value, document)
+        )
+
+    def _means(self, raw: bytes, text_of: Callable[[], tuple[bytes, bool]]) -> bool:
+        try:
+            text, is_base64url = text_of()
+            return (from_base64url(text) if is_base64url else self.from_text(text)) == raw
+        except ValueError:
+            return False
 
     def from_text(self, text: bytes) -> bytes:
         try:
@@ -95,7 +115,7 @@ def _from_typed(text: str) -> Any:
 class CustomFormat(Format):
     """The format of one class."""
 
-    python = PythonForm(to_text=_to_text, from_typed=_from_typed)
+    python = PythonForm(to_text=_to_text, from_typed=_from_typed, lists_bytes=True)
 
     def __init__(self, path: str) -> None:
         self.name = path

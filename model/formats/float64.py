@@ -20,6 +20,9 @@ from model.formats.format import Format, OpenApi, PythonForm
 _FLOAT = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|-?Infinity", re.ASCII)
 
 
+_NAN = struct.pack(">d", float("nan"))
+
+
 def json_number(number: float) -> float | str:
     """The number for a JSON document: text for NaN and the infinities."""
     if number != number:
@@ -40,6 +43,7 @@ class Float64Codec(Codec):
     keeps_bytes = False
     is_number = True
     json_is_exact = False
+    lists_bytes = True
 
     def check(self, raw: bytes) -> None:
         if len(raw) != 8:
@@ -63,6 +67,10 @@ class Float64Codec(Codec):
     def to_json(self, raw: bytes) -> bytes:
         number: float = struct.unpack(">d", raw)[0]
         return orjson.dumps(json_number(number))
+
+    def is_identified(self, raw: bytes, document: bytes) -> bool:
+        # there are many NaNs, and "NaN" is Java's
+        return document != b'"NaN"' or raw == _NAN
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if type(value) in (int, float):
@@ -89,6 +97,7 @@ class Float64(Format):
         from_json=float,
         from_typed=float,
         is_ordered=True,
+        lists_bytes=True,
     )
     openapi = OpenApi("DoubleSerde", {"type": "number", "format": "double"}, 1.5)
     serdes = frozenset(("DoubleSerde",))

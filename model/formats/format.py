@@ -103,6 +103,9 @@ class PythonForm:
     is_ordered: bool = False
     """Whether the order of keys follows from their Python values. UUIDs may be in capitals."""
 
+    lists_bytes: bool = False
+    """Whether some keys are listed by their record bytes (`model.formats.listed_keys`)."""
+
     identifies_key: bool = True
     """Whether a value is enough to ask for a key; False if the bytes of the record are needed."""
 

@@ -50,7 +50,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return float_text(value)
     if isinstance(value, Raw):
-        return json_value(value.data)
+        return {"@base64url": to_base64url(value.data).decode()}
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, WrittenJson):

@@ -17,6 +17,7 @@ class AvroCodec(Codec):
     name = "avro"
     is_document = True
     quotes_infinities = True
+    lists_bytes = True
     representation = "avro"
 
     def __init__(self, schema: AvroSchema) -> None:
@@ -34,6 +35,9 @@ class AvroCodec(Codec):
 
     def to_json(self, raw: bytes) -> bytes:
         return self.schema.to_json(raw)
+
+    def is_identified(self, raw: bytes, document: bytes) -> bool:
+        return self.schema.is_encoding_of(raw, document)
 
     def without_frame(self, raw: bytes) -> SchemaBytes:
         return SchemaBytes(raw, self.schema.fingerprint, None)

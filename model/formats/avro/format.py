@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import SchemaFormat
+from model.formats.format import PythonForm, SchemaFormat
 from model.formats.schemas import CONFLUENT, SchemaSource
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ _ROUTED = ("boolean", "int", "long", "float", "double", "string")
 class Avro(SchemaFormat):
     name = "avro"
     fields: ClassVar[Mapping[str, str]] = {"schema": 'a file such as "a.avsc", or "confluent"'}
+    python = PythonForm(lists_bytes=True)
     media_types = ("application/avro", "avro/binary")
     file_suffix = ".avsc"
     registry_type = "AVRO"

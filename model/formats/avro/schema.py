@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -18,6 +19,9 @@ _MAX_DEPTH = 100  # of a schema, and of a value; orjson's limit is 254
 _NAMED = ("record", "error", "enum", "fixed")
 _PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _AS_TEXT = {"float": "number", "double": "number", "bytes": "base64"}
+
+# in each number with more bytes than it needs or with more than 32 bits; also in others
+_ODD_NUMBER = re.compile(rb"[\x80-\xff](?:\0|[\x80-\xff]{3})")
 
 
 class AvroSchema:
@@ -44,6 +48,8 @@ class AvroSchema:
             )
         except Exception as e:  # fastavro's own, KeyError, TypeError, …: a file may have anything
             raise ValueError(f"not a supported Avro schema: {e}") from None
+        # whether numbers are the only parts that can be encoded in several ways
+        self._only_numbers = walked.kinds <= {"int", "long", "string", "record"}
         self._root = root
         self._named = walked.defined
         self._recursive = walked.recursive
@@ -76,6 +82,15 @@ class AvroSchema:
     def value_of(self, raw: bytes) -> bytes:
         return raw
 
+    def is_encoding_of(self, raw: bytes, document: bytes) -> bool:
+        """Whether `raw`, whose JSON is `document`, is what `from_json` makes of it."""
+        if self._only_numbers and not _ODD_NUMBER.search(raw):
+            return True
+        try:
+            return self.from_json(document) == raw
+        except ValueError:  # more than one branch of a union
+            return False
+
     def from_json(self, document: bytes) -> bytes:
         """The Avro encoding of a JSON document in the form of `to_json`; ValueError."""
         try:
@@ -104,10 +119,13 @@ class _Walk:
         self._open: set[str] = set()
         self.defined: dict[str, Any] = {}
         self.recursive = False
+        self.kinds: set[str] = set()
+        """The types of values; logical types with their names."""
 
     def node(self, node: Any, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise ValueError(f"more than {_MAX_DEPTH} levels")
+        self.kinds.add(_kind_of(node))
         if isinstance(node, list):
             return [self.node(branch, depth + 1) for branch in node]
         if isinstance(node, str):
@@ -166,6 +184,18 @@ class _Walk:
             # a record without fields yet is being written: it contains itself, in an array
             return "fields" in node and all(self._is_empty(each["type"]) for each in node["fields"])
         return bool(node["type"] == "null")
+
+
+def _kind_of(node: Any) -> str:
+    """The type of a node, with its logical type, if it has one."""
+    if isinstance(node, list):
+        return "union"
+    if isinstance(node, str):
+        return node
+    kind, logical = node["type"], node.get("logicalType")
+    if not isinstance(kind, str):
+        return "nested"
+    return kind if logical is None else f"{kind}-{logical}"
 
 
 def _plain(kind: str) -> Any:

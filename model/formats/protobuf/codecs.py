@@ -15,13 +15,15 @@ from model.formats.schemas import CONFLUENT, ConfluentCodec, SchemaSource
 
 
 class ProtobufCodec(Codec):
-    """Records of one message type, without framing. In a URL, a key is its bytes in base64url."""
+    """Records of one message type, without framing. In a URL, a key is its bytes in base64url, or a
+    JSON object."""
 
     name = "protobuf"
     is_document = True
     quotes_integers = True
     quotes_infinities = True
     json_is_exact = False
+    lists_bytes = True
     representation = "protobuf"
 
     def __init__(self, message: MessageType, definition: str) -> None:
@@ -35,9 +37,23 @@ class ProtobufCodec(Codec):
         return self.message.to_json(raw)
 
     def from_text(self, text: bytes) -> bytes:
+        if text.startswith(b"{"):
+            return self._from_json(text)
         raw = from_base64url(text)
         self.check(raw)
         return raw
+
+    def _from_json(self, document: bytes) -> bytes:
+        try:
+            return self.message.from_json(orjson.loads(document))
+        except orjson.JSONDecodeError as e:
+            raise ValueError(f"not JSON: {e}") from None
+
+    def is_identified(self, raw: bytes, document: bytes) -> bool:
+        try:
+            return self._from_json(document) == raw
+        except ValueError:
+            return False
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         return to_base64url(self.message.from_json(value)), True

@@ -21,7 +21,7 @@ def _refuse_document(value: Any) -> bytes:
 
 class Protobuf(SchemaFormat):
     name = "protobuf"
-    python = PythonForm(to_text=_refuse_document, identifies_key=False)
+    python = PythonForm(to_text=_refuse_document, lists_bytes=True, identifies_key=False)
     fields: ClassVar[Mapping[str, str]] = {
         "schema": 'a file such as "a.desc" (a descriptor set), or "confluent"',
         "message": 'the message type in the descriptor set, such as "shop.Order"',

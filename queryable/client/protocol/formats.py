@@ -16,6 +16,7 @@ from model.formats import registry
 from model.formats.base64url import to_base64url
 from model.formats.codec import Codec
 from model.formats.format import PythonForm
+from model.formats.listed_keys import bytes_in
 from queryable.client.protocol.errors import BadUse
 
 # HTTP clients and proxies resolve or drop these parts of a path, nginx also within a key
@@ -80,6 +81,8 @@ class Format:
 
     def key_from_json(self, document: Any) -> Any:
         """A key, as a value by which it is found."""
+        if self.python.lists_bytes and (raw := bytes_in(document)) is not None:
+            return Raw(raw)
         return (self.python.key_from_json or self.python.from_json)(document)
 
     def parameter(self, value: Any) -> str:

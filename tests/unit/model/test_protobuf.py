@@ -198,7 +198,8 @@ def test_keys_in_urls_and_bodies() -> None:
     keys = codec("shop.Key")
     assert keys.from_text(to_base64url(key(7))) == key(7)
     assert keys.from_text(b"") == b""
-    for text in (b"{}", b"A", b"gA"):
+    assert keys.from_text(b'{"id":7}') == key(7)
+    for text in (b"{", b'{"id":', b'{"no":1}', b"A", b"gA"):
         with pytest.raises(ValueError, match="not"):
             keys.from_text(text)
     assert keys.json_to_text({"id": 7}, b"") == (to_base64url(key(7)), True)

@@ -72,7 +72,9 @@ def test_bare_messages(folder: DataDirectory) -> None:
     status, _, body = asked(shell, path, accept="application/avro")
     assert status == 406
     assert "application/protobuf" in json.loads(body)["detail"]
-    for wrong in ("%7B%22id%22%3A7%7D", "A", "gA"):
+    status, _, body = asked(shell, "/views/orders/keys/%7B%22id%22%3A7%7D")
+    assert (status, json.loads(body)) == (200, found)
+    for wrong in ("%7B%22no%22%3A7%7D", "A", "gA"):
         status, _, body = asked(shell, f"/views/orders/keys/{wrong}")
         assert (status, json.loads(body)["code"]) == (400, "key-undecodable")
     instance.close()
