@@ -68,3 +68,12 @@ PARTITIONERS = tuple(_PARTITION_OF)
 def partition_of(partitioner: str) -> Callable[[bytes, int], int]:
     """The function (key, number of partitions) -> partition of a partitioner in PARTITIONERS."""
     return _PARTITION_OF[partitioner]
+
+
+def puts_anywhere(partitioner: str, key: bytes) -> bool:
+    """Whether producers with this partitioner may put records of the key into any partition.
+
+    librdkafka's default, `consistent_random`, takes the empty key for none (`murmur2_random` and
+    `fnv1a_random` do not).
+    """
+    return not key and partitioner == "crc32"

@@ -18,8 +18,9 @@ from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
 from model.kinds.kind import Kind
-from model.kinds.layout import Layout
+from model.kinds.layout import Layout, Range
 from model.kinds.registry import kind_of
+from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.quotas import Quota
 
@@ -164,6 +165,18 @@ class View:
     def layout(self) -> Layout:
         """The mapping of its record keys to stored keys."""
         return self.kind.layout(self)
+
+    @cached_property
+    def stray_keys(self) -> Range | None:
+        """The stored keys of the key that producers put into any partition; None if there is none
+        (`puts_anywhere`)."""
+        if not puts_anywhere(self.partitioner, b""):
+            return None
+        try:
+            self.key_codec.check(b"")
+        except ValueError:
+            return None
+        return self.layout.key_range(b"", b"")
 
     def _definition(self) -> dict[str, Any]:
         """The fields that define the view. Fields that newer versions have added are omitted if

@@ -273,6 +273,10 @@ function _M.replicas(topology, view, key)
     if not view or not key or not view.partitioner or view.partitions < 1 then
         return nil, NO_REPLICAS, nil
     end
+    -- librdkafka's default partitioner puts the empty key into any partition
+    if key == "" and view.partitioner_name == "crc32" then
+        return nil, NO_REPLICAS, nil
+    end
     local partition = view.partitioner(key, view.partitions)
     local replicas = topology.replicas[view.name][partition] or NO_REPLICAS
     return partition, replicas, topology.owners[view.name][partition]

@@ -19,6 +19,7 @@ from model.dead_letters import headers_bytes
 from model.formats.schemas import SchemaNotYet
 from model.kafka.headers import headers_of
 from model.kinds import expiry
+from model.partitioner import puts_anywhere
 from model.partitioner_numpy import partitions_of_batch
 from model.records import ENTRY, entry_head, tombstone_entry
 from model.views import ANY_PARTITION, View
@@ -252,8 +253,10 @@ def count_mispartitioned(
     """The number of keys that belong to another partition, under each of the partition counts.
 
     After partitions were added, a record is mispartitioned only if no count maps it to
-    `partition`.
+    `partition`. The empty key may be in any partition (`puts_anywhere`).
     """
+    if puts_anywhere(view.partitioner, b""):
+        keys = list(filter(None, keys))
     if not keys or view.partitioner == ANY_PARTITION:
         return 0
     mispartitioned = np.ones(len(keys), dtype=bool)

@@ -15,7 +15,7 @@ from backend.ingest.protocols import Store
 from backend.rate_limited_log import RateLimitedLog
 from model.formats.schemas import SchemaNotYet
 from model.machine.clock import boot_time
-from model.partitioner import partition_of
+from model.partitioner import partition_of, puts_anywhere
 from model.problems import StoreError
 from model.progress import Progress
 from model.records import LastRecord, StoreMetadata, hash_of_topic
@@ -312,7 +312,9 @@ class PartitionRegistry:
             return max(counts, default=0) > 1 and not all(p.progress.answerable for p in opened)
 
         return lambda key: (
-            any(partitioner(key, count) != own for count in counts) or is_catching_up()
+            any(partitioner(key, count) != own for count in counts)
+            or puts_anywhere(view.partitioner, key)
+            or is_catching_up()
         )
 
     def mispartitioned_views(self) -> tuple[str, ...]:

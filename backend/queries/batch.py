@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from backend.cluster.peer_client import PeerClient
 from backend.instance_context import InstanceContext
 from backend.queries.key_bodies import MAX_KEYS, record_key, text_keys
+from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
 from backend.queries.retry import Asker, Holder, Rounds, Turn
-from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.freshness import Freshness
 from backend.queries.served_by import ServedBy, roles_said

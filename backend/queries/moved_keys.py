@@ -44,6 +44,44 @@ from model.problems import NonRetryable
 from model.views import ANY_PARTITION, View
 
 
+class PartitionUnknown(NonRetryable):
+    """The key may be in several partitions: only these together can answer."""
+
+    def __init__(self, view: View) -> None:
+        super().__init__(
+            "mis-partitioned",
+            f"Topic {view.topic} has records in other partitions than partitioner "
+            f'"{view.partitioner}" gives, so this key may be in another partition. Set the '
+            f'partitioner of view {view.name} to that of the producers, or to "none".',
+        )
+
+
+class InAnyPartition(PartitionUnknown):
+    """Producers put the key into any partition: see `puts_anywhere`."""
+
+    def __init__(self, view: View) -> None:
+        NonRetryable.__init__(
+            self,
+            "mis-partitioned",
+            f"The empty key may be in any partition of topic {view.topic}: librdkafka's default "
+            f"partitioner puts it anywhere. Its value can be read, but not from one instance "
+            f"alone, and its changes cannot be followed.",
+        )
+
+
+class KeyMoved(PartitionUnknown):
+    """The key's partition has changed: see `moved_keys`."""
+
+    def __init__(self, view: View) -> None:
+        NonRetryable.__init__(
+            self,
+            "repartitioned",
+            f"Partitions were added to topic {view.topic}, and the key's partition has changed: "
+            f"its records are in several partitions. Its value can be read, but not from one "
+            f"instance alone, and its changes cannot be followed.",
+        )
+
+
 def partition_counts(context: InstanceContext, view: View) -> list[int]:
     """The numbers of partitions with which producers may have written records of the view,
     ascending; those of the topology and those of the store partitions here."""

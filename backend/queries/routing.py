@@ -11,6 +11,9 @@ from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import (
+    InAnyPartition,
+    KeyMoved,
+    PartitionUnknown,
     homes_of,
     is_growing,
     partition_counts,
@@ -20,9 +23,9 @@ from backend.queries.moved_keys import (
 from backend.queries.other_offsets import OtherOffsets
 from backend.wire.scan import ALLOW, NEVER
 from model.machine.clock import boot_time
-from model.partitioner import partition_of
+from model.partitioner import partition_of, puts_anywhere
 from model.partitioner_numpy import partitions_of_batch
-from model.problems import NonRetryable, RetryLater, Unavailable
+from model.problems import RetryLater, Unavailable
 from model.topology import ACTIVE, Member, Topology
 from model.views import ANY_PARTITION, View
 
@@ -53,31 +56,6 @@ OF_BOUNDS = frozenset(("not-up-to-offset", "too-far-behind", "too-stale"))
 """The problem codes of a read whose bounds no instance can keep."""
 
 _LEAST_FOR_NUMPY = 24  # fewer keys are hashed faster one by one
-
-
-class PartitionUnknown(NonRetryable):
-    """The key may be in several partitions: only these together can answer."""
-
-    def __init__(self, view: View) -> None:
-        super().__init__(
-            "mis-partitioned",
-            f"Topic {view.topic} has records in other partitions than partitioner "
-            f'"{view.partitioner}" gives, so this key may be in another partition. Set the '
-            f'partitioner of view {view.name} to that of the producers, or to "none".',
-        )
-
-
-class KeyMoved(PartitionUnknown):
-    """The key's partition has changed: see `moved_keys`."""
-
-    def __init__(self, view: View) -> None:
-        NonRetryable.__init__(
-            self,
-            "repartitioned",
-            f"Partitions were added to topic {view.topic}, and the key's partition has changed: "
-            f"its records are in several partitions. Its value can be read, but not from one "
-            f"instance alone, and its changes cannot be followed.",
-        )
 
 
 @dataclass(frozen=True)
@@ -128,6 +106,7 @@ class KeyRouting:
         self._metadata = context.metadata_poller.latest
         anywhere = view.partitioner == ANY_PARTITION
         self._partition_of = None if anywhere else partition_of(view.partitioner)
+        self._has_stray_keys = puts_anywhere(view.partitioner, b"")
         self._trusted_for = context.settings.ends_trusted_for
         self._is_partial = view.is_partial
         self.other_offsets = OtherOffsets(view, context)
@@ -248,6 +227,8 @@ class KeyRouting:
             self._refuse_unknown(max(options.min_offsets), count)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             raise PartitionUnknown(self.view)
+        if self._has_stray_keys and not key:
+            raise InAnyPartition(self.view)
         if options.min_offsets:
             self.other_offsets.check(key, options.min_offsets, options.asked_at)
             if self._context.store_partitions.is_mispartitioned(self.view):
@@ -285,7 +266,7 @@ class KeyRouting:
     def partitions(self, keys: Sequence[bytes]) -> list[int] | None:
         """The partition of each key; None if they have to be resolved one by one. Unavailable."""
         count, is_undoubted = self.partition_count()
-        if not is_undoubted:
+        if not is_undoubted or (self._has_stray_keys and b"" in keys):
             return None
         return self._partitions(keys, count)
 

@@ -19,7 +19,7 @@ from backend.http.parameters import (
     span_parameters,
 )
 from backend.http.paths import Paths
-from model.partitioner import partition_of
+from model.partitioner import partition_of, puts_anywhere
 from model.problems import BadRequest
 from model.versions import Versions
 from model.views import View
@@ -144,6 +144,8 @@ def routed(uri: bytes) -> Routed:
     key = _key(found.view, found.text, encoded)
     if not encoded and not _is_routed(found.view, found.text):
         return found.view.name, None, None
+    if puts_anywhere(found.view.partitioner, key):
+        return found.view.name, key.hex(), None
     return found.view.name, key.hex(), partition_of(found.view.partitioner)(key, PARTITIONS)
 
 

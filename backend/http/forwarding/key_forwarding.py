@@ -14,10 +14,11 @@ from typing import TypeVar
 
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
 from backend.instance_context import InstanceContext
+from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker, Holder, Rounds, may_change
-from backend.queries.routing import OF_BOUNDS, PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import OF_BOUNDS, PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.offset_checks import OffsetChecks
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.security.authorization import AUTHORIZATION

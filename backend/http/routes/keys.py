@@ -29,9 +29,10 @@ from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
 from backend.queries.history import History, HistoryPage, Span
 from backend.queries.key_bodies import parse_search, record_key
+from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker
-from backend.queries.routing import PLAIN, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.scatter_gather import ScatterGather

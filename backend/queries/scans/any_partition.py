@@ -23,6 +23,7 @@ from backend.queries.scans.partial_items import partial_items, partial_values
 from backend.queries.scans.scatter_gather import ScatterGather
 from backend.wire.scan import Query
 from backend.wire.scan_codec import ENTRIES, RAW
+from model.partitioner import puts_anywhere
 from model.problems import Unavailable
 from model.views import View
 
@@ -47,7 +48,8 @@ class MovedKeyReads:
     ) -> _T:
         """What `read` gives for the partitions that may have the key; None means all of them."""
         counts = partition_counts(self._context, view)
-        if len(counts) < 2 or not has_moved_keys(self._context, view):
+        is_anywhere = len(counts) < 2 or puts_anywhere(view.partitioner, key)
+        if is_anywhere or not has_moved_keys(self._context, view):
             for partition in self._unplaced(view):
                 freshness.note_unread(partition)
             return await read(None)

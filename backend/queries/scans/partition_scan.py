@@ -26,6 +26,7 @@ from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
 from model.kinds.kind import Pair
 from model.machine.clock import boot_time
+from model.problems import StoreClosedError, StoreError
 from model.records import ENTRY_HEAD_SIZE, is_tombstone
 from model.views import View
 
@@ -112,7 +113,8 @@ class PartitionScans:
         response = ScanResponse(
             lag=worst(lags),
             staleness=worst(ages),
-            mispartitioned=self._context.store_partitions.may_be_in_several(view),
+            mispartitioned=self._context.store_partitions.may_be_in_several(view)
+            or any(map(_has_stray_key, store_partitions)),
             positions={each.partition: each.progress.position for each in store_partitions},
             roles=tuple(sorted({each.role for each in store_partitions})),
         )
@@ -273,3 +275,14 @@ def _fitting(rows: list[Pair], room: int, space: int) -> int:
         if space < 0:
             return number
     return fitting
+
+
+def _has_stray_key(store_partition: StorePartition) -> bool:
+    """Whether it has an entry or a tombstone of a key that may be in other partitions, too."""
+    stray = store_partition.view.stray_keys
+    if stray is None:
+        return False
+    try:
+        return any(True for _ in store_partition.store.scan(*stray))
+    except (StoreClosedError, StoreError):
+        return False  # the scan itself says so

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from model.classes import import_class
 from model.formats.codec import Codec
 from model.formats.schemas import CONFLUENT
+from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
@@ -135,7 +136,13 @@ def check_partitioner(
     subject = f"view {view.name}"
     if partitions <= 1 or not bare_keys:
         return ok(subject, f"partitioner {view.partitioner}: nothing to check")
-    distinct = sorted(set(bare_keys))
+    distinct = sorted(
+        (partition, key)
+        for partition, key in set(bare_keys)
+        if not puts_anywhere(view.partitioner, key)
+    )
+    if not distinct:
+        return ok(subject, f"partitioner {view.partitioner}: the sample has only the empty key")
     inferred = infer_partitioner(distinct, partitions)
     is_changelog = view.topic.endswith(CHANGELOG)
     if view.partitioner == ANY_PARTITION:

@@ -9,8 +9,8 @@ import pytest
 
 from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
+from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import ViewReads
-from backend.queries.routing import PartitionUnknown
 from tests.support.in_process.cluster import Cluster
 from tests.support.reference.tables import Record
 from tests.unit.backend.queries.scans.any_partition import cluster, put

@@ -13,8 +13,9 @@ import pytest
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import ReadCounts
+from backend.queries.moved_keys import KeyMoved, PartitionUnknown
 from backend.queries.point import Unresolved, count_refusal
-from backend.queries.routing import KeyMoved, NotOwner, PartitionUnknown, ReadOptions
+from backend.queries.routing import NotOwner, ReadOptions
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
 from model.machine.clock import boot_time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from model.partitioner import partition_of
 from model.views_file import parse_views
 from queryable.cli.check.topics import (
     check_classes,
@@ -43,3 +44,15 @@ def test_a_format_whose_class_is_not_installed_here() -> None:
         "folder on PYTHONPATH"
     )
     assert list(check_records(view, 1, [])) == []
+
+
+def test_the_empty_key_of_librdkafka_may_be_in_any_partition() -> None:
+    source = '[views.t]\ntopic = "t"\nkey = "string"\nvalue = "string"\npartitioner = "crc32"\n'
+    [view] = parse_views(source).views
+    home = partition_of("crc32")
+    placed = [(home(key, 3), key) for key in (b"key %d" % n for n in range(30))]
+    anywhere = [(0, b""), (1, b""), (2, b"")]
+    assert check_partitioner(view, 3, [*placed, *anywhere]).status == "ok"
+    assert check_partitioner(view, 3, anywhere).status == "ok"
+    others = replace(view, partitioner="murmur2")
+    assert check_partitioner(others, 3, anywhere).status == "wrong"
