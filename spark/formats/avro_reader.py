@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import orjson
-from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from fastavro import schemaless_reader, schemaless_writer
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -28,12 +27,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from model.formats.avro.fastavro_form import FIELD, compiled
+from model.formats.avro.parsing import Named, parse_all
 from model.formats.avro.schema import AvroSchema
 from model.formats.schema_registry import RegisteredSchema
+from spark.formats.avro_defaults import NO_DEFAULT, default_of
 
 Decode = Callable[[bytes], Any]
-Named = dict[str, dict[str, Any]]
-"""The definitions of named types, by full name."""
 
 _PRIMITIVES: dict[str, DataType] = {
     "boolean": BooleanType(),
@@ -73,7 +73,8 @@ class AvroReader:
     def __init__(self, schema: str, references: Sequence[str] = ()) -> None:
         self._named, self._root = _parsed(schema, references, with_defaults=True)
         self.type = _type(self._root, self._named, "")
-        self._decode = _decoder(self._root, None)
+        self._compiled = compiled(self._root)
+        self._decode = _decoder(self._compiled, None)
 
     @property
     def is_record(self) -> bool:
@@ -88,7 +89,7 @@ class AvroReader:
         """The inverse of ``decode``; ValueError if the value does not fit the schema."""
         written = io.BytesIO()
         try:
-            schemaless_writer(written, self._root, value, strict_allow_default=True)
+            schemaless_writer(written, self._compiled, {FIELD: value}, strict_allow_default=True)
         except Exception as e:  # fastavro's own, TypeError, KeyError, …
             raise ValueError(f"does not fit the Avro schema: {type(e).__name__}: {e}") from None
         return written.getvalue()
@@ -101,7 +102,7 @@ class AvroReader:
             schema.text, [text for _, text in schema.references], with_defaults=False
         )
         _check_logical_types(root, named, self._root, self._named, "")
-        decode = _decoder(root, self._root)
+        decode = _decoder(compiled(root), self._compiled)
         if not isinstance(self.type, StructType) or not self.is_record:
             return decode
         names = self.type.names
@@ -117,13 +118,13 @@ def _decoder(writer: Any, reader: Any) -> Decode:
     def decode(raw: bytes) -> Any:
         read = io.BytesIO(raw)
         try:
-            found = schemaless_reader(read, writer, reader)
+            found: Any = schemaless_reader(read, writer, reader)
         except Exception as e:  # fastavro's own, EOFError, OverflowError, UnicodeDecodeError, …
             raise ValueError(f"does not match the Avro schema: {type(e).__name__}: {e}") from None
         if read.tell() != len(raw):
             trailing = len(raw) - read.tell()
             raise ValueError(f"does not match the Avro schema: {trailing} trailing bytes")
-        return found
+        return found[FIELD]
 
     return decode
 
@@ -134,25 +135,19 @@ def reader_of(schema: str) -> AvroReader:
 
 
 def _parsed(schema: str, references: Sequence[str], *, with_defaults: bool) -> tuple[Named, Any]:
-    """The definitions of named types, and the schema, self-contained and as fastavro's parser
-    returns it. Logical types without a Spark type are removed. ValueError."""
+    """The definitions of named types, and the schema, self-contained. Logical types without a Spark
+    type are removed. ValueError."""
     # refuses what could be nested without limit, or large without bytes
     AvroSchema(schema, references)
-    parsed: dict[str, Any] = {}
-    try:
-        for reference in references:
-            parse_schema(orjson.loads(reference), named_schemas=parsed)
-        root = parse_schema(orjson.loads(schema), named_schemas=parsed)
-    except Exception as e:  # fastavro's own, KeyError, TypeError, …
-        raise ValueError(f"not a supported Avro schema: {e}") from None
+    parsed, root = parse_all(schema, references)
     walk = _Walk(parsed, with_defaults)
-    return walk.named, parse_schema(walk.node(root, ""))
+    return walk.named, walk.node(root, "")
 
 
 class _Walk:
     """Rewrites a parsed schema; see ``_parsed``."""
 
-    def __init__(self, parsed: dict[str, Any], with_defaults: bool) -> None:
+    def __init__(self, parsed: Named, with_defaults: bool) -> None:
         self._parsed = parsed
         self._with_defaults = with_defaults
         self._open: set[str] = set()
@@ -160,31 +155,25 @@ class _Walk:
 
     def node(self, node: Any, path: str) -> Any:
         if isinstance(node, list):
+            if any(isinstance(branch, list) for branch in node):
+                raise ValueError(f"{path or 'the schema'}: a union in a union")
             return [self.node(branch, path) for branch in node]
         if isinstance(node, str):
             return node if node in _PRIMITIVES or node == "null" else self._reference(node, path)
         kind = node["type"]
-        if isinstance(kind, dict | list):
-            return self.node(kind, path)
         if kind == "array":
             return {"type": kind, "items": self.node(node["items"], f"{path}[]")}
         if kind == "map":
             return {"type": kind, "values": self.node(node["values"], f"{path}[]")}
-        if kind in ("record", "error", "enum", "fixed"):
-            return self._definition(node, path)
-        if kind not in _PRIMITIVES and kind != "null":
-            return self._reference(kind, path)
         return {"type": kind, **_logical(node)}
 
     def _reference(self, name: str, path: str) -> Any:
+        """The definition where a name is used first, and the name elsewhere."""
         if name in self._open:
             raise ValueError(f"{path or name}: the type {name} contains itself")
-        return name if name in self.named else self._definition(self._parsed[name], path)
-
-    def _definition(self, node: dict[str, Any], path: str) -> Any:
-        name = node["name"]
-        if name in self.named or name in self._open:
-            return self._reference(name, path)
+        if name in self.named:
+            return name
+        node = self._parsed[name]
         kept = {"name", "aliases", "symbols", "size", "default"}
         written: dict[str, Any] = {each: node[each] for each in kept & node.keys()}
         written |= {"type": node["type"], **_logical(node)}
@@ -201,9 +190,12 @@ class _Walk:
         if "aliases" in field:
             written["aliases"] = field["aliases"]
         if self._with_defaults and "default" in field:
-            if field["default"] is not None and self._is_converted(written["type"]):
-                raise ValueError(f"{path}: a default value of this type is not supported")
-            written["default"] = field["default"]
+            default = default_of(written["type"], self.named, field["default"])
+            # Java ignores a default that does not fit its type, too, unless a record needs it
+            if default is not NO_DEFAULT:
+                if default is not None and self._is_converted(written["type"]):
+                    raise ValueError(f"{path}: a default value of this type is not supported")
+                written["default"] = default
         return written
 
     def _is_converted(self, node: Any) -> bool:
@@ -224,11 +216,8 @@ class _Walk:
 def _logical(node: dict[str, Any]) -> dict[str, Any]:
     """The fields of a logical type that has a Spark type."""
     name, kind = node.get("logicalType"), node["type"]
-    if name == "decimal" and kind in ("bytes", "fixed"):
-        # Avro ignores a logical type that is not valid
-        precision, scale = node.get("precision"), node.get("scale", 0)
-        is_valid = type(precision) is int and type(scale) is int
-        return {"logicalType": name, "precision": precision, "scale": scale} if is_valid else {}
+    if name == "decimal":
+        return {"logicalType": name, "precision": node["precision"], "scale": node["scale"]}
     return {"logicalType": name} if f"{kind}-{name}" in _LOGICAL else {}
 
 

@@ -106,6 +106,10 @@ def _string(node: Any, named: Named, value: Any) -> bytes:
 def _enum(node: Any, named: Named, value: Any) -> bytes:
     if value not in node["symbols"]:
         raise ValueError(f"not a symbol of the enum: {', '.join(node['symbols'])}")
+    if node["symbols"].count(value) > 1:
+        raise ValueError(
+            "a symbol that the enum has twice: send its bytes, with encoding=base64url"
+        )
     return _long(node["symbols"].index(value))
 
 

@@ -28,8 +28,7 @@ class Avro(SchemaFormat):
 
     def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
         """The schema's JSON without whitespace."""
-        self.parse_file(content)
-        return orjson.dumps(orjson.loads(content)).decode()
+        return orjson.dumps(self.parse_file(content).definition).decode()
 
     def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
         from model.formats.avro.codecs import avro_codec

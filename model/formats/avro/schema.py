@@ -9,15 +9,14 @@ from typing import Any, ClassVar
 
 import orjson
 from fastavro import _read_py as plain_reader
-from fastavro import parse_schema, schemaless_reader
-from fastavro.schema import fingerprint, to_parsing_canonical_form
+from fastavro import schemaless_reader
+from fastavro.schema import fingerprint
 
 from model.formats.avro.binary import to_binary
+from model.formats.avro.fastavro_form import FIELD, canonical, compiled
+from model.formats.avro.parsing import MAX_DEPTH, PRIMITIVES, Named, parse_all, schema_json
 from model.formats.avro.texts import PREFIX, TO_NUMBER
 
-_MAX_DEPTH = 100  # of a schema, and of a value; orjson's limit is 254
-_NAMED = ("record", "error", "enum", "fixed")
-_PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _AS_TEXT = {"float": "number", "double": "number", "bytes": "base64"}
 
 # in each number with more bytes than it needs or with more than 32 bits; also in others
@@ -33,27 +32,21 @@ class AvroSchema:
     format: ClassVar[str] = "avro"
 
     def __init__(self, text: str | bytes, references: Sequence[str] = ()) -> None:
-        named: dict[str, Any] = {}
         try:
-            for reference in references:
-                parse_schema(orjson.loads(reference), named_schemas=named)
-            parsed = parse_schema(orjson.loads(text), named_schemas=named)
+            named, parsed = parse_all(text, references)
             walked = _Walk(named)
             root = walked.node(parsed, 0)
             # of the canonical form: only what affects decoding
-            self.fingerprint: str = fingerprint(to_parsing_canonical_form(root), "CRC-64-AVRO")
-            # a record with one field has the same bytes as the field, and any schema can be a field
-            self._reader = parse_schema(
-                {"type": "record", "name": "_", "fields": [{"name": "v", "type": root}]}
-            )
-        except Exception as e:  # fastavro's own, KeyError, TypeError, …: a file may have anything
-            raise ValueError(f"not a supported Avro schema: {e}") from None
+            self.fingerprint: str = fingerprint(canonical(root), "CRC-64-AVRO")
+            self._reader = compiled(root)
+        except Exception as e:  # KeyError, TypeError, RecursionError, …: a file may have anything
+            raise ValueError(f"not a supported Avro schema: {_said(e)}") from None
         # whether numbers are the only parts that can be encoded in several ways
         self._only_numbers = walked.kinds <= {"int", "long", "string", "record"}
         self._root = root
         self._named = walked.defined
         self._recursive = walked.recursive
-        self.definition: Any = orjson.loads(text)
+        self.definition: Any = schema_json(text)
 
     def decode(self, raw: bytes) -> Any:
         """The value in its JSON form; ValueError unless `raw` is exactly one value."""
@@ -68,13 +61,13 @@ class AvroSchema:
             raise ValueError(
                 f"does not match the Avro schema: {len(raw) - read.tell()} trailing bytes"
             )
-        return found["v"]
+        return found[FIELD]
 
     def check(self, raw: bytes) -> None:
         """ValueError if `to_json` would fail."""
         value = self.decode(raw)
-        if self._recursive and _is_deep(value, _MAX_DEPTH):
-            raise ValueError(f"more than {_MAX_DEPTH} levels")
+        if self._recursive and _is_deep(value, MAX_DEPTH):
+            raise ValueError(f"more than {MAX_DEPTH} levels")
 
     def to_json(self, raw: bytes) -> bytes:
         return orjson.dumps(self.decode(raw))
@@ -110,11 +103,15 @@ def _is_deep(value: Any, levels: int) -> bool:
     return False
 
 
+def _said(error: Exception) -> str:
+    return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
+
+
 class _Walk:
     """Rewrites a parsed schema: self-contained, and with a text reader for each type that JSON
     cannot express."""
 
-    def __init__(self, named: dict[str, Any]) -> None:
+    def __init__(self, named: Named) -> None:
         self._named = named
         self._open: set[str] = set()
         self.defined: dict[str, Any] = {}
@@ -123,16 +120,14 @@ class _Walk:
         """The types of values; logical types with their names."""
 
     def node(self, node: Any, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"more than {_MAX_DEPTH} levels")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} levels")
         self.kinds.add(_kind_of(node))
         if isinstance(node, list):
             return [self.node(branch, depth + 1) for branch in node]
         if isinstance(node, str):
-            return self._reference(node, depth) if node not in _PRIMITIVES else _plain(node)
+            return self._reference(node, depth) if node not in PRIMITIVES else _plain(node)
         kind = node["type"]
-        if isinstance(kind, dict | list):
-            return self.node(kind, depth + 1)
         if kind == "array":
             items = self.node(node["items"], depth + 1)
             if self._is_empty(items):
@@ -140,22 +135,15 @@ class _Walk:
             return {"type": "array", "items": items}
         if kind == "map":
             return {"type": "map", "values": self.node(node["values"], depth + 1)}
-        if kind in _NAMED:
-            return self._definition(node, depth)
-        if kind not in _PRIMITIVES:
-            return self._reference(kind, depth)
         return _logical(node)
 
     def _reference(self, name: str, depth: int) -> Any:
+        """The definition where a name is used first, and the name elsewhere."""
         if name in self.defined:
             self.recursive = self.recursive or name in self._open
             return name
-        return self._definition(self._named[name], depth)
-
-    def _definition(self, node: dict[str, Any], depth: int) -> Any:
-        name, kind = node["name"], node["type"]
-        if name in self.defined:
-            return self._reference(name, depth)
+        node = self._named[name]
+        kind = node["type"]
         written: dict[str, Any] = {"type": kind, "name": name}
         self.defined[name] = written
         if kind == "enum":
@@ -205,11 +193,10 @@ def _plain(kind: str) -> Any:
 def _logical(node: dict[str, Any]) -> dict[str, Any]:
     """A primitive or fixed type with its text reader, if it has one."""
     kind, name = node["type"], node.get("logicalType")
-    if name == "decimal" and kind in ("bytes", "fixed"):
-        return {"type": kind, "logicalType": f"{PREFIX}decimal", "scale": node.get("scale", 0)}
+    if name == "decimal":
+        return {"type": kind, "logicalType": f"{PREFIX}decimal", "scale": node["scale"]}
     if kind == "fixed":
-        uuid = name == "uuid" and node["size"] == 16
-        return {"type": kind, "logicalType": PREFIX + ("uuid" if uuid else "base64")}
+        return {"type": kind, "logicalType": PREFIX + ("uuid" if name == "uuid" else "base64")}
     if f"{kind}-{name}" in TO_NUMBER:
         return {"type": kind, "logicalType": f"{PREFIX}{name}"}
     plain = _plain(kind)

@@ -6,7 +6,7 @@
 | float, double               | numbers; "NaN", "Infinity", "-Infinity" as text              |
 | decimal                     | "12.50": all digits of the scale                             |
 | date                        | "2013-12-29"                                                 |
-| time-millis, -micros        | "12:03:04.005": all digits of the unit                       |
+| time-millis, -micros        | "12:03:04.005": all digits of the unit; "-01:00:00.000"      |
 | timestamp-millis, …, -nanos | "2013-12-29T00:03:00.000Z"; a year beyond 9999 as "+10000"   |
 | local-timestamp-…           | the same without Z                                           |
 | uuid                        | its 36 characters, from a string or a fixed of 16 bytes      |
@@ -38,7 +38,7 @@ _DIGITS = {"millis": 3, "micros": 6, "nanos": 9}
 _TEXT_OF_FLOAT = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 _DATE = re.compile(r"([+-]\d{4,18}|\d{4})-(\d\d)-(\d\d)", re.ASCII)
-_TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?", re.ASCII)
+_TIME = re.compile(r"(-?)(\d{2,10}):([0-5]\d):([0-5]\d)(?:\.(\d{1,9}))?", re.ASCII)
 _DECIMAL = re.compile(r"(-?)(\d{1,4000})(?:\.(\d{1,4000}))?", re.ASCII)
 
 
@@ -66,9 +66,8 @@ def _clock(ticks: int, digits: int) -> str:
 
 
 def _time(ticks: int, digits: int) -> str:
-    if not 0 <= ticks < _DAY * 10**digits:
-        raise ValueError(f"{ticks} is not a time of day")
-    return _clock(ticks, digits)
+    """Also 24:00:00 and what is no time of day, as a span: Avro allows every number."""
+    return _clock(ticks, digits) if ticks >= 0 else f"-{_clock(-ticks, digits)}"
 
 
 def _timestamp(ticks: int, digits: int) -> str:
@@ -113,19 +112,22 @@ def _to_days(text: str) -> int:
 
 def _to_ticks(text: str, digits: int) -> int:
     found = _TIME.fullmatch(text)
-    if found is None or len(found[4] or "") > digits:
+    if found is None or len(found[5] or "") > digits:
         raise ValueError(f'not a time such as "12:03:04.{"0" * digits}"')
-    seconds: int = int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3])
+    seconds: int = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4])
     second: int = 10**digits
-    return seconds * second + int((found[4] or "0").ljust(digits, "0"))
+    ticks = seconds * second + int((found[5] or "0").ljust(digits, "0"))
+    return -ticks if found[1] else ticks
 
 
 def _to_timestamp(text: str, digits: int, zone: str) -> int:
     day, t, clock = text.partition("T")
-    if not t or not clock.endswith(zone):
-        raise ValueError(f'not a timestamp such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
     ticks_of_a_day: int = _DAY * 10**digits
-    return _to_days(day) * ticks_of_a_day + _to_ticks(clock.removesuffix(zone), digits)
+    if t and clock.endswith(zone) and not clock.startswith("-"):
+        ticks = _to_ticks(clock.removesuffix(zone), digits)
+        if ticks < ticks_of_a_day:
+            return _to_days(day) * ticks_of_a_day + ticks
+    raise ValueError(f'not a timestamp such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
 
 
 TO_NUMBER: dict[str, Callable[[str], int]] = {"int-date": _to_days}
