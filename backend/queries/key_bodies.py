@@ -6,10 +6,9 @@ import json
 import re
 from typing import Any
 
-import orjson
-
 from backend.queries.point import ViewReads
 from model.formats.base64url import from_base64url
+from model.formats.json_decoder import decode_body
 from model.limits import check_json
 from model.problems import BadRequest
 from model.views import View
@@ -18,6 +17,8 @@ MAX_KEYS = 1000
 
 _BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
 _MEMBER = re.compile(r'\s*[{,]\s*"(\w+)"\s*:\s*')
+# only the end of a value matters, and it may be an integer that Python does not parse
+_DECODER = json.JSONDecoder(parse_int=len, parse_float=len)
 _BETWEEN = re.compile(r"\s*,?\s*")
 
 
@@ -25,9 +26,9 @@ def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
     """Each key, parsed and, if `exact`, as written; BadRequest."""
     check_json(body)
     try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as e:
-        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+        document = decode_body(body)
+    except ValueError as e:
+        raise BadRequest("bad-request", f"The body is {e}.") from None
     if not isinstance(document, dict) or list(document) != ["keys"]:
         raise BadRequest("bad-request", 'The body must be {"keys": […]}.')
     keys = document["keys"]
@@ -56,9 +57,9 @@ def parse_members(
     """The members of a JSON object, each parsed and as written; BadRequest."""
     check_json(body)
     try:
-        document = orjson.loads(body)
-    except orjson.JSONDecodeError as e:
-        raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
+        document = decode_body(body)
+    except ValueError as e:
+        raise BadRequest("bad-request", f"The body is {e}.") from None
     known = "{" + ", ".join(f'"{name}": …' for name in (*required, *optional)) + "}"
     if not isinstance(document, dict) or not set(required) <= document.keys() <= {
         *required,
@@ -67,7 +68,7 @@ def parse_members(
         raise BadRequest("bad-request", f"The body must be {known}.")
     text, at = body.decode(), 0
     members: dict[str, tuple[Any, bytes]] = {}
-    scan = json.JSONDecoder().raw_decode
+    scan = _DECODER.raw_decode
     while name := _MEMBER.match(text, at):
         try:
             _, end = scan(text, name.end())
@@ -89,7 +90,10 @@ def text_keys(reads: ViewReads, asked: list[tuple[Any, bytes]]) -> dict[int, byt
     values = [value for value, _ in asked]
     if not reads.view.key_codec.is_text or not {str}.issuperset(map(type, values)):
         return None
-    keys = list(map(str.encode, values))
+    try:
+        keys = list(map(str.encode, values))
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return None
     if max(map(len, keys), default=0) > reads.max_key_bytes:
         return None
     return dict(enumerate(keys))
@@ -112,7 +116,7 @@ def _texts(text: str, count: int) -> list[bytes]:
     if start is None:
         raise BadRequest("bad-request", 'Write "keys" once, and without escapes.')
     at, found = start.end(), []
-    scan = json.JSONDecoder().raw_decode
+    scan = _DECODER.raw_decode
     try:
         for _ in range(count):
             _, end = scan(text, at)

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import orjson
-
 from model.classes import import_class
 from model.formats.base64url import from_base64url
 from model.formats.codec import Codec
 from model.formats.format import Format, PythonForm, document, parse_json, written_json
+from model.formats.json_text import check_json_text
 from model.formats.schemas import SchemaSource
 from model.problems import ConfigurationError
 
@@ -42,7 +41,7 @@ class CustomCodec(Codec):
     def check(self, raw: bytes) -> None:
         try:
             self._codec.check(raw)
-            orjson.loads(self._codec.to_json(raw))
+            check_json_text(self._codec.to_json(raw))
             stored = self._codec.to_store(raw)
             restored = self._codec.from_store(stored)
         except ValueError:

@@ -29,6 +29,8 @@ class FieldError(ValueError):
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 # the texts of a document, and what is between its other parts
 _TEXT_OR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
@@ -67,9 +69,14 @@ def document(value: Any) -> bytes:
     if isinstance(value, WrittenJson):
         return value.text.encode()
     try:
-        return _encode(value).encode()
+        # what is left of surrogates are halves of pairs
+        return _SURROGATE.sub(_escaped, _encode(value)).encode()
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"not a JSON document: {e}") from None
+
+
+def _escaped(half: re.Match[str]) -> str:
+    return f"\\u{ord(half[0]):04x}"
 
 
 def identity(value: Any) -> Any:

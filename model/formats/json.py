@@ -8,6 +8,7 @@ import orjson
 
 from model.formats.codec import Codec
 from model.formats.format import Format, OpenApi, PythonForm
+from model.formats.json_text import check_json_text
 
 
 class JsonCodec(Codec):
@@ -20,10 +21,7 @@ class JsonCodec(Codec):
         return orjson.loads
 
     def check(self, raw: bytes) -> None:
-        try:
-            orjson.loads(raw)
-        except orjson.JSONDecodeError as e:
-            raise ValueError(f"not JSON: {e}") from None
+        check_json_text(raw)
 
     def to_json(self, raw: bytes) -> bytes:
         return raw

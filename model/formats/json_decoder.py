@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import orjson
+
+from model.formats.json_text import check_json_text, parse_json_text
 
 # maps digits to 0, all other bytes but the minus to a space
 _DIGITS = bytes(
@@ -22,14 +25,44 @@ def decode_json(text: bytes) -> Any:
     """Returns what json.loads returns, five times as fast. Raises ValueError.
 
     orjson turns integers of more than 64 bits into floats. Texts that may contain one, and texts
-    that orjson rejects, go to the slower parser.
+    that orjson rejects, go to the slower parser. Numbers beyond the range of a double are infinite.
     """
     if not may_have_long_integers(text):
         try:
             return orjson.loads(text)
         except orjson.JSONDecodeError:
             pass
-    return json.loads(text)
+    return _exactly(text.decode(), text)
+
+
+def decode_body(text: bytes) -> Any:
+    """Returns what orjson.loads returns, also for the JSON that it rejects; ValueError with the
+    reason."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        check_json_text(text)
+    return decode_json(text)
+
+
+def _exactly(decoded: str, text: bytes) -> Any:
+    try:
+        return _DECODER.decode(decoded)
+    except RecursionError:  # some 1,000 levels, less those of the callers
+        return parse_json_text(text, _GREATEST)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # an integer with more digits than Python parses
+        return _LENIENT.decode(decoded)
+
+
+def _refuse(constant: str) -> None:
+    raise json.JSONDecodeError(f"{constant} is no JSON number", constant, 0)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float)
+_GREATEST = str(int(sys.float_info.max)).encode()
 
 
 def may_have_long_integers(text: bytes) -> bool:

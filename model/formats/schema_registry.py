@@ -17,6 +17,7 @@ from urllib.parse import quote
 import orjson
 
 from model.formats.format import SchemaFormat
+from model.formats.json_decoder import decode_json
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schemas import Schema
 
@@ -141,8 +142,8 @@ class RegistryClient:
         if len(answer) > _MAX_BYTES:
             raise ValueError(f"the schema has more than {_MAX_BYTES} bytes")
         try:
-            return orjson.loads(answer)
-        except orjson.JSONDecodeError:
+            return decode_json(answer)
+        except ValueError:
             return None
 
     def _no_registry(self, path: str) -> SchemaSourceUnavailable:

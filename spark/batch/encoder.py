@@ -127,12 +127,12 @@ class Encoder:
     ) -> tuple[list[bytes], list[bytes]]:
         """Bare keys and stored keys. Raises RowError for an invalid key."""
         view = self._view
-        layout, probe = view.layout, view.key_codec.probe
+        layout, verify = view.layout, view.key_codec.verify
         key = b""
         try:
             if view.kind.one_entry_per_key:
                 for key in keys:
-                    probe(key)
+                    verify(key)
                 if view.key_codec.keeps_bytes:
                     return keys, list(map(ENTRY.__add__, keys))
                 return keys, list(map(layout.stored_key, keys))
@@ -140,7 +140,7 @@ class Encoder:
             all_times = [self._timestamp] * len(keys) if times is None else times
             for key, time in zip(keys, all_times, strict=True):
                 bare = layout.bare_key(key)
-                probe(bare)
+                verify(bare)
                 bare_keys.append(bare)
                 stored_keys.append(layout.stored_key(key, time))
         except ValueError as e:
@@ -152,7 +152,7 @@ class Encoder:
     ) -> list[bytes | None]:
         """The stored bytes; None if there is no entry. Raises RowError for an invalid value."""
         view, offset = self._view, self._offset
-        probe, keeps_value = view.value_codec.probe, view.value_codec.stores_values
+        verify, keeps_value = view.value_codec.verify, view.value_codec.stores_values
         has_tombstones = view.kind.has_versions
         head = entry_head(self._timestamp, offset)
         tombstone = tombstone_entry(self._timestamp, offset)
@@ -166,7 +166,7 @@ class Encoder:
                 if value is None:
                     stored.append(tombstone if has_tombstones else None)
                     continue
-                probe(value)
+                verify(value)
                 stored.append(head + value if keeps_value else head)
         except ValueError as e:
             raise RowError(

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, ClassVar
 
-import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     BooleanType,
@@ -22,6 +21,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from model.formats.json_text import parse_json_text
 from spark.formats.batches import Fields as Fields
 
 # Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
@@ -75,13 +75,10 @@ def _json_object(value: bytes | None) -> dict[str, Any]:
     if len(value) > MAX_JSON_BYTES:
         raise ValueError(f"value: more than {MAX_JSON_BYTES} bytes")
     try:
-        record = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        try:
-            value.decode()
-        except UnicodeDecodeError:
-            raise ValueError("value: not UTF-8") from None
-        raise ValueError(f"value: not JSON: {error}") from None
+        # an object is neither a number nor a text
+        record = parse_json_text(value, b"{}")
+    except ValueError as error:
+        raise ValueError(f"value: {error}") from None
     if type(record) is not dict:
         raise ValueError("value: not a JSON object")
     return record
@@ -112,6 +109,7 @@ def _boolean(name: str, found: object) -> bool:
 
 
 def _double(name: str, found: object) -> float:
+    # a number beyond the range of a double has become an object
     if type(found) is not float and type(found) is not int:
         raise ValueError(f"{name}: not a number")
     return float(found) + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance

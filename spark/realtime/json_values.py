@@ -1,12 +1,13 @@
 """Strict JSON as expressions of Spark: the rule of ``spark.formats.strict_json`` without Python.
 
-Spark's ``try_parse_json`` is strict where ``from_json`` is lenient: quotes, numbers, escapes,
-surrogates. Four differences to Python's parser remain, and are handled here:
+Spark's ``try_parse_json`` is strict where ``from_json`` is lenient: quotes, numbers, escapes. Five
+differences to Python's parser remain, and are handled here:
 
 - It reads the first value of a text, and ignores what follows. So the text becomes part of two
   arrays, which have one and two elements only if the text is one value.
 - Like ``from_json``, it reads bytes that are not UTF-8 as U+FFFD. They are checked before.
-- It reads numbers above the range of a double as infinite. They are looked for in the text.
+- It reads numbers above the range of a double as infinite.
+- It refuses half of a surrogate pair, which becomes U+FFFD before.
 - It refuses a number of more than 1,000 characters, a name of more than 50,000, and values that are
   nested more deeply than 998 levels. This is stricter than Python, and stays so.
 
@@ -40,9 +41,11 @@ _ISO = (
     r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
     r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))\z"
 )
-# Numbers that may be too great for a double, in a text without strings.
-_DIGITS = 309  # of the first whole number that is too great for a double
-_LONG_NUMBER = rf"-?(?:[0-9][0-9.]*[eE][+-]?[0-9]+|[0-9]{{{_DIGITS}}}[0-9.]*)"
+# Escapes of surrogates, after any number of escaped backslashes. A pair is marked while the halves
+# are replaced. JSON has no control characters.
+_BEFORE = r"(?<!\\)((?:\\\\)*+)"
+_FIRST, _SECOND = r"([dD][89abAB][0-9a-fA-F]{2})", r"([dD][c-fC-F][0-9a-fA-F]{2})"
+_MARK = "\x01"
 
 
 def check_schema(schema: StructType) -> None:
@@ -57,15 +60,17 @@ def check_schema(schema: StructType) -> None:
 def decoded(value: Column, schema: StructType) -> Column:
     """The JSON of a binary column ► an array of one struct, for ``inline``: the fields, which may
     be null, and ``REASON``. Only the reason counts if it is not null."""
-    text = value.cast("string")
-    is_readable = (F.octet_length(value) <= MAX_JSON_BYTES) & F.is_valid_utf8(text)
-    parsed = F.when(is_readable, F.try_parse_json(F.concat(F.lit("["), text, F.lit(",0]"))))
+    is_readable = (F.octet_length(value) <= MAX_JSON_BYTES) & _is_utf8(value)
     fields = list(enumerate(schema))
 
     # Each step names what the next one uses more than once. Otherwise it would be computed again.
-    def find(document: Column) -> Column:
-        problem = _problem(value, text, document)
-        found = (_member(document, field.name).alias(f"v{n}") for n, field in fields)
+    def parse(text: Column) -> Column:
+        document = F.try_parse_json(F.concat(F.lit("["), text, F.lit(",0]")))
+        return F.struct(text.alias("text"), F.when(is_readable, document).alias("document"))
+
+    def find(parsed: Column) -> Column:
+        problem = _problem(value, parsed["text"], parsed["document"])
+        found = (_member(parsed["document"], field.name).alias(f"v{n}") for n, field in fields)
         return F.struct(problem.alias("problem"), *found)
 
     def take(found: Column) -> Column:
@@ -86,10 +91,14 @@ def decoded(value: Column, schema: StructType) -> Column:
         reason = F.coalesce(before["found"]["problem"], *reasons)
         return F.struct(*columns, reason.alias(REASON))
 
-    found = F.array(parsed)
-    for step in (find, take, convert, judge):
+    found = F.array(F.when(is_readable, _with_whole_pairs(value.cast("string"))))
+    for step in (parse, find, take, convert, judge):
         found = F.transform(found, step)
     return found
+
+
+def _is_utf8(value: Column) -> Column:
+    return F.is_valid_utf8(value.cast("string"))
 
 
 def _problem(value: Column, text: Column, document: Column) -> Column:
@@ -97,9 +106,8 @@ def _problem(value: Column, text: Column, document: Column) -> Column:
     return (
         F.when(value.isNull(), "value: null")
         .when(F.octet_length(value) > MAX_JSON_BYTES, f"value: more than {MAX_JSON_BYTES} bytes")
-        .when(~F.is_valid_utf8(text), "value: not UTF-8")
+        .when(~_is_utf8(value), "value: not UTF-8")
         .when(~_is_one_value(document, text), "value: not JSON")
-        .when(_has_infinite(text), "value: not JSON: a number is too great")
         .when(~text.rlike(r"\A[ \t\n\r]*\{"), "value: not a JSON object")
     )
 
@@ -112,17 +120,15 @@ def _is_one_value(document: Column, text: Column) -> Column:
     return F.coalesce(follows & is_alone, F.lit(False))
 
 
-def _has_infinite(text: Column) -> Column:
-    """Whether a number is too great for a double, also one in a field that is not read."""
-    unescaped = F.replace(F.replace(text, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
-    without_strings = F.regexp_replace(unescaped, '"[^"]*"', '""')
-    numbers = F.regexp_extract_all(without_strings, F.lit(_LONG_NUMBER), F.lit(0))
-    greatest = F.lit(float("inf"))
-    is_infinite = F.exists(numbers, lambda each: F.abs(each.try_cast("double")) == greatest)
-    # Most texts have neither.
-    has_exponent = text.rlike("[eE][+]?[0-9]{2}")
-    is_long = (F.length(text) > _DIGITS) & text.rlike(f"[0-9]{{{_DIGITS}}}")
-    return F.when(has_exponent | is_long, is_infinite).otherwise(F.lit(False))
+def _with_whole_pairs(text: Column) -> Column:
+    """The text with U+FFFD for each escape of half of a surrogate pair."""
+    pair = rf"{_BEFORE}\\u{_FIRST}\\u{_SECOND}"
+    marked = F.regexp_replace(text, pair, rf"$1{_MARK}$2$3")
+    whole = F.regexp_replace(marked, rf"{_BEFORE}\\u[dD][89a-fA-F][0-9a-fA-F]{{2}}", r"$1\\ufffd")
+    replaced = F.regexp_replace(whole, rf"{_MARK}{_FIRST}{_SECOND}", r"\\u$1\\u$2")
+    # Most texts have no escapes.
+    has_escapes = F.contains(text, F.lit(r"\ud")) | F.contains(text, F.lit(r"\uD"))
+    return F.when(has_escapes & ~F.contains(text, F.lit(_MARK)), replaced).otherwise(text)
 
 
 def _member(document: Column, name: str) -> Column:
@@ -145,7 +151,8 @@ def _converted(taken: Column, of: DataType) -> Column:
     if isinstance(of, IntegerType):
         return taken.try_cast("int")
     if isinstance(of, DoubleType):
-        return taken + F.lit(0.0)  # -0.0 becomes 0.0, as in ``strict_json``
+        # -0.0 becomes 0.0, as in ``strict_json``
+        return F.when(F.abs(taken) < float("inf"), taken + F.lit(0.0))
     if isinstance(of, TimestampType):
         # Python has no year 0.
         return F.when(taken.rlike(_ISO) & (taken >= "0001"), taken.try_cast("timestamp"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from model.formats.float64 import json_number
 from model.formats.json_decoder import decode_json
 from model.formats.json_encoder import encode_json
 
@@ -20,7 +21,18 @@ def name_of(group: object) -> bytes:
             group = int(group)
         elif type(group) is int and not is_short:
             group = _float_if_exact(group)
-    return encode_json(group, sorted_=True)
+    name = encode_json(group, sorted_=True)
+    # orjson writes null for numbers beyond the range of a double
+    return encode_json(_finite(group), sorted_=True) if b"null" in name else name
+
+
+def _finite(group: Any) -> Any:
+    """The value with text for infinite numbers, as the format `float64` writes them."""
+    if isinstance(group, dict):
+        return {name: _finite(item) for name, item in group.items()}
+    if isinstance(group, list):
+        return [_finite(item) for item in group]
+    return json_number(group) if type(group) is float else group
 
 
 def place(name: bytes) -> tuple[int, Any]:

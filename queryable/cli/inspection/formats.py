@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Sequence
 
@@ -45,7 +44,9 @@ def _uuid(samples: Sequence[bytes]) -> Inference | None:
 
 def _document(samples: Sequence[bytes]) -> Inference | None:
     """Objects, arrays and quoted texts; numbers alone could be text."""
-    if not _all_valid(samples, json.loads) or not any(s.lstrip()[:1] in b'{["' for s in samples):
+    if not _all_valid(samples, KEY_CODECS["json"].check) or not any(
+        s.lstrip()[:1] in b'{["' for s in samples
+    ):
         return None
     return Inference("json", Confidence.CERTAIN, "all are JSON")
 
@@ -60,7 +61,7 @@ def _text(samples: Sequence[bytes]) -> Inference | None:
         return None
     if unprintable * 2 > len(texts):
         return None
-    if _all_valid(samples, json.loads):
+    if _all_valid(samples, KEY_CODECS["json"].check):
         return Inference("string", Confidence.GUESS, "all are numbers as text: string or json")
     is_varied = len(set(samples)) >= 20 and len(sizes) > 2
     confidence = (

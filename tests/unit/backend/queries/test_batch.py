@@ -158,7 +158,7 @@ def test_a_key_that_is_too_long_fails_alone(tmp_path: Path) -> None:
     [
         b"", b"[]", b"{}", b"{", b'{"keys":1}', b'{"keys":["a"],"more":1}', b'{"keys":["a"]',
         b'{"k\\u0065ys":["a"]}', b'{"keys":["a"],"keys":["b"]}', b'{"keys":["a"],"keys":[]}',
-        b'{"keys":["\\ud800"]}', b'{"keys":[' + b"[" * 2000 + b"]" * 2000 + b"]}",
+        b'{"keys":[' + b"[" * 2000 + b"]" * 2000 + b"]}",
     ],
 )  # fmt: skip
 def test_a_body_that_is_no_batch(orders: World, body: bytes) -> None:

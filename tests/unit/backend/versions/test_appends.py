@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import orjson
 import pytest
 
 from model.versions import Versions, VersionState
@@ -111,3 +112,14 @@ def test_a_topic_of_several_views_is_written_for_any_that_is_current(
         assert append(made, "orders-v2", "1").status == 200  # of `mirror`
         assert append(made, "orders-v2", "3").status == 409
     assert len(written) == 2
+
+
+def test_a_value_that_only_some_parsers_accept_is_appended(
+    made: Deployment, written: Written
+) -> None:
+    """Half of a surrogate pair, as JavaScript writes it, and a number beyond a double."""
+    text = rb'{"name":"x\ud83d", "n":1e400}'
+    body = {"key": "a", "value": orjson.Fragment(text)}
+    answer = made.ask("/topics/orders/records", "b1", "POST", body, {})
+    assert answer.status == 200, answer
+    assert written == [("orders", 0, b"a", text)]

@@ -152,7 +152,6 @@ GOOD = flight()[1]
         (GOOD + GOOD, "value: not JSON: "),
         (GOOD.replace(b"15,", b"NaN,", 1), "value: not JSON: "),
         (GOOD.replace(b'"', b"'"), "value: not JSON: "),
-        (b'{"tailnum": "\\ud800"}', "value: not JSON: "),
         (b"[" * 2000, "value: not JSON: "),
         (b"null", "value: not a JSON object"),
         (b"[1, 2]", "value: not a JSON object"),

@@ -1,0 +1,118 @@
+"""What is JSON: the same as for Node.js, Jackson and Go."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from model.formats.json import JsonCodec
+from model.formats.json_decoder import decode_body, decode_json
+from model.formats.json_text import check_json_text, parse_json_text
+from tests.vectors.json_cases import BAD, CASES, GOOD, REASONS
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+VERDICTS = [json.loads(line) for line in (VECTORS / "json_texts.jsonl").read_text().splitlines()]
+
+
+def test_node_jackson_and_go_agree() -> None:
+    """Only on the depth, which the RFC leaves open, they do not."""
+    assert {each["case"]: bytes.fromhex(each["text"]) for each in VERDICTS} == CASES
+    for each in VERDICTS:
+        if each["case"] != "2,000 levels":
+            found = each["node"], each["jackson"], each["go"]
+            assert found == (each["case"] in GOOD,) * 3, each["case"]
+
+
+@pytest.mark.parametrize("text", GOOD.values(), ids=list(GOOD))
+def test_json_is_accepted_as_it_is(text: bytes) -> None:
+    codec = JsonCodec()
+    codec.check(text)
+    assert codec.from_text(text) == text
+    decode_body(text)
+    decode_json(text)
+
+
+@pytest.mark.parametrize(("name", "text"), BAD.items(), ids=list(BAD))
+def test_what_is_no_json_has_a_reason(name: str, text: bytes) -> None:
+    for parse in (JsonCodec().check, decode_body):
+        with pytest.raises(ValueError, match=REASONS.get(name, "not JSON: ")):
+            parse(text)
+    if name not in REASONS:
+        with pytest.raises(ValueError, match=r"."):
+            decode_json(text)
+
+
+def test_values_are_those_of_pythons_parser() -> None:
+    for name, text in GOOD.items():
+        if "levels" not in name:
+            assert repr(decode_json(text)) == repr(json.loads(text)), name
+    assert decode_json(rb'"x\ud83d"') == "x\ud83d"
+    assert decode_json(b"[1e400,-1e400]") == [math.inf, -math.inf]
+    assert decode_json(b"[%b]" % (b"9" * 5000)) == [math.inf]
+
+
+def test_documents_that_are_too_deep_for_pythons_parser() -> None:
+    deep = b"[" * 1020 + rb'"\ud83d",-1e400,1e5' + b"]" * 1020
+    found = decode_json(deep)
+    while len(found) == 1:
+        found = found[0]
+    assert found == ["\ufffd", -1.7976931348623157e308, 1e5]
+
+
+def test_parts_are_replaced_and_nothing_else() -> None:
+    def read(text: bytes) -> Any:
+        return parse_json_text(text, b"{}")
+
+    assert read(rb'["a\ud83db\\ud83d\\\ude00","\ud83d\ude00"]') == [
+        "a\ufffdb\\ud83d\\\ufffd",
+        "\U0001f600",
+    ]
+    assert read(rb'{"a":-1e400,"1e400":[1e400,1e308],"b":"-1e400"}') == {
+        "a": {},
+        "1e400": [{}, 1e308],
+        "b": "-1e400",
+    }
+
+
+PARTS = ["1e400", "-", "-1e400", "0", "1", ".5", "e5", "[", "]", ",", " ", '"', "\\", "\\ud83d",
+         "\\ude00", '"a"', ":", "{", "}", "x", "\\u0041", '"\\ud83d"']  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=8).map("".join))
+@example("--1e400")
+@example("01e400")
+@example("[1e400-1e400]")
+def test_nothing_becomes_json_that_is_none(text: str) -> None:
+    """Python's parser decides, which accepts these parts."""
+    try:
+        json.loads(text)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"."):
+            check_json_text(text.encode())
+    else:
+        check_json_text(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        rb'"' + rb"\"" * 100_000,
+        b"[" + b'"' * 300_001,
+        rb'"\ud83d' + b"\\" * 300_001,
+        b"1" * 300_000 + b"e",
+        b'"\\ud83d"' + b"-" * 300_000,
+        b"[" + b"1e400," * 50_000,
+    ],
+)
+def test_the_time_is_linear(text: bytes) -> None:
+    started = time.thread_time()
+    with pytest.raises(ValueError, match="not JSON"):
+        check_json_text(text)
+    assert time.thread_time() - started < 1
