@@ -109,7 +109,7 @@ class Router:
         self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
         self.keys = KeyRoutes(context, self._responses)
         self._views = ViewRoutes(context)
-        self._append = AppendRoute(context, self._reads, self._keys.meant)
+        self._append = AppendRoute(context, self._reads, self.keys.meant)
         self._cluster = context.cluster
         self._clients = Clients.of(context.settings, context.cluster)
         self._quotas = ViewQuotas(context)

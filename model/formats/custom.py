@@ -14,6 +14,7 @@ from model.classes import import_class
 from model.formats.base64url import from_base64url
 from model.formats.codec import Codec
 from model.formats.format import Format, PythonForm, document, parse_json, written_json
+from model.formats.json_decoder import decode_body
 from model.formats.json_text import check_json_text
 from model.formats.schemas import SchemaSource
 from model.problems import ConfigurationError
@@ -65,11 +66,11 @@ class CustomCodec(Codec):
     def is_identified(self, raw: bytes, document: bytes) -> bool:
         """Whether the document finds the key in bodies or, as the content of a string or as it is,
         in URLs."""
-        value = orjson.loads(document)
-        text = value.encode() if isinstance(value, str) else document
-        return self._means(raw, lambda: (text, False)) or self._means(
-            raw, lambda: self.json_to_text(value, document)
-        )
+        value = decode_body(document)
+        is_text = isinstance(value, str)
+        return self._means(
+            raw, lambda: (value.encode() if is_text else document, False)
+        ) or self._means(raw, lambda: self.json_to_text(value, document))
 
     def _means(self, raw: bytes, text_of: Callable[[], tuple[bytes, bool]]) -> bool:
         try:

@@ -37,13 +37,19 @@ class StringCodec(Codec):
         return value.encode(), False
 
 
+def _document(value: str) -> bytes:
+    """ValueError for half of a surrogate pair, which JSON has and UTF-8 has not."""
+    value.encode()
+    return document(value)
+
+
 class String(Format):
     name = "string"
     codec = StringCodec()
     python = PythonForm(
         types=(str,),
         to_text=str.encode,
-        to_json=document,
+        to_json=_document,
         from_typed=identity,
         is_typed_text=True,
         has_one_text=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 from model import problems
 from model.problems import Problem
 
-_ROOT = Path(__file__).parents[2]
+_ROOT = Path(__file__).parents[3]
 _CLASS = re.compile(r"^class (\w+)\(([^)]+)\):\n((?:(?:    .*)?\n)*)", re.M)
 _CODE = r'\s*("[a-z-]+"|[A-Z_]+\b|[\w.]+\.[a-z]+,)'  # a text, a constant or an attribute
 _OWN_CODE = re.compile(rf"super\(\)\.__init__\({_CODE}")

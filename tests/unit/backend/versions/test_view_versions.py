@@ -393,7 +393,6 @@ def test_the_topic_of_a_pipeline_that_was_not_looked_at_is_not_deleted(
 def test_the_topic_of_a_pipeline_that_runs_for_another_version_is_deleted(
     made: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may not write this topic any more."""
     made.switch(2)
     pipeline = heard(["running", "running"])
     pipelines = {"orders": pipeline, "orders@2": pipeline}

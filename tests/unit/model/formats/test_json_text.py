@@ -17,7 +17,7 @@ from model.formats.json_decoder import decode_body, decode_json
 from model.formats.json_text import check_json_text, parse_json_text
 from tests.vectors.json_cases import BAD, CASES, GOOD, REASONS
 
-VECTORS = Path(__file__).parents[2] / "vectors"
+VECTORS = Path(__file__).parents[3] / "vectors"
 VERDICTS = [json.loads(line) for line in (VECTORS / "json_texts.jsonl").read_text().splitlines()]
 
 
