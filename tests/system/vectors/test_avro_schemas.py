@@ -12,15 +12,15 @@ import pyspark
 import pytest
 
 from local.kafka.java import find_java
+from tests.vectors import avro_cases
 from tests.vectors.avro_cases import CASES, REFUSED
 
-HERE = Path(__file__).parent
+HERE = Path(avro_cases.__file__).parent
 VERDICTS: list[dict[str, Any]] = [
     json.loads(line) for line in (HERE / "avro_schemas.jsonl").read_text().splitlines()
 ]
 
 
-@pytest.mark.spark  # and with it the jars
 def test_java_says_the_same_today() -> None:
     jars = Path(pyspark.__file__).parent / "jars" / "*"
     cases = subprocess.run(
