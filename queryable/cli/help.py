@@ -7,11 +7,24 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
+from queryable.cli.negative_numbers import with_separator
+
 _WHOLE = 1000  # characters of a summary, which is never cut
 
 
 class Command(TyperCommand):
-    """A command whose help has the names of arguments as people write them."""
+    """A command whose help has the names of arguments as people write them, and whose arguments may
+    be negative numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        options: list[Any] = [each for each in self.get_params(ctx) if not _is_argument(each)]
+        valued = {
+            name
+            for option in options
+            if not option.is_flag and not option.count
+            for name in option.opts
+        }
+        return super().parse_args(ctx, with_separator(args, frozenset(valued)))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces = [self.options_metavar] if self.options_metavar else []
