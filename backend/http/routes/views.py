@@ -33,6 +33,7 @@ from model.problems import Unauthenticated
 from model.views import View
 
 _MAX_STREAMS = 32
+_AS_SPACES = bytes.maketrans(b"\r\n", b"  ")
 _WRITE = 1 << 16  # bytes of lines that are sent at once
 
 
@@ -162,7 +163,7 @@ class ViewRoutes:
 
 def _lines(items: list[bytes]) -> bytes:
     body = b"\n".join([*items, b""])
-    if body.count(b"\n") == len(items):
+    if body.count(b"\n") == len(items) and b"\r" not in body:
         return body
-    # within a JSON document a line break is white space
-    return b"".join([item.replace(b"\n", b" ") + b"\n" for item in items])
+    # within a JSON document a line break is white space; some readers end a line at each CR
+    return b"".join([item.translate(_AS_SPACES) + b"\n" for item in items])
