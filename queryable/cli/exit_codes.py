@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 
 from queryable.cli.config import config_path
 from queryable.cli.error_texts import error_text
+from queryable.cli.values import printable
 from queryable.client.protocol.errors import (
     BadRequest,
     Forbidden,
@@ -41,7 +42,8 @@ INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 def print_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    """Prints a text, which may have parts of records or answers, without control characters."""
+    print(printable(text, kept="\n\t"), file=sys.stderr, flush=True)
 
 
 def exit_if_empty(rows: int, message: str) -> None:

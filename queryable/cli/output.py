@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from queryable.cli.table_layout import column_widths, record_lines
-from queryable.cli.values import cell_text, json_value, with_iso_times
+from queryable.cli.values import cell_text, json_text, json_value, printable, with_iso_times
 from queryable.client.protocol.errors import BadUse
 
 _SPARK_CHARACTERS = "▁▂▃▄▅▆▇█"
@@ -99,7 +99,7 @@ def is_for_terminal(as_json: bool) -> bool:
 def write_line(document: Mapping[str, Any]) -> None:
     """Prints a document as a line of NDJSON."""
     cells = {name: json_value(value) for name, value in document.items()}
-    sys.stdout.write(json.dumps(cells, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.write(json_text(cells) + "\n")
 
 
 def write_rows(
@@ -157,14 +157,16 @@ def _write_csv(rows: Iterator[Mapping[str, Any]]) -> None:
     more = next(rows, None)
     names = columns if more is None else [*columns, _OTHER_COLUMNS]
     writer = csv.writer(sys.stdout, lineterminator="\n")
+    # a program gets the texts as they are
+    text_of = _csv_text_of_terminal if sys.stdout.isatty() else _csv_text
     if first:
-        writer.writerow(name.removeprefix(".") if _is_unique(name, columns) else name
+        writer.writerow(text_of(name.removeprefix(".") if _is_unique(name, columns) else name)
                         for name in names)  # fmt: skip
     for row in chain(first, [] if more is None else [more], rows):
         cells = flatten(row)
-        line = [_csv_text(cells.pop(name, None)) for name in columns]
+        line = [text_of(cells.pop(name, None)) for name in columns]
         if more is not None:
-            line.append(_csv_text(cells or None))
+            line.append(text_of(cells or None))
         writer.writerow(line)
     sys.stdout.flush()
 
@@ -178,6 +180,10 @@ def _csv_text(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _csv_text_of_terminal(value: Any) -> str:
+    return printable(_csv_text(value), kept="\n\t")
 
 
 def _write_records(rows: Iterable[Mapping[str, Any]]) -> None:

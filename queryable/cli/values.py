@@ -62,7 +62,21 @@ def cell_text(value: Any) -> str:
     """The value as a cell of a table, without control characters."""
     value = json_value(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+    return printable(text)
+
+
+def printable(text: str, kept: str = "") -> str:
+    """The text without control characters, except `kept`: a terminal would obey them."""
+    return _CONTROL_CHARACTERS.sub(
+        lambda match: match[0] if match[0] in kept else f"\\x{ord(match[0]):02x}", text
+    )
+
+
+def json_text(value: Any) -> str:
+    """The value as JSON on one line. The control characters that JSON allows in texts (U+007F to
+    U+009F) are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def iso_time(ms: int | None) -> str | None:

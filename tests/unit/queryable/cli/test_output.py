@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import io
+import json
 import math
+import re
+import sys
 from typing import Any
 
 import pytest
@@ -16,7 +20,8 @@ from queryable.cli.commands.append import _value
 from queryable.cli.commands.top import bars, number_at
 from queryable.cli.commands.topology import tables
 from queryable.cli.commands.watch import differences as changes
-from queryable.cli.output import print_table, sparkline
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.output import Output, print_table, sparkline, write_rows
 from queryable.cli.topology_document import differences, ranges
 from queryable.cli.values import cell_text, iso_time
 from queryable.client.protocol.errors import BadUse
@@ -138,3 +143,33 @@ def test_topology_as_tables() -> None:
     assert ["", "h:1", "", "", "", "", "", ""] in lines
     assert "…" not in written
     assert ["", "", "3", "none", "", ""] in lines
+
+
+ODD = "a\x1b[2Jb\x9b\x7f\r\nc"
+
+
+def test_json_has_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    write_rows([{"key": ODD, "value": {ODD: 1}}], Output.JSON)
+    written = capsys.readouterr().out
+    assert json.loads(written) == {"key": ODD, "value": {ODD: 1}}
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", written)
+    assert written.count("\n") == 1
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_csv_on_a_terminal_has_no_control_characters(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
+    write_rows([{"key": ODD, "value": {"x\x1by": "a,\tb"}}], Output.CSV)
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out, newline="")))
+    if is_terminal:
+        shown = "a\\x1b[2Jb\\x9b\\x7f\\x0d\nc"
+        assert rows == [["key", "x\\x1by"], [shown, "a,\tb"]]
+    else:  # a program gets the texts as they are
+        assert rows == [["key", "x\x1by"], [ODD, "a,\tb"]]
+
+
+def test_messages_have_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_stderr(f"not found: {ODD}")
+    assert capsys.readouterr().err == "not found: a\\x1b[2Jb\\x9b\\x7f\\x0d\nc\n"
