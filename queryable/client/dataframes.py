@@ -2,8 +2,9 @@
 
 Each field of a row (`key`, `start`, …) becomes a column. A value that is an object becomes one
 column per field, named `value.<field>` where a row has a field of the same name; any other value
-becomes the column `value`. An Arrow column has one type, and UUIDs become text. Values that do not
-fit raise BadUse.
+becomes the column `value`. In pandas, whole numbers beside missing values are `Int64`, and those
+that a float would round stay Python's. An Arrow column has one type, and UUIDs become text. Values
+that do not fit raise BadUse.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any
 from uuid import UUID
 
 from queryable.client.protocol.errors import BadUse
+
+_EXACT = 2**53
+"""Floats have all whole numbers up to this one."""
 
 
 def records(rows: Sequence[Any]) -> list[dict[str, Any]]:
@@ -34,7 +38,30 @@ def to_pandas(rows: Sequence[Any]) -> Any:
         import pandas
     except ImportError:
         raise _missing("pandas") from None
-    return pandas.DataFrame.from_records(records(rows))
+    found = records(rows)
+    frame = pandas.DataFrame.from_records(found)
+    for name in frame.columns:
+        cells = [record.get(name) for record in found]
+        if (dtype := _exact_dtype(cells)) is not None:
+            frame[name] = pandas.Series(cells, dtype=dtype, index=frame.index)
+    return frame
+
+
+def _exact_dtype(cells: Sequence[Any]) -> str | None:
+    """The type of a column whose integers pandas would convert to floats, beside missing values and
+    beside floats; None if it keeps them."""
+    present = [cell for cell in cells if cell is not None]
+    integers = [cell for cell in present if type(cell) is int]
+    if not integers:
+        return None
+    least, most = min(integers), max(integers)
+    if len(integers) < len(present):
+        return "object" if max(-least, most) > _EXACT else None
+    if len(present) == len(cells):
+        return None if least >= -(2**63) and most < 2**63 else "object"
+    if least >= -(2**63) and most < 2**63:
+        return "Int64"
+    return "UInt64" if least >= 0 and most < 2**64 else "object"
 
 
 def to_arrow(rows: Sequence[Any]) -> Any:

@@ -37,3 +37,30 @@ def test_values_that_arrow_rejects_are_bad_use_with_the_column(values: tuple[obj
     with pytest.raises(BadUse, match="Column n"):
         to_arrow(rows)
     assert list(to_pandas(rows)["n"]) == list(values)
+
+
+BIG = 2**53 + 1  # no float has this value
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ((BIG, None), "Int64"), ((1, None), "Int64"), ((2**63, None), "UInt64"),
+        ((2**70, None), "object"), ((-1, 2**63), "object"), ((-1, 2**63, None), "object"),
+        ((BIG, 0.5), "object"), ((BIG, 0.5, None), "object"), ((BIG, "a"), "object"),
+        ((1, 2), "int64"), ((BIG,), "int64"), ((1.5, None), "float64"), ((1, 0.5), "float64"),
+        ((True, None), "object"),
+    ],
+)  # fmt: skip
+def test_whole_numbers_are_exact_in_pandas(values: tuple[object, ...], dtype: str) -> None:
+    rows = [Entry("a", {"n": value}) for value in values]
+    rows += [Entry("b", {"m": 1})] if None in values else []  # a field that is missing
+    column = to_pandas(rows)["n"]
+    assert str(column.dtype) == dtype
+    found = [cell for cell, is_missing in zip(column, column.isna(), strict=True) if not is_missing]
+    assert found == [value for value in values if value is not None]
+
+
+def test_an_end_that_is_missing_rounds_no_other() -> None:
+    rows = [Window("a", 0, BIG, 0, 1), Window("b", 0, None, 0, 1)]
+    assert to_pandas(rows)["end"].iloc[0] == BIG
