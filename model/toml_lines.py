@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from model.problems import ConfigurationError
 Path = tuple[str, ...]
 """The names of nested tables, and of a key: ``("views", "orders", "topic")``."""
 
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _SPACE = re.compile(r"[ \t]*(#[^\n]*)?")
 _PART = re.compile(r"""[ \t]*([A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*""")
 # What a value consists of. Brackets and braces may contain further lines.
@@ -19,6 +21,21 @@ _PIECE = re.compile(
     r""""(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[\[{]|[\]}]|\n|[^"'#\[\]{}\n]+""",
     re.DOTALL,
 )
+
+
+def toml_key(name: str) -> str:
+    """A name as part of a table's name."""
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
+def table_name(*names: str) -> str:
+    """The line that begins a table: `[views."init.orders"]`."""
+    return f"[{'.'.join(map(toml_key, names))}]"
+
+
+def view_table(name: str) -> str:
+    """The line that begins the table of a view."""
+    return table_name("views", name)
 
 
 class TomlErrors:
@@ -36,7 +53,7 @@ class TomlErrors:
         line = line_of(self._lines, (*table, *path))
         names = "".join(f", {name}" for name in [".".join(path)] if name)
         return ConfigurationError(
-            f"{self._source}, line {line}, [{'.'.join(table)}]{names}: {what}"
+            f"{self._source}, line {line}, {table_name(*table)}{names}: {what}"
         )
 
 

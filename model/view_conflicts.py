@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from model.toml_lines import view_table
 from model.views import View
 
 
@@ -33,15 +34,17 @@ def _versions(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Con
         other = first.setdefault((base, "version", view.version), entry)
         if other != entry:
             yield Conflict(
-                entry, None, f"version {view.version} is declared by [views.{other}], too"
+                entry,
+                None,
+                f"version {view.version} is declared by {view_table(other)}, too",
             )
         other = first.setdefault((base, "topic", view.topic), entry)
         if other != entry:
             yield Conflict(
                 entry,
                 "topic",
-                f'"{view.topic}" is the topic of [views.{other}], too: each version of a view has '
-                "its own topic",
+                f'"{view.topic}" is the topic of {view_table(other)}, too: each version of a view '
+                "has its own topic",
             )
         if view.pipeline is None:
             continue
@@ -50,8 +53,8 @@ def _versions(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Con
             yield Conflict(
                 entry,
                 "pipeline",
-                f'"{view.pipeline}" derives the topic of [views.{other}], too: each version of a '
-                "view has its own pipeline",
+                f'"{view.pipeline}" derives the topic of {view_table(other)}, too: each version of '
+                "a view has its own pipeline",
             )
 
 
@@ -67,12 +70,14 @@ def _paths(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confli
                     yield Conflict(
                         entry,
                         "path",
-                        f'"{view.path}" is not "{path}", the path of [views.{other}]: the path of '
-                        "a view means its current version, whichever that is",
+                        f'"{view.path}" is not "{path}", the path of {view_table(other)}: the path '
+                        "of a view means its current version, whichever that is",
                     )
             elif f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
                 yield Conflict(
-                    entry, "path", f'"{view.path}" overlaps with "{path}" of [views.{other}]'
+                    entry,
+                    "path",
+                    f'"{view.path}" overlaps with "{path}" of {view_table(other)}',
                 )
         paths[view.path] = (view.base, entry)
 
@@ -88,8 +93,8 @@ def _pushes(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confl
             yield Conflict(
                 entry,
                 "push",
-                f'"{view.push}" is the folder of [views.{other}], too: each view and each version '
-                "has its own folder for pushes",
+                f'"{view.push}" is the folder of {view_table(other)}, too: each view and each '
+                "version has its own folder for pushes",
             )
 
 
@@ -106,7 +111,7 @@ def _appends(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conf
                 yield Conflict(
                     entry,
                     "append",
-                    f'[views.{declared}] allows to append to "{view.topic}", too, and {field} '
+                    f'{view_table(declared)} allows to append to "{view.topic}", too, and {field} '
                     "differs from that of this view: let one of them allow it",
                 )
 

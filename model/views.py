@@ -23,6 +23,7 @@ from model.kinds.registry import kind_of
 from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.quotas import Quota
+from model.toml_lines import view_table
 
 ANY_PARTITION = "none"
 """The partitioner of a topic whose records may be in any partition. Queries ask all of them."""
@@ -123,7 +124,7 @@ class View:
         try:
             yield
         except ConfigurationError as e:
-            raise ConfigurationError(f"[views.{self.name}], {field}: {e}") from None
+            raise ConfigurationError(f"{view_table(self.name)}, {field}: {e}") from None
 
     @property
     def is_custom(self) -> bool:

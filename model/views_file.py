@@ -24,6 +24,7 @@ from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
 from model.times import parse_duration
 from model.toml_lines import TomlErrors as _Reader
+from model.toml_lines import view_table
 from model.versions import stored_name
 from model.view_conflicts import conflicts
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
@@ -134,7 +135,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     """`by_id`: whether the deployment has a source of schemas by id."""
     table = ("views", name)
     if not isinstance(fields, dict):
-        raise reader.error(("views",), name, f"a view must be a table: write [views.{name}]")
+        raise reader.error(("views",), name, f"a view must be a table: write {view_table(name)}")
     named = _NAME.fullmatch(name)
     if named is None or named["base"] in (".", ".."):
         raise reader.error(

@@ -21,6 +21,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 
 import model.views as entries
 from model.classes import file_reference, is_class_path
+from model.toml_lines import view_table
 from spark.derive.views import derived_view
 from spark.errors import JobError
 from spark.view import View
@@ -107,7 +108,7 @@ def _declared(entry: entries.View, folder: Path) -> View:
     try:
         view = find_view(entry.spark_view, folder)
     except JobError as error:
-        raise JobError(f"[views.{entry.name}] spark_view: {error}") from error
+        raise JobError(f"{view_table(entry.name)} spark_view: {error}") from error
     return _completed(replace(view, name=entry.name, topic=entry.topic), entry)
 
 

@@ -24,6 +24,7 @@ from backend.wire.scan_codec import BARE, ENTRIES, ScanRequest
 from model.kinds import layout
 from model.problems import BadRequest, NonRetryable
 from model.records import decode_entry, is_tombstone
+from model.toml_lines import view_table
 from model.views import NEWEST, View
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class AmbiguityCheck:
             f"Key {key.decode()[:200]} of view {view.name} has records in partitions "
             f"{', '.join(map(str, partitions))}. Each may be the partial result of one task of the "
             f"application. To get all of them, read the key with partials=all. If the key has "
-            f'moved, set same_key = "{NEWEST}" in [views.{view.name}].',
+            f'moved, set same_key = "{NEWEST}" in {view_table(view.name)}.',
             partitions=partitions,
         )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 
 from model.formats.registry import FORMATS
+from model.toml_lines import view_table
 from model.views import NEWEST, PARTIAL
 from queryable.cli.adopt.prompts import NO_VALUE, Ask
 from queryable.cli.inspection.deleted_records import DeletedRecords
@@ -17,7 +17,6 @@ from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.inspection.view_fields import infer_view
 
 _DEFAULTS = {"store": "key-value", "partitioner": "murmur2"}
-_BARE_TOML_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _CONFIDENCE_TEXT = {Confidence.GUESS: "a guess", Confidence.LIKELY: "likely"}
 
 
@@ -40,7 +39,7 @@ def view_entry(
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records sampled",
         *([f"# wrong: {deleted.text}"] if deleted is not None else []),
-        f"[views.{toml_key(store)}]",
+        view_table(store),
         f"topic = {json.dumps(topic)}",
     ]
     for field, inferred in fields.items():
@@ -91,8 +90,3 @@ def field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[s
     if is_marked:
         return [f"{line}  # TODO? {_CONFIDENCE_TEXT[inferred.confidence]}: {inferred.reason}"]
     return [] if _DEFAULTS.get(field) == value else [line]
-
-
-def toml_key(name: str) -> str:
-    """A name as part of a table's name."""
-    return name if _BARE_TOML_KEY.fullmatch(name) else json.dumps(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from model.kinds.registry import kind_of
+from model.toml_lines import view_table
 from model.views import CHANGELOG, NEWEST, View
 from queryable.cli.check.findings import Finding, warning, wrong
 from queryable.cli.inspection.deleted_records import broker_retention, find_deleted_records
@@ -37,7 +38,7 @@ def check_changelog(
         yield wrong(
             subject,
             f"topic {view.topic} is the changelog of a {store.value} store: {store.reason}",
-            f'set store = "{store.value}" in [views.{view.name}]',
+            f'set store = "{store.value}" in {view_table(view.name)}',
         )
     duplicates = find_duplicate_keys(view.store, keyed)
     if duplicates is not None and view.same_key is None:
@@ -45,7 +46,7 @@ def check_changelog(
             subject,
             f"{duplicates}: each may be the result of one task, so reads return 503 ambiguous-key",
             f"read with partials=all; or, if such keys have moved, set same_key = "
-            f'"{NEWEST}" in [views.{view.name}]',
+            f'"{NEWEST}" in {view_table(view.name)}',
         )
 
 

@@ -12,6 +12,7 @@ from backend.settings import read_views
 from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
+from model.toml_lines import view_table
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, counted, ok, wrong
@@ -111,7 +112,7 @@ def _missing_topic(view: View, topics: dict[str, int]) -> Finding:
     return wrong(
         f"view {view.name}",
         f"topic {view.topic} does not exist{_hint(view.topic, topics)}",
-        f"create the topic, or set topic in [views.{view.name}]",
+        f"create the topic, or set topic in {view_table(view.name)}",
     )
 
 

@@ -9,6 +9,7 @@ from model.formats.codec import Codec
 from model.formats.schemas import CONFLUENT
 from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
+from model.toml_lines import view_table
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 from queryable.cli.inspection.deleted_records import broker_retention
@@ -30,10 +31,10 @@ def check_retention(view: View, config: Mapping[str, str]) -> Finding:
         return warning(
             subject,
             f"{text}, but the view does not: after a rebuild the view has fewer entries",
-            f"set retention in [views.{view.name}] to that of the store, which is in the "
+            f"set retention in {view_table(view.name)} to that of the store, which is in the "
             "application's code, not in the topic"
             if view.topic.endswith(CHANGELOG)
-            else f'set retention = "{duration_text(retention)}" in [views.{view.name}], or the '
+            else f'set retention = "{duration_text(retention)}" in {view_table(view.name)}, or the '
             "topic's cleanup.policy=compact",
         )
     if view.retention > retention:
@@ -124,8 +125,8 @@ def _format_finding(view: View, what: str, format_: str, invalid: int, total: in
         subject,
         f'{invalid} of {total} {what}s of topic {view.topic} do not fit {what} = "{format_}"'
         f"{f' in a {view.store} store' if is_key else ''}: they become dead letters",
-        f"set {what}{' and store' if is_key else ''} in [views.{view.name}] to what the producers "
-        "write",
+        f"set {what}{' and store' if is_key else ''} in {view_table(view.name)} to what the "
+        "producers write",
     )
 
 
@@ -152,7 +153,7 @@ def check_partitioner(
         return warning(
             subject,
             f"each read asks all {partitions} partitions, but {inferred.reason}",
-            f'set partitioner = "{inferred.value}" in [views.{view.name}], if all producers '
+            f'set partitioner = "{inferred.value}" in {view_table(view.name)}, if all producers '
             f"{'of the input ' if is_changelog else ''}use it",
         )
     matches = count_matches(distinct, partitions)[view.partitioner]
@@ -160,7 +161,7 @@ def check_partitioner(
         return ok(subject, f"{matches} keys are in the partition of {view.partitioner}")
     if inferred.value == view.partitioner:
         return _mispartitioned_empty_key(view)
-    action = f'set partitioner = "{inferred.value}" in [views.{view.name}]'
+    action = f'set partitioner = "{inferred.value}" in {view_table(view.name)}'
     if is_changelog:
         # only the application writes it: a record is in the partition of its task
         action += ": a changelog has the partitions of the application's input"
@@ -175,7 +176,7 @@ def check_partitioner(
 
 
 def _mispartitioned_empty_key(view: View) -> Finding:
-    set_none = f'set partitioner = "none" in [views.{view.name}]'
+    set_none = f'set partitioner = "none" in {view_table(view.name)}'
     return wrong(
         f"view {view.name}",
         f"the empty key is not in the partition of {view.partitioner}: librdkafka's default "

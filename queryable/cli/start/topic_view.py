@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from model.problems import ConfigurationError
+from model.toml_lines import view_table
 from model.views import View
 from model.views_file import parse_views
-from queryable.cli.adopt.entries import field_lines, toml_key
+from queryable.cli.adopt.entries import field_lines
 from queryable.cli.adopt.prompts import Ask
 from queryable.cli.check.findings import OK, Finding
 from queryable.cli.check.topics import check_records, check_retention
@@ -38,7 +39,7 @@ def topic_entry(
     lines = [
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records sampled",
-        f"[views.{toml_key(topic)}]",
+        view_table(topic),
         f"topic = {json.dumps(topic)}",
     ]
     if _is_valid([*lines, f'path = "/{topic}"', 'key = "string"', 'value = "string"']):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model.toml_lines import line_of, lines_of
+from model.toml_lines import TomlErrors, line_of, lines_of, view_table
 
 DOCUMENT = '''\
 # line 1
@@ -114,3 +114,25 @@ def _plain(names: list[str]) -> tuple[str, ...]:
         document: dict[str, Any] = tomllib.loads(f"{name} = 1")
         found += document
     return tuple(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("orders", "[views.orders]"),
+        ("init.dots_x", '[views."init.dots_x"]'),
+        ("orders@2", '[views."orders@2"]'),
+        ("a b", '[views."a b"]'),
+        ('"é', '[views."\\"é"]'),
+        ("", '[views.""]'),
+    ],
+)
+def test_the_name_of_a_view_s_table_can_be_copied(name: str, table: str) -> None:
+    assert view_table(name) == table
+    assert tomllib.loads(f"{table}\n") == {"views": {name: {}}}
+
+
+def test_errors_quote_the_names_of_tables() -> None:
+    error = TomlErrors('[views."init.dots_x"]\nkey = 1\n', "views.toml").error
+    message = str(error(("views", "init.dots_x"), "key", "wrong"))
+    assert message == 'views.toml, line 2, [views."init.dots_x"], key: wrong'

@@ -87,8 +87,8 @@ INVALID = {
     "views is no table": ("views = 3", "no views are declared", "add a table"),
     "unknown table": (VALID + "[view.x]\n", "line 6, [view]", "[views.*], [kafka], [schemas]"),
     "a view is no table": ("[views]\n\norders = 3", "line 3, [views], orders", "[views.orders]"),
-    "view's name": (VALID + '[views."a/b"]\n', "line 6, [views.a/b]", "letters, digits"),
-    "view named ..": (VALID + '[views.".."]\n', "line 6, [views...]", "letters, digits"),
+    "view's name": (VALID + '[views."a/b"]\n', 'line 6, [views."a/b"]', "letters, digits"),
+    "view named ..": (VALID + '[views.".."]\n', 'line 6, [views.".."]', "letters, digits"),
     "misspelt field": (with_line(4, 'keys = "string"'), "line 4, [views.orders], keys", "key,"),
     "no text": (
         VALID + "append = true",
