@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from model.formats.registry import KEY_CODECS
 from queryable import BadUse, Raw, UnexpectedValue
-from tests.support.clients.both_clients import exact, plain, plain_items, plain_key, python_value
+from tests.support.clients.both_clients import (
+    exact,
+    plain,
+    plain_items,
+    plain_key,
+    python_key,
+    python_value,
+)
 from tests.support.in_process import protobuf_examples as protobuf
 from tests.support.reference.tables import base64url
 from tests.system.queryable.client.deployed import FORMATS, MINUTE, NAMES, NOW, SEEDED, Deployed
@@ -79,8 +86,8 @@ def test_raw_keys(deployed: Deployed, form: str) -> None:
     # a key that has a Python value can be read by that too
     rows = plain_items(deployed.port, f"/views/{form}/keys")
     for row in rows:
-        key = python_value(row["key"], form)
-        if record_bytes(form, key) in SEEDED[form]:
+        key = python_key(row["key"], form)
+        if isinstance(key, Raw) or record_bytes(form, key) in SEEDED[form]:
             value = python_value(row["value"], form)
             assert exact(deployed.call("get", form, key).value) == exact(value)
 
@@ -113,7 +120,7 @@ def test_session_reads_what_it_appended(deployed: Deployed, form: str) -> None:
 @pytest.mark.parametrize("form", FORMATS)
 def test_scans(deployed: Deployed, form: str) -> None:
     rows = plain_items(deployed.port, f"/views/{form}/keys")
-    every = [(python_value(row["key"], form), python_value(row["value"], form)) for row in rows]
+    every = [(python_key(row["key"], form), python_value(row["value"], form)) for row in rows]
     assert len(every) >= len(SEEDED[form])
     assert exact(deployed.call("scan", form)) == exact(every)
     to_store = KEY_CODECS[form].to_store
@@ -134,16 +141,15 @@ def test_scans(deployed: Deployed, form: str) -> None:
             "scan", form, from_=first, to=last, order=order, limit=limit, page=page, stream=stream
         )
         assert exact(result) == exact(
-            [
-                (python_value(row["key"], form), python_value(row["value"], form))
-                for row in plain_rows
-            ]
+            [(python_key(row["key"], form), python_value(row["value"], form)) for row in plain_rows]
         )
         if form != "json" and limit is None:
             low = None if first is None else to_store(record_bytes(form, first))
             high = None if last is None else to_store(record_bytes(form, last))
-            # NaN has many bit patterns, which are not adjacent in the order
+            # NaN has many bit patterns, which are not adjacent in the order; those that "NaN" does
+            # not mean are listed by their bytes
             keys = [row.key for row in result if row.key == row.key]
+            keys = [key for key in keys if not isinstance(key, Raw)]
             stored = [to_store(record_bytes(form, key)) for key in keys]
             assert stored == sorted(stored, reverse=order == "desc")
             assert all(low is None or low <= key for key in stored)
