@@ -5,5 +5,5 @@ WHOLE_VIEWS = {
     "top": "top?by=n&limit=1000",
     "aggregate": "aggregate?by=n",
 }
-"""By the name of the query. tests/backend/queries/test_whole_views.py compares them with the
+"""By the name of the query. tests/unit/backend/queries/test_whole_views.py compares them with the
 registry."""

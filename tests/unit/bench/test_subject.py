@@ -84,8 +84,8 @@ def test_wrong_answers_belong_to_a_number_of_connections_or_to_all() -> None:
 
 @pytest.fixture
 def wrk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A load generator whose report is the content of the file; tests/bench/test_requests.py has
-    the script of the real one."""
+    """A load generator whose report is the content of the file; test_requests.py has the script of
+    the real one."""
     report, program = tmp_path / "report", tmp_path / "wrk"
     program.write_text(f'#!/bin/sh\ncat "{report}"\n')
     program.chmod(0o755)

@@ -34,7 +34,7 @@ def test_few_workers_run_the_files_with_a_spark_session(tmp_path: Path) -> None:
     command = [
         sys.executable, "-m", "pytest", str(tmp_path), "-n", "4", "--dist", "loadfile",
         "-p", "tests.support.plugins.scheduling", "-p", "no:cacheprovider",
-        "-p", "no:randomly", "--import-mode", "importlib",
+        "--import-mode", "importlib",
         "-c", str(tmp_path / "pytest.ini"), "--rootdir", str(tmp_path),
     ]  # fmt: skip
     done = subprocess.run(
