@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from backend.ingest import dead_letters
 from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
+from backend.kafka_clients import LIBRDKAFKA, Librdkafka
 from local.demo.datasets import demo_topics
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
@@ -97,15 +97,14 @@ def test_the_setting_is_omitted_for_brokers_that_do_not_know_it(
 
 
 @pytest.mark.parametrize("is_old", [False, True], ids=["new", "old"])
-def test_dead_letter_topics(
-    broker: Broker, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch, is_old: bool
-) -> None:
+def test_dead_letter_topics(broker: Broker, make_topic: MakeTopic, is_old: bool) -> None:
     topic = make_topic()
-    if is_old:
-        monkeypatch.setattr(
-            dead_letters, "AdminClient", lambda given: OldBroker(AdminClient(given))
-        )
-    letters = DeadLetters({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}, 10)
+    old = Librdkafka(admin=cast(Any, lambda given: OldBroker(AdminClient(given))))
+    letters = DeadLetters(
+        {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0},
+        10,
+        librdkafka=old if is_old else LIBRDKAFKA,
+    )
     bad = DeadLetter(cast(Any, Rec(0, b"k", b"{", 4_070_908_800_000)), "no JSON")
     letters.send(view("v", topic=topic), 0, [bad])
     letters.close()

@@ -57,7 +57,8 @@ class Machine(RuleBasedStateMachine):
     whether records may lie where its partitioner would not put them."""
 
     store = "key-value"
-    partitioners: tuple[str, ...] = ("murmur2", "crc32")
+    # with crc32, the empty key may be in any partition: scans/test_empty_keys.py
+    partitioners: tuple[str, ...] = ("murmur2", "fnv1a")
     strays = False
 
     @initialize(dice=dices)
