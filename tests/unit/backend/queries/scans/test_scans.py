@@ -231,7 +231,8 @@ def test_a_cursor_goes_on_with_its_own_question(orders: World) -> None:
 
 
 def test_methods(orders: World) -> None:
-    assert orders.code("keys", 405, method="POST") == "method-not-allowed"
+    assert orders.code("keys", 405, method="PUT") == "method-not-allowed"
+    assert orders.code("count", 405, method="POST") == "method-not-allowed"
     assert orders.code("batch", 405) == "method-not-allowed"
     assert orders.ask("keys", method="HEAD").status == 200
 
