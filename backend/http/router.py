@@ -80,7 +80,6 @@ from model.views import View
 
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 _PAGE = ("GET", "HEAD", "OPTIONS")
-_PAGES = (*_READ, "POST")  # parameters that do not fit into a URL are in the body
 
 MAX_BODY = 1 << 20
 _PATIENCE = 2.0  # s that pages and batches wait for others to end
@@ -155,9 +154,9 @@ class Router:
             Route(_GET, key + "/changes", read, keys.changes, own_bound, counts_reads=True),
             Route(_READ, key + "/{rest}", read, keys.unknown, requests, counts_reads=True),
             # a whole view
-            Route(_PAGES, "/views/{view}/keys", read, views.keys, scans, MAX_BATCH_BYTES),
-            Route(_PAGES, "/views/{view}/windows", read, views.windows, scans, MAX_BATCH_BYTES),
-            Route(_PAGES, "/views/{view}/sessions", read, views.sessions, scans, MAX_BATCH_BYTES),
+            Route(_READ, "/views/{view}/keys", read, views.keys, scans),
+            Route(_READ, "/views/{view}/windows", read, views.windows, scans),
+            Route(_READ, "/views/{view}/sessions", read, views.sessions, scans),
             *(
                 Route(_READ, f"/views/{{view}}/{q.name}", read, views.query(q), reductions)
                 for q in VIEW_QUERIES
