@@ -6,10 +6,40 @@ import re
 from datetime import UTC, datetime, timedelta
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
-_MAX_LENGTH = 64
+_MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
+MAX_LENGTH = 64
+"""Characters of a time."""
 MIN_TIME, MAX_TIME = -(1 << 63), (1 << 63) - 1
 """The smallest and the greatest time (ms). Some programs use them for "no bound"."""
+
+# RFC 3339, and the usual profile of ISO 8601: seconds and minutes of an offset may be missing, and
+# it may have no colon. RFC 9557: names of zones may follow. The offset counts, not the name.
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]"
+_CLOCK = "(?:[01][0-9]|2[0-4]):[0-5][0-9](?::(?:[0-5][0-9]|60)(?:[.,][0-9]{1,9})?)?"
+_OFFSET = (
+    "(?:[Zz]|[+-](?:(?:0[0-9]|1[0-7])(?::?[0-5][0-9](?::?[0-5][0-9])?)?|18(?::?00(?::?00)?)?))"
+)
+_ZONE_NAMES = r"(?:\[[A-Za-z0-9_+\-/:.=]{1,40}\]){0,2}"
+LOCAL_PATTERN = f"{_DAY}{_CLOCK}"
+"""Of a time without a zone. For Python's ``re`` and Java's."""
+TIME_PATTERN = f"{LOCAL_PATTERN}{_OFFSET}{_ZONE_NAMES}"
+"""Of a time with a zone. The day may not exist."""
+# What Python's and Spark's parsers read, which are faster.
+PLAIN_PATTERN = (
+    "[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9]{1,6})?"
+    "(?:Z|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
+)
+"""Of a time that needs no conversion for Python's and Spark's own parsers."""
+
+NOT_A_TIME = "not a time like 2013-01-01T10:00:00Z"
+WITHOUT_ZONE = "a time without a zone: Z or an offset such as +01:00 is missing"
+
+_LOCAL, _TIME, _PLAIN = map(re.compile, (LOCAL_PATTERN, TIME_PATTERN, PLAIN_PATTERN))
+_PARTS = re.compile(
+    r"(.{10}).(..):(..)(?::(..)(?:[.,]([0-9]+))?)?(?:[Zz]|([+-])(..):?(..)?:?(..)?)(?:\[.*)?"
+)
+_STARTS_WITH_A_DATE = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_DAY_SECONDS = 86_400
 
 _INTEGER = re.compile(r"-?[0-9]{1,40}", re.ASCII)
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:Z|[+-][0-9]{2}:?[0-9]{2})?", re.ASCII)
@@ -19,13 +49,14 @@ _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def parse_time(text: str) -> int:
-    """Parse decimal epoch ms, or ISO 8601 with a time zone (`2013-01-01T10:17:00Z`), to epoch ms.
+    """Parse decimal epoch ms, or RFC 3339 or ISO 8601 with a time zone (`2013-01-01T10:17:00Z`), to
+    epoch ms.
 
     Raises ValueError if the text is invalid or the time is not in MIN_TIME..MAX_TIME.
     """
     # the parameters `from` and `to` may also be keys, which may be long
-    if len(text) > _MAX_LENGTH:
-        raise ValueError(f"a time has at most {_MAX_LENGTH} characters")
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"a time has at most {MAX_LENGTH} characters")
     if _INTEGER.fullmatch(text):
         number = int(text)
         if not MIN_TIME <= number <= MAX_TIME:
@@ -34,18 +65,62 @@ def parse_time(text: str) -> int:
     # a zone after a date would be taken for a time of day
     if only_date := _DATE.fullmatch(text):
         raise ValueError(f"{text!r} is only a date: use {only_date[1]}T00:00:00Z")
+    is_usual = _STARTS_WITH_A_DATE.match(text) is not None
     try:
-        time = datetime.fromisoformat(text)
+        if is_usual and not _LOCAL.fullmatch(text):
+            return parse_instant(text) // 1000
+        # otherwise perhaps a form of ISO 8601 that is not usual
+        time = None if is_usual else datetime.fromisoformat(text)
     except ValueError:
         hint = ". In a URL, write + as %2B" if _LOST_PLUS.search(text) else ""
         raise ValueError(
             f"{text[:40]!r} is not a valid time: use 2013-01-01T10:17:00Z or ms since 1970{hint}"
         ) from None
-    if time.tzinfo is None:
+    if time is None or time.tzinfo is None:
         raise ValueError(
             f"{text!r} has no time zone: append Z or an offset such as +01:00 (in a URL: %2B01:00)"
         )
     return (time - EPOCH) // _MS
+
+
+def parse_instant(text: str) -> int:
+    """Parse a time with a zone, as RFC 3339 and the usual profile of ISO 8601 have it, to µs since
+    1970. Further digits are left out. A leap second is the second after it.
+
+    Raises ValueError with the reason: NOT_A_TIME or WITHOUT_ZONE.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ValueError(NOT_A_TIME)
+    try:
+        if _PLAIN.fullmatch(text):
+            return (datetime.fromisoformat(text) - EPOCH) // _US
+        if _TIME.fullmatch(text):
+            return _instant(text)
+    except (ValueError, OverflowError):
+        raise ValueError(NOT_A_TIME) from None
+    raise ValueError(WITHOUT_ZONE if _LOCAL.fullmatch(text) else NOT_A_TIME)
+
+
+def _instant(text: str) -> int:
+    """Of a text that has the form of a time; ValueError, OverflowError."""
+    parts = _PARTS.fullmatch(text)
+    assert parts is not None
+    day, hour, minute, second, digits, sign, *offset = parts.groups("00")
+    at = datetime.fromisoformat(f"{day}T00:00:00+00:00")
+    clock = int(hour) * 3600 + int(minute) * 60 + int(second)
+    fraction = int((digits or "0")[:6].ljust(6, "0"))
+    if hour == "24":
+        if clock != _DAY_SECONDS or int(digits or "0"):
+            raise ValueError
+        at += timedelta(days=1)  # OverflowError after the year 9999
+        clock = 0
+    hours, minutes, seconds = map(int, offset)
+    behind = hours * 3600 + minutes * 60 + seconds
+    seconds_since = (at - EPOCH) // timedelta(seconds=1) + clock
+    seconds_since += behind if sign == "-" else -behind
+    if second == "60" and seconds_since % _DAY_SECONDS:
+        raise ValueError
+    return seconds_since * 1_000_000 + fraction
 
 
 def parse_duration(text: str) -> int:

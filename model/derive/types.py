@@ -1,10 +1,10 @@
 """The types of fields and expressions.
 
-    string  int  long  double  decimal(S)  boolean  time  strings
+    string  int  long  double  decimal(S)  boolean  time  time UNIT  strings
 
 ``int`` has 32 bits, ``long`` 64. ``decimal(S)`` has 15 digits, S of them after the point. ``time``
-is a time in UTC, ``strings`` a list of strings. Integers have a range, so that a calculation that
-could overflow is refused before it runs.
+is a time in UTC, from text; ``time ms`` from a number of ms since 1970. ``strings`` is a list of
+strings. Integers have a range, so that a calculation that could overflow is refused before it runs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ DECIMAL_DIGITS = 15
 _FIELD_TYPE = re.compile(
     r"(?P<kind>string|int|long|double|boolean|time|decimal\((?P<scale>[0-9]{1,2})\))"
     r"(?P<optional>\?)?"
+    r"( (?P<unit>s|ms|us|ns))?"
     r"( (?P<low>-?[0-9]{1,20})\.\.(?P<high>-?[0-9]{1,20}))?",
     re.ASCII,
 )
@@ -60,6 +61,14 @@ class Type:
         return replace(self, optional=False)
 
 
+# A class of its own: the attributes of others are part of the rules of checkpoints.
+@dataclass(frozen=True, slots=True)
+class NumberTime(Type):
+    """The type of a time that is a number in JSON. ``unit``: s, ms, us or ns since 1970."""
+
+    unit: str = "ms"
+
+
 STRING = Type(Kind.STRING)
 BOOLEAN = Type(Kind.BOOLEAN)
 DOUBLE = Type(Kind.DOUBLE)
@@ -82,12 +91,15 @@ def parse_field_type(text: str) -> Type:
     if found is None:
         raise ValueError(
             f'"{text[:40]}" is not a type; use string, int, long, double, decimal(2), boolean or '
-            'time; with ? if it may be null; numbers with a range, as in "int? 0..59"'
+            'time, or "time ms" for a number of ms since 1970 (s, ms, us, ns); with ? if it may be '
+            'null; numbers with a range, as in "int? 0..59"'
         )
     optional = found["optional"] is not None
     kind = found["kind"]
     if found["low"] is not None and kind not in ("int", "long"):
         raise ValueError("only int and long have a range")
+    if found["unit"] is not None and kind != "time":
+        raise ValueError("only time has a unit")
     if found["scale"] is not None:
         scale = int(found["scale"])
         if not 1 <= scale < DECIMAL_DIGITS:
@@ -95,6 +107,8 @@ def parse_field_type(text: str) -> Type:
                 f"a decimal has 1 to {DECIMAL_DIGITS - 1} digits after the point, not {scale}"
             )
         return Type(Kind.DECIMAL, optional, scale=scale)
+    if kind == "time" and found["unit"] is not None:
+        return NumberTime(Kind.TIME, optional, TIME.low, TIME.high, unit=found["unit"])
     if kind == "time":
         return TIME.or_null(optional)
     if kind not in ("int", "long"):

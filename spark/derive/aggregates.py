@@ -12,9 +12,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from model.derive.derivation import Aggregate, Derivation, Select
-from model.derive.expressions import Expression
-from model.derive.types import INT64_MAX, INT64_MIN, STRINGS, Kind, Type
+from model.derive.expressions import Call, Expression
+from model.derive.types import INT64_MAX, INT64_MIN, Kind, Type
 from spark.derive.columns import column, condition, long
+
+Result = tuple[str, Column, str | None]
+"""A field of the value: its name, column, and how the fraction of a time is written."""
+
+_NONE, _MILLIS, _MICROS = "", ".SSS", ".SSSSSS"
+_IF_ANY = "if any"
+"""Of 3 or 6 digits, or none: the times of fields may have one."""
 
 _BY = "#by"
 _SKETCH_BITS = 12
@@ -27,9 +34,8 @@ def grouped(derivation: Derivation) -> list[Column]:
     return [_grouped(each, select).alias(_state(each.name)) for each in derivation.aggregates]
 
 
-def results(derivation: Derivation) -> list[tuple[str, Column, Type]]:
-    """The name, column and type of each field of the value, from the columns of ``grouped``. The
-    type of a structure or a list is of no importance.
+def results(derivation: Derivation) -> list[Result]:
+    """The fields of the value, from the columns of ``grouped``.
 
     If ``latest`` is the only aggregate and selects several values, these are the fields.
     """
@@ -40,17 +46,40 @@ def results(derivation: Derivation) -> list[tuple[str, Column, Type]]:
     return [_result(each, select) for each in derivation.aggregates]
 
 
-def json_object(fields: Sequence[tuple[str, Column, Type]]) -> Column:
+def json_object(fields: Sequence[Result]) -> Column:
     """A JSON object; fields that are null are omitted."""
-    return F.to_json(F.struct(*(json_value(of, type_).alias(name) for name, of, type_ in fields)))
+    return F.to_json(F.struct(*(_json_value(of, form).alias(name) for name, of, form in fields)))
 
 
-def json_value(of: Column, type_: Type) -> Column:
-    """Times as text, such as 2013-01-01T10:17:00Z; those of records have milliseconds."""
-    if type_.kind is not Kind.TIME:
+def _json_value(of: Column, fraction: str | None) -> Column:
+    """Times as text, such as 2013-01-01T10:17:00Z."""
+    if fraction is None:
         return of
-    fraction = ".SSS" if type_.subsecond else ""
+    if fraction != _IF_ANY:
+        return _written(of, fraction)
+    micros = F.pmod(F.unix_micros(of), F.lit(1_000_000))
+    written = F.when(micros == 0, _written(of, _NONE))
+    written = written.when(F.pmod(micros, F.lit(1000)) == 0, _written(of, _MILLIS))
+    return written.otherwise(_written(of, _MICROS))
+
+
+def _written(of: Column, fraction: str) -> Column:
     return F.date_format(of, f"yyyy-MM-dd'T'HH:mm:ss{fraction}'Z'")
+
+
+def _fraction(of: Expression) -> str | None:
+    """How the fraction of a time is written; None if the expression is no time."""
+    if of.type.kind is not Kind.TIME:
+        return None
+    if of.type.subsecond:
+        return _MILLIS
+    return _IF_ANY if _may_have_fraction(of) else _NONE
+
+
+def _may_have_fraction(of: Expression) -> bool:
+    if isinstance(of, Call):
+        return of.function != "timestamp_seconds" and any(map(_may_have_fraction, of.arguments))
+    return of.type.kind is Kind.TIME
 
 
 def bounded_sum(total: Column, type_: Type) -> Column:
@@ -97,27 +126,29 @@ def _ranked(by: Expression, select: Select) -> list[tuple[str, Expression]]:
     return [first, *(each for each in select.values if each != first)]
 
 
-def _selected(select: Select, row: Column) -> list[tuple[str, Column, Type]]:
-    return [(name, row[name], of.type) for name, of in select.values]
+def _selected(select: Select, row: Column) -> list[Result]:
+    return [(name, row[name], _fraction(of)) for name, of in select.values]
 
 
-def _result(each: Aggregate, select: Select | None) -> tuple[str, Column, Type]:
+def _result(each: Aggregate, select: Select | None) -> Result:
     found = F.col(_state(each.name))
+    if each.function in ("min", "max") and each.of is not None:
+        return each.name, found, _fraction(each.of)
     if each.function not in ("latest", "top_k"):
-        return each.name, found, each.type
+        return each.name, found, None
     assert select is not None
 
     def value(row: Column) -> Column:
         fields = _selected(select, row)
         if select.single:
-            [(_, of, type_)] = fields
-            return json_value(of, type_)
-        return F.struct(*(json_value(of, type_).alias(name) for name, of, type_ in fields))
+            [(_, of, fraction)] = fields
+            return _json_value(of, fraction)
+        return F.struct(*(_json_value(of, form).alias(name) for name, of, form in fields))
 
     if each.function == "top_k":
-        return each.name, F.transform(found, value), each.type
-    [(_, of, type_), *_] = _selected(select, found)
-    return (each.name, of, type_) if select.single else (each.name, value(found), STRINGS)
+        return each.name, F.transform(found, value), None
+    [(_, of, fraction), *_] = _selected(select, found)
+    return (each.name, of, fraction) if select.single else (each.name, value(found), None)
 
 
 def _exact(of: Expression) -> Column:

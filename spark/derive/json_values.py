@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.derive.types import DECIMAL_DIGITS, Kind, Type
+from model.derive.types import DECIMAL_DIGITS, Kind, NumberTime, Type
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats.strict_json import fields_reader
 
@@ -65,7 +65,8 @@ class JsonValues:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = fields_reader(
-            StructType([StructField(name, _read_as(of), of.optional) for name, of in self.fields])
+            StructType([StructField(name, _read_as(of), of.optional) for name, of in self.fields]),
+            {name: of.unit for name, of in self.fields if isinstance(of, NumberTime)},
         )
         checks = [(name, of) for name, of in self.fields if of.kind in (Kind.INTEGER, Kind.DECIMAL)]
         names = [name for name, _ in self.fields]

@@ -106,8 +106,8 @@ class JsonDecoder:
     """Each value is one JSON object (RFC 8259) with the fields and types of ``schema``.
 
     Types are strict: ``"5"`` is not a number, and a number is not a string. Times are text such as
-    ``2013-01-01T10:00:00Z``. Fields that the schema does not name are ignored. The rest is as in
-    ``FormatDecoder``, with ``MAX_BYTES``.
+    ``2013-01-01T10:00:00Z``, in all forms of ``model.times.parse_instant``. Fields that the schema
+    does not name are ignored. The rest is as in ``FormatDecoder``, with ``MAX_BYTES``.
 
     Spark's own JSON parser is lenient, and finding the errors that it accepts would cost more than
     parsing.

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -21,19 +19,19 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from model.derive.types import TIME
 from model.formats.json_text import parse_json_text
+from model.times import MAX_LENGTH, NOT_A_TIME, parse_instant
 from spark.formats.batches import Fields as Fields
 
 # Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
 # would fail after each restart.
 MAX_JSON_BYTES = 100_000
 
-_ISO = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
-    r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
-)
-_LONGEST_TIME = len("2013-01-01T10:00:00+01:00")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# of the years 1 to 9999, in µs since 1970; in UTC, a day more
+_FIRST_TIME, _LAST_TIME = TIME.low * 1_000_000, TIME.high * 1_000_000 + 999_999
+_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0.001}
+"""µs in a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +48,20 @@ class JsonFormat:
         return fields_reader(self.columns)
 
 
-def fields_reader(schema: StructType) -> Callable[[bytes | None], Fields]:
-    """A function of one value: its fields; ValueError with the reason if it is malformed."""
-    readers = [(f.name, f.nullable, _READERS[type(f.dataType)]) for f in schema]
+def fields_reader(
+    schema: StructType, units: Mapping[str, str] | None = None
+) -> Callable[[bytes | None], Fields]:
+    """A function of one value: its fields; ValueError with the reason if it is malformed. `units`:
+    of times that are numbers, by the name of the field: s, ms, us or ns."""
+    units = units or {}
+    readers = [
+        (
+            f.name,
+            f.nullable,
+            _number_reader(units[f.name]) if f.name in units else _READERS[type(f.dataType)],
+        )
+        for f in schema
+    ]
 
     def read_fields(value: bytes | None) -> Fields:
         fields = {}
@@ -118,21 +127,37 @@ def _double(name: str, found: object) -> float:
 def _time(name: str, found: object) -> int:
     text = _string(name, found)
     # longer texts would fill the memory of the cache
-    microseconds = _microseconds(text) if len(text) <= _LONGEST_TIME else None
-    if microseconds is None:
-        raise ValueError(f"{name}: not a time like 2013-01-01T10:00:00Z")
-    return microseconds
+    at = _instant(text) if len(text) <= MAX_LENGTH else NOT_A_TIME
+    if type(at) is str:
+        raise ValueError(f"{name}: {at}")
+    return at  # type: ignore[return-value]
 
 
 @lru_cache(100_000)
-def _microseconds(text: str) -> int | None:
-    """Microseconds since 1970; None if the text is not a time."""
+def _instant(text: str) -> int | str:
+    """Microseconds since 1970, or the reason why the text is not a time."""
     try:
-        if _ISO.fullmatch(text):
-            return (datetime.fromisoformat(text) - _EPOCH) // timedelta(microseconds=1)
-    except ValueError:
-        pass
-    return None
+        return parse_instant(text)
+    except ValueError as error:
+        return str(error)
+
+
+def _number_reader(unit: str) -> Callable[[str, object], int]:
+    """A function that reads a number of ``unit`` since 1970 as microseconds."""
+    per_unit = _PER_UNIT[unit]
+
+    def read(name: str, found: object) -> int:
+        if type(found) is int:
+            at: float = found // 1000 if unit == "ns" else found * int(per_unit)
+        elif type(found) is float:
+            at = found * per_unit
+        else:
+            raise ValueError(f"{name}: not a number")
+        if not _FIRST_TIME <= at <= _LAST_TIME:
+            raise ValueError(f"{name}: not within the years 1 to 9999 as {unit} since 1970")
+        return round(at)
+
+    return read
 
 
 _READERS: dict[type[DataType], Callable[[str, Any], Any]] = {

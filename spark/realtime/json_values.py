@@ -31,16 +31,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from model.times import NOT_A_TIME, WITHOUT_ZONE
 from spark.errors import JobError
 from spark.formats.strict_json import MAX_JSON_BYTES
+from spark.realtime.times import is_local, time_of
 
 REASON = "#reason"
 """The column that says why a value is malformed, or is null."""
 
-_ISO = (
-    r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}"
-    r"(Z|[+-]((0[0-9]|1[0-7]):[0-5][0-9]|18:00))\z"
-)
 # Escapes of surrogates, after any number of escaped backslashes. A pair is marked while the halves
 # are replaced. JSON has no control characters.
 _BEFORE = r"(?<!\\)((?:\\\\)*+)"
@@ -154,8 +152,7 @@ def _converted(taken: Column, of: DataType) -> Column:
         # -0.0 becomes 0.0, as in ``strict_json``
         return F.when(F.abs(taken) < float("inf"), taken + F.lit(0.0))
     if isinstance(of, TimestampType):
-        # Python has no year 0.
-        return F.when(taken.rlike(_ISO) & (taken >= "0001"), taken.try_cast("timestamp"))
+        return time_of(taken)
     return taken
 
 
@@ -165,6 +162,7 @@ def _reason(found: Column, taken: Column, value: Column, field: StructField) -> 
     what = what.when(found.isNull() | F.is_variant_null(found), missing)
     if isinstance(field.dataType, TimestampType):
         what = what.when(taken.isNull(), f"{field.name}: {_WHAT[StringType]}")
+        what = what.when(is_local(taken), f"{field.name}: {WITHOUT_ZONE}")
     return what.otherwise(f"{field.name}: {_WHAT[type(field.dataType)]}")
 
 
@@ -185,6 +183,6 @@ _WHAT: dict[type[DataType], str] = {
     DoubleType: "not a number",
     IntegerType: "not a whole number of 32 bits",
     LongType: "not a whole number of 64 bits",
-    TimestampType: "not a time like 2013-01-01T10:00:00Z",
+    TimestampType: NOT_A_TIME,
 }
 """By Spark type: what a JSON value of another type is."""

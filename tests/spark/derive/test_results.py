@@ -328,6 +328,49 @@ t = "time" }"""
         assert decode(value) == wanted, aggregate
 
 
+def test_times_keep_their_fractions_and_numbers_have_units(session: SparkSession) -> None:
+    view = view_of(
+        """\
+[views.x.derive]
+from = "t"
+key = "k"
+time = "at"
+points = true
+latest = "at"
+select = { at = "at", ms = "ms", s = "s", n = "unix_millis(at)" }
+[views.x.derive.fields]
+k = "string"
+at = "time"
+ms = "time? ms"
+s = "time s"
+"""
+    )
+    at = "2026-01-01T11:00"
+    lines = [
+        {"at": f"{at}+01:00", "ms": None, "s": START},
+        {"at": f"{at}:01.5+0100", "ms": START * 1000 + 1500, "s": START + 1.5},
+        {"at": f"{at}:02.1234567+01:00[Europe/Berlin]", "ms": START * 1000, "s": START},
+        {"at": at, "s": START},
+        {"at": f"{at}Z", "ms": "1", "s": START},
+        {"at": f"{at}Z", "s": f"{START}"},
+    ]
+    given = frame(session, [raw({"k": "k", **line}, START) for line in lines])
+    rejected = {row["offset"]: row["reason"] for row in view.rejected(given).collect()}
+    assert rejected == {
+        3: "at: a time without a zone: Z or an offset such as +01:00 is missing",
+        4: "ms: not a number",
+        5: "s: not a number",
+    }
+    values = sorted(table(view.result(given).collect()).values())
+    whole, ms = "2026-01-01T10:00:00Z", START * 1000
+    assert list(map(json.loads, values)) == [
+        {"at": whole, "s": whole, "n": ms},
+        {"at": "2026-01-01T10:00:01.500Z", "ms": "2026-01-01T10:00:01.500Z",
+         "s": "2026-01-01T10:00:01.500Z", "n": ms + 1500},
+        {"at": "2026-01-01T10:00:02.123456Z", "ms": whole, "s": whole, "n": ms + 2123},
+    ]  # fmt: skip
+
+
 def test_sums_stop_at_the_limits_of_int64(session: SparkSession) -> None:
     view = view_of(
         '[views.x.derive]\nfrom = "t"\nfields = { n = "long", k = "string" }\nkey = "k"\nsum = "n"'

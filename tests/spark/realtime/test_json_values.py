@@ -22,12 +22,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from model.times import NOT_A_TIME, WITHOUT_ZONE
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder
 from spark.formats.strict_json import MAX_JSON_BYTES, fields_reader
 from spark.realtime.decoders import in_jvm
 from spark.realtime.json_values import REASON, check_schema, decoded
 from tests.spark.conftest import Records
+from tests.vectors import time_cases
 
 SCHEMA = StructType(
     [
@@ -64,6 +66,7 @@ OTHERS = [
     '"2013-01-01T10:00:00+19:00"', '"2013-01-01T10:00:00-00:00"', '"2013-01-01T10:00:00.5Z"',
     '"٢٠١٣-01-01T10:00:00Z"',
 ]  # fmt: skip
+TIMES = [*time_cases.GOOD, *time_cases.WITHOUT_ZONE, *time_cases.BAD]
 # Escapes of surrogates: pairs, halves, and what only looks like them.
 HALVES = [
     f'"{text}"'
@@ -134,6 +137,18 @@ def test_values_of_each_field(session: SparkSession) -> None:
             for value in (*NUMBERS, *OTHERS, *HALVES)
         ],
     )
+
+
+def test_times(session: SparkSession) -> None:
+    texts = [json.dumps({"r": "x", "t": text}).encode() for text in TIMES]
+    compare(session, [*texts])
+    for text, found in zip(TIMES, in_spark(session, [*texts]), strict=True):
+        if text in time_cases.GOOD:
+            assert isinstance(found, dict), (text, found)
+            assert found["t"] == time_cases.GOOD[text], text
+        else:
+            why = WITHOUT_ZONE if text in time_cases.WITHOUT_ZONE else NOT_A_TIME
+            assert found == f"t: {why}", text
 
 
 def test_documents(session: SparkSession) -> None:

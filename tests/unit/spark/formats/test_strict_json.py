@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 from spark.formats.batches import Rules, malformed, well_formed
-from spark.formats.strict_json import MAX_JSON_BYTES, JsonFormat
+from spark.formats.strict_json import MAX_JSON_BYTES, JsonFormat, fields_reader
 from spark.raw_topics.flights import FLIGHT, FLIGHTS
 from tests.support.spark.examples import FLIGHT as EXAMPLE
 from tests.support.spark.examples import flight
+from tests.vectors import time_cases
 
 RULES = Rules(JsonFormat(FLIGHT), validate=FLIGHTS.validate)
 
@@ -120,18 +122,55 @@ def test_each_field_is_checked(changes: dict[str, object], reason: str | None) -
     assert reasons(flight(**changes)[1]) == [reason]
 
 
-@pytest.mark.parametrize(
-    "time",
-    [
-        "", "2013-01-01", "2013-01-01T10:00:00", "2013-01-01 10:00:00Z", "2013-02-30T10:00:00Z",
-        "2013-01-01T24:00:00Z", "2013-01-01T10:00:60Z", "2013-01-01T10:00:00z", "2013-W01-1T10:00Z",
-        "2013-01-01T10:00:00+19:00", "2013-01-01T10:00:00.5Z", " 2013-01-01T10:00:00Z",
-        "2013-01-01T10:00:00Z\n", "٢٠١٣-01-01T10:00:00Z",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("time", "at"), time_cases.GOOD.items())
+def test_times_of_the_usual_libraries(time: str, at: int) -> None:
+    schema = StructType([StructField("t", TimestampType())])
+    assert fields_reader(schema)(json.dumps({"t": time}).encode()) == {"t": at}
+
+
+@pytest.mark.parametrize("time", time_cases.BAD)
 def test_text_that_is_not_a_time_is_rejected(time: str) -> None:
     expected = "time_hour: not a time like 2013-01-01T10:00:00Z"
     assert reasons(flight(time_hour=time)[1]) == [expected]
+
+
+@pytest.mark.parametrize("time", time_cases.WITHOUT_ZONE)
+def test_a_time_without_a_zone_is_rejected(time: str) -> None:
+    expected = "time_hour: a time without a zone: Z or an offset such as +01:00 is missing"
+    assert reasons(flight(time_hour=time)[1]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("unit", "number", "found"),
+    [
+        ("s", "1795860000", time_cases.AT),
+        ("s", "1795860000.123", time_cases.AT + 123_000),
+        ("s", "1.79586e9", time_cases.AT),
+        ("s", "-0.5", -500_000),
+        ("s", "-62135596800", -62_135_596_800_000_000),
+        ("ms", "1795860000123", time_cases.AT + 123_000),
+        ("ms", "1795860000123.5", time_cases.AT + 123_500),
+        ("us", "1795860000123456", time_cases.AT + 123_456),
+        ("ns", "1795860000123456789", time_cases.AT + 123_456),
+        ("ns", "-1", -1),
+        ("s", "1795860000123", "t: not within the years 1 to 9999 as s since 1970"),
+        ("ms", "1e300", "t: not within the years 1 to 9999 as ms since 1970"),
+        ("us", "99999999999999999999", "t: not within the years 1 to 9999 as us since 1970"),
+        ("ms", "1e400", "t: not a number"),
+        ("ms", "true", "t: not a number"),
+        ("ms", '"1795860000123"', "t: not a number"),
+        ("ms", '"2026-11-28T10:00:00Z"', "t: not a number"),
+        ("ms", "null", None),
+    ],
+)
+def test_times_as_numbers(unit: str, number: str, found: int | str | None) -> None:
+    read = fields_reader(StructType([StructField("t", TimestampType())]), {"t": unit})
+    document = f'{{"t":{number}}}'.encode()
+    if isinstance(found, str):
+        with pytest.raises(ValueError, match=f"^{found}$"):
+            read(document)
+    else:
+        assert read(document) == {"t": found}
 
 
 def test_a_utc_offset_is_applied() -> None:
