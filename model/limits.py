@@ -4,12 +4,12 @@
 |-------------------------------------|------------------------------------------------|
 | request line (path and query)       | 32 KiB: nginx and gunicorn check it            |
 | parameters of a request             | 16                                             |
-| a parameter that names a key, a prefix or a cursor | the request line                |
+| a parameter that names a key, a prefix or a cursor | the request line, or the body of a page |
 | `by`, `value`                       | 1,024 bytes, 16 levels of fields               |
 | `min_offset`                        | 16 KiB                                         |
 | every other parameter               | 64 bytes                                       |
 | `Accept`                            | 4,096 bytes                                    |
-| body of a batch                     | 2 MiB                                          |
+| body of a batch or a page           | 2 MiB                                          |
 | JSON body                           | 32,768 commas, colons and opening brackets     |
 
 Parsing blocks the event loop. Its cost depends more on the number of JSON values than on the size:
@@ -30,9 +30,10 @@ MAX_ACCEPT_BYTES = 4096
 MAX_BATCH_BYTES = 2 << 20
 MAX_JSON_PARTS = 32_768
 
-_LINE = 32 << 10
 LONGER_PARAMETERS = {
-    **dict.fromkeys(("from", "to", "key", "key_from", "key_to", "prefix", "cursor"), _LINE),
+    **dict.fromkeys(
+        ("from", "to", "key", "key_from", "key_to", "prefix", "cursor"), MAX_BATCH_BYTES
+    ),
     **dict.fromkeys(("by", "value"), MAX_PATH_BYTES),
     "min_offset": 16 << 10,
 }

@@ -80,6 +80,7 @@ from model.views import View
 
 _READ, _GET, _POST = ("GET", "HEAD"), ("GET",), ("POST",)
 _PAGE = ("GET", "HEAD", "OPTIONS")
+_PAGES = (*_READ, "POST")  # parameters that do not fit into a URL are in the body
 
 MAX_BODY = 1 << 20
 _PATIENCE = 2.0  # s that pages and batches wait for others to end
@@ -154,9 +155,9 @@ class Router:
             Route(_GET, key + "/changes", read, keys.changes, own_bound, counts_reads=True),
             Route(_READ, key + "/{rest}", read, keys.unknown, requests, counts_reads=True),
             # a whole view
-            Route(_READ, "/views/{view}/keys", read, views.keys, scans),
-            Route(_READ, "/views/{view}/windows", read, views.windows, scans),
-            Route(_READ, "/views/{view}/sessions", read, views.sessions, scans),
+            Route(_PAGES, "/views/{view}/keys", read, views.keys, scans, MAX_BATCH_BYTES),
+            Route(_PAGES, "/views/{view}/windows", read, views.windows, scans, MAX_BATCH_BYTES),
+            Route(_PAGES, "/views/{view}/sessions", read, views.sessions, scans, MAX_BATCH_BYTES),
             *(
                 Route(_READ, f"/views/{{view}}/{q.name}", read, views.query(q), reductions)
                 for q in VIEW_QUERIES
@@ -354,10 +355,10 @@ class Router:
             return problem_answer(e)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
-        """Reads the body, if the route has one, and calls the handler."""
+        """Reads the body of a POST, if the route has one, and calls the handler."""
         # whose share of this instance the request uses, here and on other instances
         set_sender(self._turns, *self._clients.assign(request, route.is_internal))
-        if not route.body:
+        if not route.body or request.method in _READ:
             async with route.gate:
                 return await route.handler(request)
         # before the gate, so that a client that sends slowly keeps none of its places

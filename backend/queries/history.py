@@ -22,6 +22,8 @@ from model.views import View
 MAX_LIMIT = 1000
 MAX_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
 MAX_EXAMINED = 5_000  # entries for one page
+_LONG = 1024  # bytes of a key; cursors of shorter ones are those of earlier versions
+_ANY_TAIL = b"", b"\xff" * 32  # more bytes than follow a key
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ class History:
             full = len(shown) == span.limit or size > MAX_PAGE_BYTES
             if full and item is not None:
                 # not after deletes: one of them may become a value before the next page
-                following = encode_cursor(question, last_shown)
+                following = encode_cursor(question, self._position(key, last_shown))
                 break
             if examined == MAX_EXAMINED:
-                following = encode_cursor(question, reached)
+                following = encode_cursor(question, self._position(key, reached))
                 break
             reached = stored_key
             if item is not None:
@@ -113,8 +115,16 @@ class History:
         """The stored key of the cursor, if there is one; BadRequest."""
         if span.cursor is None:
             return None
-        of_key = self.view.layout.key_range(key, key)
-        return decode_cursor(self._question(key, span), span.cursor, of_key)
+        question, of_key = self._question(key, span), self.view.layout.key_range(key, key)
+        if len(key) <= _LONG:
+            return decode_cursor(question, span.cursor, of_key)
+        return of_key[0] + decode_cursor(question, span.cursor, _ANY_TAIL)
+
+    def _position(self, key: bytes, stored_key: bytes) -> bytes:
+        """The stored key, as a cursor has it: of a long key only what follows the key, because the
+        request has the key, too."""
+        head = self.view.layout.key_range(key, key)[0] if len(key) > _LONG else b""
+        return stored_key.removeprefix(head)
 
     def _question(self, key: bytes, span: Span) -> Question:
         """For cursors."""

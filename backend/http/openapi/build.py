@@ -60,6 +60,22 @@ def _paths(path: str, item: Json, views: Sequence[View], constants: Json) -> Jso
     return paths
 
 
+# parameters in the body of a POST
+_PARAMETERS: Json = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "additionalProperties": {"type": ["string", "integer"]},
+                "maxProperties": 16,
+            },
+            "examples": {"200": {"value": {}}},
+        }
+    },
+}
+
+
 def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
     """Method -> operation; `suffix` makes the ids unique."""
     operations: Json = {}
@@ -78,6 +94,15 @@ def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
         operations[method] = made
     for method in item.get("x-same-as-get", ()):
         operations[method] = _like_get(operations, method)
+    if "x-post" in item:
+        post = _like_get(operations, "post")
+        refused = {"415": {"$ref": "#/components/responses/415"}}
+        operations["post"] = {
+            **post,
+            "summary": item["x-post"],
+            "requestBody": _PARAMETERS,
+            "responses": {**post["responses"], **refused},
+        }
     if "x-head" in item:
         head = _like_get(operations, "head")
         responses = _without_bodies(head["responses"])

@@ -9,7 +9,12 @@ from contextlib import aclosing, contextmanager
 from backend.http.limits.bodies import require_json
 from backend.http.limits.gates import Gate
 from backend.http.negotiation import NDJSON, wants_lines
-from backend.http.parameters import batch_parameters, page_parameters, parse_parameters
+from backend.http.parameters import (
+    batch_parameters,
+    page_parameters,
+    parse_parameters,
+    with_body,
+)
 from backend.http.request import Request
 from backend.http.responses import state_headers
 from backend.http.route_table import Handler
@@ -57,7 +62,7 @@ class ViewRoutes:
 
     async def _page(self, request: Request, resource: str) -> Answer | None:
         assert self._scatter_gather is not None
-        if request.method == "GET" and wants_lines(request.headers):
+        if request.method != "HEAD" and wants_lines(request.headers):
             with self._measured(request.of, "stream"), self._lines:
                 await self._stream(request, resource)
             return None
@@ -70,10 +75,14 @@ class ViewRoutes:
 
     def _parse(self, request: Request, resource: str, stream: bool = False) -> tuple[View, Page]:
         """The page, and the version of the view that it is of; BadRequest."""
+        query = request.query
+        if request.method == "POST":
+            require_json(request.headers)
+            query = with_body(query, request.body)
         return in_version_of_cursor(
             request,
             self._context.versions,
-            lambda view: page_parameters(view, resource, request.query, stream),
+            lambda view: page_parameters(view, resource, query, stream),
         )
 
     async def _stream(self, request: Request, resource: str) -> None:

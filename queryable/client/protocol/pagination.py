@@ -13,7 +13,7 @@ from queryable.client.protocol.context import MAX_DESCRIBED, ClientContext
 from queryable.client.protocol.descriptions import changing
 from queryable.client.protocol.errors import BadUse, NoAnswer, ServerError
 from queryable.client.protocol.parameters import Order, Parameters
-from queryable.client.protocol.requests import ApiRequest
+from queryable.client.protocol.requests import ApiRequest, read_request
 from queryable.client.protocol.responses import decoding, json_of
 from queryable.client.protocol.stream_decoders import LineDecoder
 from queryable.client.protocol.transport import (
@@ -99,7 +99,7 @@ class CursorPager(Generic[T]):
 
         def request_of(view: View) -> ApiRequest:
             query = self._query(view).add("limit", size).add("cursor", self._cursor)
-            return ApiRequest(query.append_to(self._path(view)), instances=instances)
+            return read_request(query.append_to(self._path(view)), instances=instances)
 
         # a page after others is not made again: those have other keys
         attempts = MAX_DESCRIBED if self._cursor is None else 1
@@ -224,7 +224,7 @@ class StreamPager(Generic[T]):
         view = self._view
         for _ in range(MAX_DESCRIBED):
             target = self._target(view)
-            request = ApiRequest(target, headers=_NDJSON)
+            request = read_request(target, headers=_NDJSON)
             opening = self._context.open_described(request, view, self._timeout)
             stream, answering = yield from opening
             is_same = False

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 MAX_ATTEMPTS = 8
 NOTHING_WRITTEN = frozenset(
@@ -20,6 +23,7 @@ NOTHING_WRITTEN = frozenset(
 )
 """Codes of a 503 or 429 which mean that the appended record was not written."""
 _JSON = {"content-type": "application/json"}
+_MAX_TARGET = 30_000  # bytes; servers accept a request line of 32 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,20 @@ class ApiRequest:
     instances: tuple[str, ...] = ()
     is_idempotent: bool = True
     max_attempts: int = MAX_ATTEMPTS
+
+
+def read_request(
+    target: str, *, headers: Mapping[str, str] | None = None, instances: tuple[str, ...] = ()
+) -> ApiRequest:
+    """A GET of pages or of a stream; a POST with the parameters in its body if they do not fit into
+    a URL: a cursor or a bound is a long key."""
+    path, _, query = target.partition("?")
+    if len(target) > _MAX_TARGET and len(query) > len(target) // 2:
+        with suppress(UnicodeDecodeError):  # a bound of bytes: JSON does not have these
+            parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
+            more = {**_JSON, **(headers or {})}
+            return ApiRequest(path, "POST", more, json.dumps(parameters).encode(), instances)
+    return ApiRequest(target, headers=headers, instances=instances)
 
 
 def json_post(

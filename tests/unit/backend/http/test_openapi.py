@@ -114,6 +114,9 @@ def test_its_paths_are_the_routes_of_the_router() -> None:
         for route in router.routes
         if route.pattern.startswith(("/views/", "/topics/", "/admin/")) and not route.is_page
     }
+    in_bodies = {f"/views/{{view}}/{kind}" for kind in ("keys", "windows", "sessions")}
+    assert in_bodies == {r.pattern for r in router.routes if r.methods[1:] == ("HEAD", "POST")}
+    expected |= {(path, "post") for path in in_bodies}
     expected |= {(f"/views/{{view}}/keys/{{key}}{rest}", "get") for rest in below}
     expected |= {("/views/{view}/keys/{key}", "head"), ("/orders/{key}", "head")}
     expected |= {("/orders/{key}", "get"), ("/orders/{key}/changes", "get")}

@@ -126,3 +126,23 @@ def test_truncated_row_is_an_error() -> None:
     line = json.dumps({"key": "a", "value": 1}).encode()
     with pytest.raises(ServerError):
         rows(orders(ScriptedStream([line, b""])), scan.scan, "orders", stream=True)
+
+
+def test_a_cursor_that_does_not_fit_into_a_url_is_sent_in_a_body() -> None:
+    cursor = "x" * 32_000
+    driver = orders(page("a", next_=cursor), page("b"))
+    assert [row.key for row in rows(driver, scan.scan, "orders", order="desc")] == ["a", "b"]
+    first, second = driver.requests[-2:]
+    assert (first.method, second.method) == ("GET", "POST")
+    assert second.target == "/views/orders/keys"
+    assert json.loads(second.body) == {"order": "desc", "limit": "1000", "cursor": cursor}
+
+
+def test_a_stream_resumes_at_a_key_that_does_not_fit_into_a_url() -> None:
+    long = "é" * 20_000
+    cut = TransportError("cut", may_have_arrived=True)
+    driver = orders(
+        ScriptedStream([lines("a", long), cut]), ScriptedStream([lines(long, "ü"), b""])
+    )
+    found = rows(driver, scan.scan, "orders", stream=True)
+    assert [row.key for row in found] == ["a", long, "ü"]
