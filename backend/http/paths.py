@@ -86,6 +86,21 @@ def _prefixes(name: str, versions: Versions) -> list[bytes]:
     return [f"/views/{name}/keys/".encode(), *([] if path is None else [f"{path}/".encode()])]
 
 
+def check_escapes(raw_path: bytes) -> None:
+    """BadRequest for what nginx does not take, so that backends and nginx answer alike."""
+    if bad := _BAD_ESCAPE.search(raw_path):
+        raise BadRequest(
+            "bad-request",
+            f"The percent sign before {raw_path[bad.end() : bad.end() + 2].decode('latin-1')!r} is "
+            f"not followed by two hexadecimal digits. Write %25 for a percent sign.",
+        )
+    if b"%00" in raw_path:
+        raise BadRequest(
+            "bad-request",
+            "A path has no NUL byte (%00). Send keys with one with ?encoding=base64url.",
+        )
+
+
 def undecided(name: str) -> Unavailable:
     """The problem of a request for the current version, which this instance does not know."""
     return Unavailable(
@@ -103,10 +118,5 @@ def of_absolute_form(target: bytes) -> bytes | None:
 
 
 def _decoded(key: bytes) -> bytes:
-    if bad := _BAD_ESCAPE.search(key):
-        raise BadRequest(
-            "path-undecodable",
-            f"The percent sign at byte {bad.start()} of the key is not followed by two hexadecimal "
-            f"digits. Write %25 for a percent sign.",
-        )
+    check_escapes(key)
     return unquote_to_bytes(key)

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from backend.http.access import Access
-from backend.http.paths import Paths, undecided
+from backend.http.paths import Paths, check_escapes, undecided
 from backend.http.request import Request
 from backend.wire.answer import Answer
 from model.versions import Versions
@@ -147,8 +147,10 @@ class RouteTable:
             self._fixed[path] = Match(route, view, more={} if view is not None else {"view": name})
 
     def match(self, raw_path: bytes) -> Match:
-        """The route of a path; BadRequest if a key cannot be decoded, Unavailable if the current
+        """The route of a path; BadRequest if it cannot be decoded, Unavailable if the current
         version of the view is not known."""
+        if b"%" in raw_path:
+            check_escapes(raw_path)
         return self._match(raw_path) or self._page(page_path(raw_path))
 
     def _page(self, path: str) -> Match:

@@ -68,7 +68,7 @@ def path_of(dice: Random, view: View, key: bytes) -> tuple[str, str]:
     if view.key in ("int32", "int64", "float64"):
         shown = json_of(key, view.key)
         text = (shown if isinstance(shown, str) else repr(shown)).encode()
-    if text in (b"", b".", b"..") or dice.random() < 0.3:
+    if text in (b"", b".", b"..") or b"\0" in text or dice.random() < 0.3:
         return f"/views/{view.name}/keys/{base64url(key)}", "encoding=base64url"
     return f"/views/{view.name}/keys/{quote(text, safe='')}", ""
 

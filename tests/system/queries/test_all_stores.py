@@ -20,7 +20,7 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
 PARTITIONS = 3
-KEYS = [f"aircraft {n}" for n in range(12)] + ["a/b", "東京", "a\x00b"]
+KEYS = [f"aircraft {n}" for n in range(12)] + ["a/b", "東京", "a\x01b"]
 MINUTE = 60_000
 # brokers delete by record time, so it must not be too long ago
 NOW = int(time.time() * 1000) // MINUTE * MINUTE - 60 * MINUTE

@@ -144,8 +144,6 @@ class Run:
         if not settled and (not by_position or log.view.partitioner == ANY_PARTITION):
             return True
         ports = [self.nginx.port, *(backend.port for backend in self.running)]
-        if "%00" in question.target.partition("?")[0]:
-            ports = ports[1:]  # nginx rejects paths with it
         port = self.dice.choice(ports)
         deadline = time.monotonic() + PATIENCE
         while True:
