@@ -1,4 +1,4 @@
-"""How many entries a view has: RocksDB's estimate, or an exact count."""
+"""How many entries a view has: an exact count, or RocksDB's estimate if they are many."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.kinds.kind import Pair
 from model.views import View
+
+MAX_COUNTED = 100_000  # entries; the count of more is an estimate unless an exact one is asked for
 
 
 class _Counter:
@@ -40,7 +42,9 @@ class _Sum:
 
 
 class Count:
-    """`exact=true`: every entry is read, and a key in several partitions counts once."""
+    """Every entry is read, and a key in several partitions counts once.
+
+    Without `exact=true`, the answer is RocksDB's estimate if that is above MAX_COUNTED."""
 
     name = "count"
     parameters = ("exact", "stale")
@@ -49,16 +53,16 @@ class Count:
         self, scatter_gather: ScatterGather, view: View, parameters: Parameters
     ) -> QueryResult:
         refuse_custom(view)
-        is_exact = parameters.choice("exact", "false", "true") == "true"
         query = Query(stale=parameters.stale())
-        if is_exact:
-            reduction = Reduction(self, query, _Sum, needs_values=False)
-            found, freshness = await reduction.run(scatter_gather, view)
-            count = found.count
-        else:
+        if parameters.choice("exact", "false", "true") == "false":
             freshness = Freshness()
-            count = await scatter_gather.estimate(view, query, freshness)
-        return QueryResult(orjson.dumps({"count": count, "exact": is_exact}), freshness)
+            estimate = await scatter_gather.estimate(view, query, freshness)
+            if estimate > MAX_COUNTED:
+                document = {"count": estimate, "exact": False, "estimate": True}
+                return QueryResult(orjson.dumps(document), freshness)
+        reduction = Reduction(self, query, _Sum, needs_values=False)
+        found, freshness = await reduction.run(scatter_gather, view)
+        return QueryResult(orjson.dumps({"count": found.count, "exact": True}), freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
         if arguments:

@@ -18,7 +18,7 @@ app = typer.Typer()
 @reports_errors
 def count(
     view: ViewName,
-    exact: Annotated[bool, typer.Option("--exact", help="Count every entry.")] = False,
+    exact: Annotated[bool, typer.Option("--exact", help="Count every entry of any view.")] = False,
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
@@ -27,7 +27,7 @@ def count(
 ) -> None:
     """Print the number of entries of a view.
 
-    The number is an estimate; with --exact, every entry is counted.
+    Above some 100,000 entries, the number is an estimate; with --exact, every entry is counted.
 
     \b
     Examples:
@@ -39,8 +39,9 @@ def count(
     with Connection(url, timeout, token_file).client() as client:
         result = client.count(view, exact=exact, stale=mode)
     if not is_for_terminal(as_json):
-        write_line({"count": result.count, "exact": result.is_exact})
+        said = {} if result.is_exact else {"estimate": True}
+        write_line({"count": result.count, "exact": result.is_exact, **said})
         return
-    print(f"{result.count:,}")
+    print(f"{result.count:,}" if result.is_exact else f"about {result.count:,}")
     if not result.is_exact:
-        print_stderr("estimate; use --exact to count every entry")
+        print_stderr("an estimate; use --exact to count every entry")
