@@ -39,7 +39,8 @@ ALIKE = {
     "documents._processors", "documents._versions", "documents._view", "documents._views",
     "histories._wrong_store", "internal._forged", "internal._replayed", "kiqr._count",
     "kiqr._without_serde", "values._changes_of_windows", "values._no_such_form",
-    "values._wrong_method", "whole_views._aggregate", "whole_views._count", "whole_views._wrong_store",
+    "values._wrong_method", "whole_views._aggregate", "whole_views._count",
+    "whole_views._wrong_store",
 }  # fmt: skip
 """The kinds whose answers are the same for all keys. The order of the answers tells them apart, and
 most name their view, route or parameter."""
