@@ -101,6 +101,16 @@ def long_load(view: str, topic: str, seconds: float, retention: float) -> str:
     )
 
 
+def moved_rows(view: str, topic: str) -> JobError:
+    """A view that compares the records of a table by partition, and keys that have moved."""
+    return JobError(
+        f"{view}: topic {topic} has, or gets, keys with records in several partitions, because it "
+        "has got more partitions. The view would keep old rows of these keys, also after a "
+        "rebuild. Write the entries of the topic to a new one, and add a version of the view that "
+        "reads that: see docs/changes-to-a-deployment.md."
+    )
+
+
 def rows_dropped(view: str, rows: int) -> str:
     """A warning: Spark dropped rows of a view that were not late."""
     return (

@@ -41,6 +41,8 @@ _DEFAULTS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Searches for moved keys have a pool of their own (spark.moved_keys).
+    "spark.scheduler.mode": "FAIR",
     # A restarted query without new records reports its offsets after this time.
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
     "spark.sql.streaming.stopTimeout": "20s",

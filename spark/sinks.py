@@ -82,17 +82,26 @@ def topic_writer(
     the topic's number of partitions. Delivery is at least once, per micro-batch; ``View`` explains
     why that is enough. The query's thread calls ``on_written`` after it has written a micro-batch.
     """
-    # In real-time mode each record is sent at once.
-    linger = "0" if is_real_time else "5"
-    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms=linger)
-    if topic is not None:
-        options["topic"] = topic
+    options = _options(kafka, topic, is_real_time)
     writer = _partitioned(rows, partitions, is_real_time).writeStream
     if on_written is None:
         writer = writer.format("kafka").options(**options)
     else:
         writer = writer.foreachBatch(partial(_write, options=options, on_written=on_written))
     return writer.option("checkpointLocation", checkpoint).outputMode(output_mode).queryName(query)
+
+
+def write_rows(rows: DataFrame, topic: str, kafka: Kafka, partitions: int) -> None:
+    """Writes rows that are not a stream, as ``topic_writer``. The brokers have them then."""
+    batch = _partitioned(rows, partitions, False)
+    batch.write.format("kafka").options(**_options(kafka, topic, False)).save()
+
+
+def _options(kafka: Kafka, topic: str | None, is_real_time: bool) -> dict[str, str]:
+    # In real-time mode each record is sent at once.
+    linger = "0" if is_real_time else "5"
+    options = kafka.spark(max_request_size=_MAX_REQUEST_BYTES, linger_ms=linger)
+    return options if topic is None else {**options, "topic": topic}
 
 
 def _write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.formats.records import RAW_RECORD
 from spark.required import kafka_values
+
+_MAX_RECORDS_PER_TASK = 500_000  # so that other tasks need not wait for long
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,33 @@ def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -
         session.read.format("kafka")
         .options(**_bounded_options(topic, kafka))
         .option("endingOffsets", ends)
+        .load()
+        .select(*RAW_RECORD.names)
+    )
+
+
+def records_between(
+    session: SparkSession,
+    topic: str,
+    kafka: Kafka,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+) -> DataFrame:
+    """As ``static_records``, from the offsets ``starts``. Only the partitions of ``ends`` are read;
+    ``starts`` has all of them."""
+
+    def offsets(of: Mapping[int, int]) -> str:
+        return json.dumps({topic: {str(partition): of[partition] for partition in ends}})
+
+    options = _bounded_options(topic, kafka)
+    del options["subscribe"]
+    return (
+        session.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps({topic: sorted(ends)}))
+        .option("startingOffsets", offsets(starts))
+        .option("endingOffsets", offsets(ends))
+        .option("maxRecordsPerPartition", _MAX_RECORDS_PER_TASK)
         .load()
         .select(*RAW_RECORD.names)
     )

@@ -7,7 +7,8 @@ write a heartbeat into the metadata of one committed offset, as JSON: {"state": 
 at which it had last read everything, "command": id of the last command that it has carried out, or
 null (`model.pipelines.commands`), "paused": whether it is to stay paused after a restart, "stats":
 numbers (`model.pipelines.stats`)}. `at` is different in each heartbeat. Only pipelines that follow
-commands have `command`.
+commands have `command`. While keys that moved to another partition of a source may have older
+values, there is "moved_keys_since": epoch ms from which this may be so, 0 if that is not known.
 
 Times are in seconds of the clock of `model.progress`; the caller passes them in. One thread writes.
 Other threads read without a lock, because shared values are replaced, never modified.
@@ -59,6 +60,7 @@ class Heartbeat(NamedTuple):
     command: str | None = None
     paused: bool = False
     stats: Mapping[str, float] = {}
+    moved_keys_since: int | None = None
 
 
 class CommittedOffset(NamedTuple):
@@ -124,6 +126,7 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
         fields = orjson.loads(metadata.rstrip("\0"))
         state, at, error = fields["state"], fields["at"], fields.get("error")
         caught_up_at = fields.get("caught_up_at")
+        moved_keys_since = fields.get("moved_keys_since")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if state not in _REPORTED_STATES or type(at) is not int:
@@ -138,6 +141,7 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
         command if isinstance(command, str) else None,
         fields.get("paused") is True,
         known_stats(fields.get("stats")),
+        moved_keys_since if type(moved_keys_since) is int else None,
     )
 
 
@@ -157,6 +161,7 @@ class Pipeline:
         self._same_polls = 0  # polls since it changed
         self._has_changed = False  # while this instance polled
         self._has_members: bool | None = None
+        self._moved_keys_since: float | None = None
         self._headers: tuple[Header, ...] = ()
         self._headers_until = float("-inf")
 
@@ -221,6 +226,8 @@ class Pipeline:
             self._same_since = now
         self._same_polls += 1
         self._heartbeat = heartbeat
+        since = None if heartbeat is None else heartbeat.moved_keys_since
+        self._moved_keys_since = None if not since else now - max(0, wall_ms - since) / 1000
 
     def _state(self, now: float) -> str:
         if self._polled_at is None or now - self._polled_at > self._trusted_for:
@@ -255,6 +262,9 @@ class Pipeline:
             total = lags.get(topic, 0)
             lags[topic] = None if lag is None or total is None else total + lag
             ages.append(None if is_starting else progress.staleness(now))
+        if heartbeat is not None and heartbeat.moved_keys_since is not None:
+            since = self._moved_keys_since
+            ages.append(None if since is None else max(0.0, now - since))
         known_lags = [lag for lag in lags.values() if lag is not None]
         known_ages = [age for age in ages if age is not None]
         return Status(

@@ -37,6 +37,10 @@ class TableDecoder:
     def event_time(self) -> EventTimeBounds | None:
         return None
 
+    @property
+    def is_table(self) -> bool:
+        return True
+
     def well_formed(self, records: DataFrame) -> DataFrame:
         rows = self._decoded(records.select(*_COPIED)).where(self._wrong().isNull())
         fields = F.when(F.col("value").isNotNull(), F.col(FIELDS))

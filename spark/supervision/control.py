@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from model.pipelines.commands import PAUSE, REBUILD, RESUME, PipelineCommand
 from spark.errors import JobError, summary
 from spark.supervision.commands import PipelineCommands
+from spark.supervision.moved_keys import MovedKeys
 from spark.supervision.progress import ProgressListener
 from spark.supervision.rebuilds import Rebuilds
 from spark.supervision.scheduler import QueryScheduler
@@ -28,6 +29,7 @@ class ViewControl:
         commands: PipelineCommands,
         rebuilds: Rebuilds,
         tombstones: TombstoneGuard,
+        moved: MovedKeys,
         log: Callable[[str], None],
     ) -> None:
         self._scheduler = scheduler
@@ -35,6 +37,7 @@ class ViewControl:
         self._commands = commands
         self._rebuilds = rebuilds
         self._tombstones = tombstones
+        self._moved = moved
         self._log = log
         self._open: dict[str, PipelineCommand] = {}  # by view: until it is started again
         # Views whose rebuild has failed. Parts of it may have been done, so they may not start
@@ -68,6 +71,12 @@ class ViewControl:
             if not self._scheduler.is_stopped(view):
                 self._start_again(view, partial(self._delete_old_keys, view))
 
+    def put_in_order(self, statuses: Mapping[str, ViewStatus]) -> None:
+        """Writes the results of keys that have moved again."""
+        for view in self._moved.due(statuses):
+            if not self._scheduler.is_stopped(view):
+                self._start_again(view, partial(self._put_in_order, view))
+
     def _start_again(self, view: str, before: Callable[[], bool] | None) -> None:
         self._progress.starting_again(view)
         self._scheduler.start_again(view, before)
@@ -76,6 +85,7 @@ class ViewControl:
         try:
             self._rebuilds.begin(view)
             self._tombstones.begin(view)
+            self._moved.begin(view)
         except (OSError, PySparkException, Py4JJavaError, JobError) as error:
             self._to_rebuild.add(view)
             why = f"cannot rebuild {view}: {summary(str(error))}. This is tried again."
@@ -87,6 +97,11 @@ class ViewControl:
         return True
 
     def _delete_old_keys(self, view: str) -> bool:
-        with self._progress.deleting_old_keys():
+        with self._progress.writing_itself():
             self._rebuilds.delete_old_keys(view)
+        return True
+
+    def _put_in_order(self, view: str) -> bool:
+        with self._progress.writing_itself():
+            self._moved.put_in_order(view)
         return True

@@ -169,6 +169,8 @@ class Heartbeats:
         heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}
         if status.caught_up_at is not None:
             heartbeat["caught_up_at"] = int(status.caught_up_at * 1000)
+        if status.moved_keys_since is not None:
+            heartbeat["moved_keys_since"] = int(status.moved_keys_since * 1000)
         if status.stats:
             heartbeat["stats"] = status.stats
         if self._commands is not None:

@@ -1,66 +1,376 @@
-"""Warns of keys that have moved: their topic has more partitions than when the view began.
+"""Keys that move because their topic gets more partitions: their newest record counts.
 
-Views of tables, and joins without ``newest``, compare the records of a key by partition and offset.
-That is their order in the log only while all of them are in one partition. A key that has moved to
-a partition with a smaller number keeps its old row.
+- A view without state writes the results of each record, and nothing orders those of two
+  partitions. When it has caught up, the job looks for keys with records in several partitions, and
+  writes the results of their records again, in order (``spark.moved_keys``). It does so after the
+  load, after an addition, and once more when all producers know the new partitions: until then,
+  some of them write to the old ones.
+- A view whose state has a table compares its records by partition and offset. That is wrong for
+  moved keys, so it is stopped. So is a view with a static table that has some.
+- A view of several streams, or with an operator that is not known here, may compare records so.
+  The job warns.
+- The state of all others gives the same results in any order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
-from pyspark.sql import SparkSession
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.generations import query_folders
+from spark.checkpoints.positions import Positions, committed_positions
+from spark.errors import JobError, moved_rows, summary
 from spark.formats.decoders import is_table
-from spark.kafka_admin import Topic
+from spark.kafka_admin import KafkaAdmin, Topic
+from spark.moved_keys.dependence import Dependence, dependence
+from spark.moved_keys.marks import Mark, read_mark, write_mark
+from spark.moved_keys.records import found, in_order, moved_keys, newest_rows, with_homes
+from spark.moved_keys.search import Search
+from spark.moved_keys.watched import Counts, Need, WatchedView
 from spark.settings import Settings
-from spark.view import View
+from spark.sinks import write_rows
+from spark.sources import records_between, static_records
+from spark.supervision.static_sources import StaticSources
+from spark.supervision.status import ViewStatus
+from spark.view import View, derived_rows
 
-_FILE = "partitions.json"
+PRODUCERS_LEARN = 600.0
+"""s after an addition in which producers may write to the partitions of before. They ask for the
+partitions of a topic every 5 minutes by default (``metadata.max.age.ms``)."""
+
+_MARK_INTERVAL = 60.0  # s between two writes of the positions
+_RETRY_AFTER = 60.0  # s
+_FIRST = "partitions.json"
 """In a view's checkpoint folder: the numbers of partitions of its sources at its first start."""
 
 
 class MovedKeys:
-    """The numbers of partitions of the sources when the views began."""
+    """Looks after all views of a job. Used by the supervisor's thread, except ``with_doubts``."""
 
     def __init__(
         self,
         session: SparkSession,
+        admin: KafkaAdmin,
         settings: Settings,
         topics: Mapping[str, Topic],
+        static: StaticSources,
         log: Callable[[str], None],
     ) -> None:
-        """Stores those of new views. Raises as ``CheckpointFiles``."""
+        """Stores the numbers of partitions of new views. Raises as ``CheckpointFiles``."""
+        self._session = session
+        self._admin = admin
+        self._settings = settings
+        self._topics = topics
+        self._static = static
         self._log = log
-        files = CheckpointFiles(session)
-        self._first: dict[str, dict[str, int]] = {}  # view ► topic ► number
-        for view in filter(_compares, settings.views):
-            path = f"{settings.checkpoint(view)}/{_FILE}"
-            before = files.read_json(path) or {}
-            now = {source.topic: topics[source.topic].partitions for source in view.streams}
-            self._first[view.name] = first = {**now, **before}
-            if first != before:
-                files.replace_json(path, first)
-        self._warned: set[tuple[str, str, int]] = set()
-        self.check(topics)
+        self._files = CheckpointFiles(session)
+        self._views: dict[str, WatchedView] = {}
+        self._warned: set[tuple[str, str]] = set()  # view, text
+        self._stopping: dict[str, str] = {}  # view ► why
+        for view in settings.views:
+            mark = read_mark(self._files, settings.checkpoint(view))
+            self._views[view.name] = each = WatchedView(view, _counts(view, topics), mark)
+            if _may_compare(view):
+                self._store_first(each)
+            self._note_counts(each, each.counts)
 
-    def check(self, topics: Mapping[str, Topic]) -> None:
-        """Warns if topics have more partitions than at first; once for each number."""
-        for name, first in self._first.items():
-            for topic, before in first.items():
-                now = topics[topic].partitions if topic in topics else before
-                if now > before and (name, topic, now) not in self._warned:
-                    self._warned.add((name, topic, now))
-                    self._log(
-                        f"warning: {name}: topic {topic} had {before} partitions when the view "
-                        f"began, and now has {now}, so keys have moved. The view may keep old "
-                        "rows of them, also after a rebuild. Write its entries to a new topic, and "
-                        "add a version of the view that reads that: see "
-                        "docs/changes-to-a-deployment.md."
-                    )
+    def refuse(self, view: View) -> None:
+        """Call before each start of a view. ``JobError`` if it cannot follow its moved keys."""
+        each = self._views[view.name]
+        moved = () if each.mark is None else each.mark.moved
+        if topics := [*moved, *self._grown_tables(each)]:
+            raise moved_rows(view.name, topics[0])
+
+    def begin(self, view: str) -> None:
+        """Call when the view will read its sources from the start again."""
+        self._views[view].forget()
+
+    def check(self, topics: Mapping[str, Topic], statuses: Mapping[str, ViewStatus]) -> None:
+        """Notices that topics have more partitions. Call it from time to time; ``statuses`` are
+        those of before the brokers were asked for ``topics``."""
+        for name, each in self._views.items():
+            self._note_counts(each, _counts(each.view, topics))
+            mark, before = each.mark, each.positions
+            # All records before the positions of the last check were written before an addition
+            # that is not known yet.
+            if mark is not None and each.is_settled and before and before != mark.since:
+                is_due = time.monotonic() - each.marked_at >= _MARK_INTERVAL
+                if is_due and mark.dependence is Dependence.WRITES:
+                    self._write_mark(each, replace(mark, since=before))
+            each.positions = _positions(statuses[name])
+            if not each.is_unsure(statuses[name].offsets):
+                each.current_at = statuses[name].caught_up_at
+
+    def stopping(self) -> dict[str, str]:
+        """The views that cannot follow their moved keys ► the reason; once each."""
+        reasons, self._stopping = self._stopping, {}
+        return reasons
+
+    def with_doubts(self, statuses: Mapping[str, ViewStatus]) -> dict[str, ViewStatus]:
+        """The statuses for readers: they know since when moved keys may have older values. Any
+        thread may call it."""
+        return {
+            name: status._replace(moved_keys_since=self._views[name].current_at or 0.0)
+            if self._views[name].is_unsure(status.offsets)
+            else status
+            for name, status in statuses.items()
+        }
+
+    def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
+        """The views that are to be stopped for ``put_in_order``. It begins the searches that are
+        due, and takes their results."""
+        for name, each in self._views.items():
+            if time.monotonic() < each.not_before:
+                continue
+            if each.has_moved:
+                yield name
+            elif each.search is not None:
+                self._take_result(each, each.search)
+            else:
+                each.need = each.next_need(statuses[name].caught_up_at, time.time())
+                self._begin(each, _positions(statuses[name]))
+
+    def put_in_order(self, name: str) -> None:
+        """Writes the results of moved keys again. The view must not run. After an error, it is due
+        again later."""
+        each = self._views[name]
+        each.looked_at = dict(each.counts)
+        try:
+            folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
+            each.ends = committed_positions(self._files, folder)
+            count = self._write_again(each)
+        except (PySparkException, Py4JError, OSError, JobError) as error:
+            self._try_later(each, summary(str(error)))
+            return
+        each.has_moved = False
+        if count:
+            self._log(f"{name}: wrote {count} keys again that have records in several partitions")
+        self._settle(each)
+
+    def finish(self, statuses: Mapping[str, ViewStatus]) -> list[JobError]:
+        """With ``once``: call when the queries have ended. Returns an error for each view that
+        cannot follow its moved keys."""
+        try:
+            topics = {**self._topics, **self._admin.topics(self._topics)}
+        except JobError as error:
+            return [error]
+        for name, each in self._views.items():
+            self._note_counts(each, _counts(each.view, topics))
+            if statuses[name].error is not None:
+                continue
+            now = time.time()
+            each.need = each.next_need(now, now)
+            self._begin(each, _positions(statuses[name]))
+            if each.search is not None:
+                each.search.wait()
+                self._take_result(each, each.search)
+            if each.has_moved:
+                self.put_in_order(name)
+            if each.mark is not None and each.is_settled and each.ends:
+                self._write_mark(each, replace(each.mark, since=each.ends))
+        return [JobError(why) for why in self.stopping().values()]
+
+    def stop(self) -> None:
+        """Ends the searches."""
+        for each in self._views.values():
+            each.stop_search()
+
+    def _begin(self, each: WatchedView, ends: Positions) -> None:
+        """Begins with a look, if it is due."""
+        each.ends = ends
+        if each.need is None or not ends:
+            return
+        each.looked_at = dict(each.counts)
+        try:
+            kind = self._dependence(each)
+        except (PySparkException, Py4JError, JobError) as error:
+            self._try_later(each, summary(str(error)))
+            return
+        if self._searched(each.view, kind):
+            each.search = Search(self._session, lambda: self._records(each, kind))
+        else:
+            self._settle(each)
+
+    def _take_result(self, each: WatchedView, search: Search) -> None:
+        if not search.is_done:
+            return
+        each.search = None
+        view, kind = each.view, self._dependence(each)
+        if search.found is None:
+            self._try_later(each, search.error)
+            return
+        streams = [source.topic for source in view.streams]
+        wrong = [t for t in search.found if kind is Dependence.TABLE or t not in streams]
+        if wrong:
+            self._stopping[view.name] = str(moved_rows(view.name, wrong[0]))
+            self._settle(each, moved=tuple(wrong))
+        elif search.found and kind is Dependence.WRITES:
+            each.has_moved = True
+        else:
+            for topic in search.found:
+                self._warn(view.name, _moved_in_join(topic))
+            self._settle(each)
+
+    def _write_again(self, each: WatchedView) -> int:
+        """Returns the number of moved keys."""
+        view, kafka = each.view, self._settings.kafka
+        [source] = view.streams
+        records = self._between(each, source.topic)
+        keys = with_homes(moved_keys(records), each.counts[source.topic]).persist()
+        try:
+            moved = found(keys)
+            if moved.keys:
+                ends = self._static.ending_offsets(view)
+                ordered = in_order(records, keys, moved.partitioner)
+                given = [
+                    static_records(self._session, other.topic, kafka, ends[other.topic])
+                    if other.static
+                    else ordered
+                    for other in view.inputs
+                ]
+                rows = newest_rows(derived_rows(view, given))
+                write_rows(rows, view.topic, kafka, self._topics[view.topic].partitions)
+            return moved.keys
+        finally:
+            keys.unpersist()
+
+    def _settle(self, each: WatchedView, moved: tuple[str, ...] = ()) -> None:
+        """The look is complete."""
+        need, each.need = each.need, None
+        kind, mark = self._dependence(each), each.mark
+        folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
+        again_at = None
+        if mark is None or need is Need.LOADED:
+            if kind is Dependence.WRITES and max(each.looked_at.values()) > 1:
+                again_at = time.time() + PRODUCERS_LEARN  # perhaps they were added just before
+        elif need is Need.GROWN or each.looked_at != each.counts:
+            each.has_looked = True
+            return
+        self._write_mark(
+            each, Mark(folder, kind, each.looked_at, each.ends, again_at=again_at, moved=moved)
+        )
+
+    def _try_later(self, each: WatchedView, why: str) -> None:
+        each.not_before = time.monotonic() + _RETRY_AFTER
+        self._log(f"warning: {each.view.name}: cannot look for moved keys yet: {why}")
+
+    def _write_mark(self, each: WatchedView, mark: Mark) -> None:
+        each.marked_at = time.monotonic()
+        try:
+            write_mark(self._files, self._settings.checkpoint(each.view), mark)
+        except (PySparkException, Py4JError, OSError) as error:
+            self._try_later(each, summary(str(error)))
+        else:
+            each.mark = mark
+
+    def _note_counts(self, each: WatchedView, counts: Counts) -> None:
+        is_grown = each.grown(counts)
+        is_known = counts == each.counts
+        each.counts = counts
+        if is_grown and each.mark is not None:
+            again_at = time.time() + PRODUCERS_LEARN
+            each.grown_at, each.has_looked = time.time(), False
+            self._write_mark(each, replace(each.mark, growing=counts, again_at=again_at))
+            self._log(
+                f"{each.view.name}: its topic has more partitions. Of keys that move to another "
+                "one, the newest record counts; values that are written to both meanwhile may "
+                f"change once more in {PRODUCERS_LEARN / 60:.0f} minutes."
+            )
+        if not is_known and (grown := self._grown_tables(each)):
+            self._stopping[each.view.name] = str(moved_rows(each.view.name, grown[0]))
+        for topic, first in each.first.items():
+            if counts[topic] > first and self._known_dependence(each) is Dependence.UNKNOWN:
+                self._warn(each.view.name, _grown_join(topic, first, counts[topic]))
+
+    def _grown_tables(self, each: WatchedView) -> list[str]:
+        grown = [topic for topic, first in each.first.items() if each.counts[topic] > first]
+        is_wrong = grown and self._known_dependence(each) is Dependence.TABLE
+        return grown if is_wrong else []
+
+    def _warn(self, view: str, text: str) -> None:
+        """Once for each text."""
+        if (view, text) not in self._warned:
+            self._warned.add((view, text))
+            self._log(f"warning: {view}: {text}")
+
+    def _store_first(self, each: WatchedView) -> None:
+        path = f"{self._settings.checkpoint(each.view)}/{_FIRST}"
+        before = self._files.read_json(path) or {}
+        each.first = {**each.counts, **before}
+        if each.first != before:
+            self._files.replace_json(path, each.first)
+
+    def _dependence(self, each: WatchedView) -> Dependence:
+        """Raises as ``dependence``."""
+        if each.dependence is None:
+            each.dependence = (
+                dependence(self._session, each.view) if each.mark is None else each.mark.dependence
+            )
+        return each.dependence
+
+    def _known_dependence(self, each: WatchedView) -> Dependence | None:
+        """None if the view has no plan: then it does not start."""
+        try:
+            return self._dependence(each)
+        except (PySparkException, Py4JError, JobError):
+            return None
+
+    def _searched(self, view: View, kind: Dependence) -> list[str]:
+        """The topics in which moved keys matter, and that have several partitions."""
+        streams = view.streams if kind is not Dependence.NOTHING else ()
+        static = [source for source in view.inputs if source.static and is_table(source.decoder)]
+        topics = [source.topic for source in (*streams, *static)]
+        return [topic for topic in topics if self._views[view.name].counts[topic] > 1]
+
+    def _records(self, each: WatchedView, kind: Dependence) -> dict[str, DataFrame]:
+        return {topic: self._between(each, topic) for topic in self._searched(each.view, kind)}
+
+    def _between(self, each: WatchedView, topic: str) -> DataFrame:
+        """The records that the look is about: of a static source, all."""
+        ends = each.ends.get(topic) or self._admin.end_offsets({topic: each.counts[topic]})[topic]
+        since = {} if each.mark is None else each.mark.since.get(topic, {})
+        # Spark may know a new partition earlier.
+        first = self._admin.start_offsets({topic: max(ends) + 1})[topic]
+        starts = {number: max(since.get(number, 0), first[number]) for number in ends}
+        ends = {number: max(end, starts[number]) for number, end in ends.items()}
+        return records_between(self._session, topic, self._settings.kafka, starts, ends)
 
 
-def _compares(view: View) -> bool:
-    """Whether the view may compare records of a key: it reads a table, or has a join."""
+def _may_compare(view: View) -> bool:
+    """Whether the state of the view may compare records of a key by partition."""
     return len(view.streams) > 1 or any(is_table(source.decoder) for source in view.streams)
+
+
+def _counts(view: View, topics: Mapping[str, Topic]) -> Counts:
+    return {source.topic: topics[source.topic].partitions for source in view.inputs}
+
+
+def _positions(status: ViewStatus) -> Positions:
+    return {
+        topic: {int(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in status.offsets.items()
+    }
+
+
+def _grown_join(topic: str, before: int, now: int) -> str:
+    return (
+        f"topic {topic} had {before} partitions when the view began, and now has {now}, so keys "
+        f"have moved. {_WHAT_TO_DO}"
+    )
+
+
+def _moved_in_join(topic: str) -> str:
+    return f"topic {topic} has keys with records in several partitions. {_WHAT_TO_DO}"
+
+
+_WHAT_TO_DO = (
+    "The view may keep old rows of them, also after a rebuild, for example if it joins tables "
+    "without `newest`. Then write the entries of the topic to a new one, and add a version of the "
+    "view that reads that: see docs/changes-to-a-deployment.md."
+)

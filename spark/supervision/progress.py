@@ -100,7 +100,7 @@ class ProgressListener(StreamingQueryListener):
         self._reported_dropped: Counter[str] = Counter()  # by view
         self._reported_at: dict[str, float] = {}  # view ► monotonic s
         self._intervals = intervals or {}
-        self._is_deleting = False  # old keys of a view
+        self._is_writing = False  # keys of a view
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._caught_up_boot: dict[str, float] = {}  # the same by `boot_time`
         self._gaps: defaultdict[str, list[Gap]] = defaultdict(list)
@@ -148,16 +148,16 @@ class ProgressListener(StreamingQueryListener):
             self._update(view)
 
     @contextmanager
-    def deleting_old_keys(self) -> Iterator[None]:
-        """While old keys of a rebuilt view are deleted, however long that takes. The views that are
+    def writing_itself(self) -> Iterator[None]:
+        """While the job itself writes keys of a view, however long that takes. The views that are
         to be started again wait for it, and are not silent meanwhile."""
         with self._lock:
-            self._is_deleting = True
+            self._is_writing = True
         try:
             yield
         finally:
             with self._lock:
-                self._is_deleting = False
+                self._is_writing = False
                 self._reported_at |= dict.fromkeys(self._starting_again, time.monotonic())
 
     def rebuilding(self, view: str) -> None:
@@ -221,7 +221,7 @@ class ProgressListener(StreamingQueryListener):
             state = STOPPED
         else:
             state = RUNNING if view.source_offsets else STARTING
-        waits = self._is_deleting and name in self._starting_again
+        waits = self._is_writing and name in self._starting_again
         silent = None
         if reported_at is not None and not waits and state not in (STOPPED, PAUSED):
             due_at = reported_at + self._intervals.get(name, 0.0)

@@ -33,6 +33,7 @@ from spark.supervision.events import (
     queries_of,
     view_of,
 )
+from spark.supervision.moved_keys import MovedKeys
 from spark.supervision.queries import view_queries
 from spark.supervision.static_sources import StaticSources
 from spark.supervision.tasks import running_tasks
@@ -71,6 +72,7 @@ class QueryScheduler:
         watermarks: Watermarks,
         static: StaticSources,
         tombstones: TombstoneGuard,
+        moved: MovedKeys,
         log: Callable[[str], None],
     ) -> None:
         self._session = session
@@ -81,6 +83,7 @@ class QueryScheduler:
         self._log = log
         self._static = static
         self._tombstones = tombstones
+        self._moved = moved
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
@@ -275,11 +278,13 @@ class QueryScheduler:
                 yield query
 
     def stop_changed(self) -> Iterator[tuple[str, str]]:
-        """Stops the views whose static sources have changed, or that may have missed tombstones;
-        yields their names and why."""
+        """Stops the views whose static sources have changed, that may have missed tombstones, or
+        that cannot follow keys that have moved; yields their names and why."""
         running = {query.name: query for query in self._queries if query.isActive}
         views = [view for view in self._settings.views if view.name in running]
-        for name, why in (self._static.changed(views) | self._tombstones.missed(views)).items():
+        stopping = self._static.changed(views) | self._tombstones.missed(views)
+        stopping |= {name: why for name, why in self._moved.stopping().items() if name in running}
+        for name, why in stopping.items():
             yield name, why
             for query in queries_of(name):
                 if query in running:
@@ -302,6 +307,7 @@ class QueryScheduler:
             if of_result:
                 check_view(self._session, view, self._settings, self._log)
                 self._tombstones.check(view)
+                self._moved.refuse(view)
                 if self._settings.is_real_time(view):
                     check_slots(self._session, self._settings, self._topics)
             unstarted = view_queries(

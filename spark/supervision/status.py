@@ -35,7 +35,8 @@ class ViewStatus(NamedTuple):
     ``error``: why a query failed. ``silent``: seconds since Spark's next report on the view was
     due, or 0; None: none is due, because the view is not started, or old keys are deleted.
     ``caught_up_at``: when the view had last read all records (epoch s); None: never since this
-    start. ``gaps``: the longest ones that have ended.
+    start. ``gaps``: the longest ones that have ended. ``moved_keys_since``: when keys that have
+    moved may have got older values (epoch s); 0: not known; None: none has.
     """
 
     state: str
@@ -45,6 +46,7 @@ class ViewStatus(NamedTuple):
     caught_up_at: float | None = None
     stats: Mapping[str, float] = {}
     gaps: Sequence[Gap] = ()
+    moved_keys_since: float | None = None
 
 
 @dataclass(slots=True)

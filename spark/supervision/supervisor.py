@@ -44,7 +44,8 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
     job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
-        moved = MovedKeys(session, settings, topics, log)
+        static = StaticSources(session, admin, settings, topics)
+        moved = MovedKeys(session, admin, settings, topics, static, log)
         try:
             progress = ProgressListener(
                 session,
@@ -62,19 +63,18 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         session.streams.addListener(progress)
         session.streams.addListener(watermarks)
         stop.started()
-        static = StaticSources(session, admin, settings, topics)
         tombstones = TombstoneGuard(session, admin, settings, progress.statuses, log)
         scheduler = QueryScheduler(
-            session, settings, topics, stop.events, watermarks, static, tombstones, log
+            session, settings, topics, stop.events, watermarks, static, tombstones, moved, log
         )
         commands = PipelineCommands(admin, settings.views, settings.group_prefix, stop.events)
         rebuilds = Rebuilds(session, admin, settings, topics, log)
-        control = ViewControl(scheduler, progress, commands, rebuilds, tombstones, log)
+        control = ViewControl(scheduler, progress, commands, rebuilds, tombstones, moved, log)
         heartbeats = Heartbeats(
             admin,
             settings.views,
             settings.group_prefix,
-            progress.statuses,
+            lambda: moved.with_doubts(progress.statuses()),
             settings.health,
             log,
             None if settings.once else commands,
@@ -91,6 +91,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
                 with suppress(Py4JError, PySparkException, OSError):
                     tombstones.keep(is_last=True)
                     scheduler.stop()
+                    moved.stop()
                     session.streams.removeListener(watermarks)
                     session.streams.removeListener(progress)
 
@@ -119,7 +120,7 @@ def _watch(
             event = stop.events.get(timeout=min(_MAX_WAIT, scheduler.seconds_to_restart()))
         except queue.Empty:
             if time.monotonic() >= next_check:
-                check_unchanged(admin, settings, topics, moved)
+                check_unchanged(admin, settings, topics, moved, progress.statuses())
                 tombstones.keep()
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why, is_final=True)
@@ -153,13 +154,18 @@ def _watch(
                     raise JobError(f"Spark has stopped: {failure} Start again.")
                 else:
                     # A restart does not help if the topic was recreated.
-                    check_unchanged(admin, settings, topics, moved)
+                    check_unchanged(admin, settings, topics, moved, progress.statuses())
                     delay = scheduler.schedule_restart(event.query)
                     log(f"error: {failure} It starts again in {delay:g} s.")
         for query in scheduler.restart_due():
             progress.restarted(query)
         control.finish_rebuilds(progress.statuses())
+        if not settings.once:
+            control.put_in_order(progress.statuses())
         _start_due(scheduler, progress, control)
+    if settings.once:
+        for failure in moved.finish(progress.statuses()):
+            first_failure = first_failure or failure
     if first_failure is not None:
         raise first_failure
 

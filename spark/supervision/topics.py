@@ -28,6 +28,7 @@ from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
 from spark.sinks import DEAD_LETTER_SUFFIX
 from spark.supervision.moved_keys import MovedKeys
+from spark.supervision.status import ViewStatus
 from spark.view import View
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -124,10 +125,15 @@ def _check_message_bytes(admin: KafkaAdmin, topic: str, log: Callable[[str], Non
 
 
 def check_unchanged(
-    admin: KafkaAdmin, settings: Settings, topics: Mapping[str, Topic], moved: MovedKeys
+    admin: KafkaAdmin,
+    settings: Settings,
+    topics: Mapping[str, Topic],
+    moved: MovedKeys,
+    statuses: Mapping[str, ViewStatus],
 ) -> None:
     """``JobError`` if a topic was deleted or recreated since the start, or has more partitions and
-    only the next start takes them into account. With ``once``, a source's do not matter."""
+    only the next start takes them into account. With ``once``, a source's do not matter.
+    ``statuses``: of the views, now."""
     try:
         now = admin.topics(topics)
     except JobError:
@@ -150,7 +156,7 @@ def check_unchanged(
                 raise needs_slots(topic, before, after)
             if not source.static and source.decoder.event_time is not None:
                 raise unobserved(view.name, topic, before, after)
-    moved.check(now)
+    moved.check(now, statuses)
 
 
 def topics_of(views: Iterable[View]) -> set[str]:

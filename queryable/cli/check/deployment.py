@@ -27,6 +27,8 @@ from queryable.cli.inspection.broker import Broker
 from queryable.cli.inspection.samples import TopicSample
 from queryable.client.protocol.errors import BadUse
 
+_ADD_PARTITIONS = "docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads"
+
 
 def check_deployment(
     views: Path, servers: str, sample_size: int, timeout: float
@@ -87,6 +89,7 @@ def _check_views(
         return
     samples: dict[str, TopicSample] = {}
     for view in deployment.views:
+        yield from _before_partitions_are_added(view)
         if view.topic not in topics and view.uses_spark:
             yield from _topics_of_the_job(view, topics, made)
             continue
@@ -138,6 +141,23 @@ def _topics_of_the_job(view: View, topics: dict[str, int], made: set[str]) -> It
                 f"Spark derives it from topic {topic}, which does not exist{_hint(topic, topics)}",
                 f"create the topic, or set from in {where}",
             )
+
+
+def _before_partitions_are_added(view: View) -> Iterator[Finding]:
+    """What to know before that is done to a topic from which Spark derives the view."""
+    subject = f"view {view.name}"
+    for join in view.derivation.joins if view.derivation is not None else ():
+        yield ok(
+            subject,
+            f"do not add partitions to topic {join.source}: Spark's job would stop the view, which "
+            f"joins it as a table ({_ADD_PARTITIONS})",
+        )
+    if view.spark_view is not None:
+        yield ok(
+            subject,
+            f"before you add partitions to a topic that {view.spark_view} reads: Spark's job stops "
+            f"views that cannot follow it ({_ADD_PARTITIONS})",
+        )
 
 
 def _hint(topic: str, topics: dict[str, int]) -> str:

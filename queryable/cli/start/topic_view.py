@@ -21,6 +21,7 @@ from queryable.cli.inspection.view_fields import infer_view
 from queryable.cli.values import cell_text
 
 _LATEST_VALUE = Inference("key-value", Confidence.CERTAIN, "the latest value of each key")
+_ADD_PARTITIONS = "docs/changes-to-a-deployment.md#add-partitions-to-a-topic"
 _MAX_SHOWN = 60
 _ENOUGH = 20  # records, to tell a format
 
@@ -39,6 +40,7 @@ def topic_entry(
     lines = [
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records sampled",
+        f"# before you add partitions: {_ADD_PARTITIONS}",
         view_table(topic),
         f"topic = {json.dumps(topic)}",
     ]

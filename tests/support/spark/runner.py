@@ -125,9 +125,14 @@ class Runner:
         for future in self._admin.delete_records([partition]).values():
             future.result(10)
 
-    def add_partition(self, topic: str) -> None:
-        new = NewPartitions(topic, 2)
-        self._admin.create_partitions([new])[topic].result(10)
+    def add_partition(self, topic: str, partitions: int = 2) -> None:
+        """Returns when the broker has ``partitions`` of them."""
+        self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(10)
+
+        def is_known() -> bool:
+            return len(self._admin.list_topics(topic, 5).topics[topic].partitions) == partitions
+
+        wait_until(is_known, 10, f"the partitions of {topic}")
 
     def recreate(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(10)

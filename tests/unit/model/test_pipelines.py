@@ -99,6 +99,20 @@ def test_a_new_backend_takes_the_staleness_from_the_heartbeat() -> None:
     assert pipeline.poll(after=5).staleness == pytest.approx(65)
 
 
+def test_older_values_of_moved_keys_are_as_old_as_the_pipeline_says() -> None:
+    """Regression: the staleness was 0, because all records had been read."""
+    pipeline = PolledPipeline()
+    pipeline.ends = {"raw": {0: 10, 1: 0}}
+    pipeline.now = 199.0
+    doubtful = {"state": "running", "at": WALL + 199_000}
+    status = pipeline.commit(10, 0, **doubtful, moved_keys_since=WALL + 140_000).poll()
+    assert (status.lag, status.staleness) == (0, pytest.approx(60))
+    assert pipeline.poll(after=5).staleness == pytest.approx(65)
+    pipeline.commit(10, 0, **doubtful, moved_keys_since=0)
+    assert pipeline.poll().staleness is None, "since the load"
+    assert pipeline.commit(10, 0, **doubtful).poll().staleness == 0
+
+
 def test_a_dead_job_counts_as_stopped_even_if_polls_are_slow() -> None:
     """Polls are slow with many groups, or if the leader of a source partition does not answer."""
     pipeline = PolledPipeline()

@@ -74,7 +74,7 @@ def test_no_view_that_waits_is_silent_while_old_keys_are_deleted(
         listener.of_job.starting_again(name)
     listener.now += 100
     assert listener.silent("a") == 100, "its queries do not end"
-    with listener.of_job.deleting_old_keys():
+    with listener.of_job.writing_itself():
         listener.now += 1_000
         assert (listener.silent("a"), listener.silent("b")) == (None, None)
     assert (listener.silent("a"), listener.silent("b")) == (0, 0)

@@ -27,7 +27,14 @@ def test_topics_that_the_job_of_spark_creates_are_not_missing(
     )
     found = list(check_deployment(file, broker.bootstrap_servers, 1, 10))[2:]
     created = "does not exist yet: Spark's job creates it, if it may create topics"
+    rule = "(docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads)"
     assert [(each.status, each.subject, each.message) for each in found] == [
+        (
+            "ok",
+            "view new-hosts",
+            f"do not add partitions to topic {planes}: Spark's job would stop the view, which "
+            f"joins it as a table {rule}",
+        ),
         ("ok", "view new-hosts", f"topic new-hosts {created}"),
         (
             "wrong",
@@ -36,6 +43,12 @@ def test_topics_that_the_job_of_spark_creates_are_not_missing(
             f"{planes.removesuffix('-planes')}?",
         ),
         ("ok", "view new-rows", f"topic new-rows {created}"),
+        (
+            "ok",
+            "view python",
+            "before you add partitions to a topic that words.py reads: Spark's job stops views "
+            f"that cannot follow it {rule}",
+        ),
         ("ok", "view python", f"topic new-words {created}"),
     ]
-    assert found[1].action == "create the topic, or set from in [views.new-hosts.derive.join.plane]"
+    assert found[2].action == "create the topic, or set from in [views.new-hosts.derive.join.plane]"

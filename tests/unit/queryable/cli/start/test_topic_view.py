@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from model.partitioner import partition_of
@@ -29,6 +32,14 @@ def test_formats_and_partitioner_are_those_of_the_records(partitioner: str) -> N
     assert (view.key, view.value, view.partitioner) == ("string", "json", partitioner)
     assert f"50 of 50 keys are in the partition of {partitioner}" in text
     assert "TODO" not in text
+
+
+def test_the_entry_says_where_to_look_before_partitions_are_added() -> None:
+    text = topic_entry("orders", PARTITIONS, COMPACT, records("murmur2"), no_answer)
+    [link] = re.findall(r"before you add partitions: (\S+)", text)
+    page, _, anchor = link.partition("#")
+    headings = re.findall(r"^#+ (.+)$", Path(page).read_text(), re.MULTILINE)
+    assert anchor in {each.lower().replace(" ", "-") for each in headings}
 
 
 def test_numbers_as_text_are_strings() -> None:

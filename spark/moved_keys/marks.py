@@ -1,0 +1,67 @@
+"""What a view's checkpoint says about moved keys: ``moved-keys.json``. Pure, except the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.generations import query_folders
+from spark.checkpoints.positions import Positions
+from spark.moved_keys.dependence import Dependence
+
+_FILE = "moved-keys.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The last look for moved keys.
+
+    ``query``: the folder of the view's query; a rebuild has another one. ``partitions``: topic ►
+    their number then. ``since``: the view had written all records before these positions when the
+    topics had this number, so only keys of later records can have moved. ``growing``: the greater
+    numbers that the topics have had since; empty when that is done. ``again_at``: when to look
+    again (epoch s), because all producers know the new partitions then. ``moved``: topics whose
+    moved keys the view cannot follow.
+    """
+
+    query: str
+    dependence: Dependence
+    partitions: Mapping[str, int]
+    since: Positions = field(default_factory=dict)
+    growing: Mapping[str, int] = field(default_factory=dict)
+    again_at: float | None = None
+    moved: tuple[str, ...] = ()
+
+
+def read_mark(files: CheckpointFiles, checkpoint: str) -> Mark | None:
+    """None if the job has not looked for moved keys since the view began, or since its rebuild. So
+    it is if the file is damaged: then the job looks at all records again."""
+    try:
+        mark = _from_json(json.loads(files.read(f"{checkpoint}/{_FILE}") or ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return mark if mark.query == query_folders(files, checkpoint).result else None
+
+
+def write_mark(files: CheckpointFiles, checkpoint: str, mark: Mark) -> None:
+    document = {**asdict(mark), "dependence": mark.dependence.value}
+    files.replace_json(f"{checkpoint}/{_FILE}", document)
+
+
+def _from_json(document: Mapping[str, Any]) -> Mark:
+    since = {
+        topic: {int(partition): offset for partition, offset in offsets.items()}
+        for topic, offsets in document["since"].items()
+    }
+    return Mark(
+        document["query"],
+        Dependence(document["dependence"]),
+        document["partitions"],
+        since,
+        document["growing"],
+        document["again_at"],
+        tuple(document["moved"]),
+    )

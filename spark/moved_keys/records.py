@@ -1,0 +1,92 @@
+"""The records of moved keys, in their order: functions of DataFrames that are not streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from model.partitioner_numpy import partitions_of_batch
+from spark.formats.records import RAW_RECORD
+
+_PARTITIONERS = "murmur2", "crc32"
+"""Java's default, and librdkafka's."""
+
+# not the names of columns of records or rows
+_AT, _HOME, _NUMBER = "#at", "#home", "#number"
+
+
+def moved_keys(records: DataFrame) -> DataFrame:
+    """The keys with records in several partitions: ``key``, and the ``first`` and the ``last`` of
+    these partitions."""
+    bounds = F.min("partition").alias("first"), F.max("partition").alias("last")
+    keyed = records.where("key IS NOT NULL")
+    return keyed.groupBy("key").agg(*bounds).where("first < last")
+
+
+def with_homes(keys: DataFrame, partitions: int) -> DataFrame:
+    """``moved_keys`` with the partition of each key by each partitioner, in a topic with so many
+    partitions."""
+    columns = ", ".join(f"{name} int" for name in _PARTITIONERS)
+    compute = partial(_with_homes, partitions=partitions)
+    return keys.mapInArrow(compute, f"key binary, first int, last int, {columns}")
+
+
+class Found(NamedTuple):
+    """How many keys have moved, and the partitioner that most of them agree with."""
+
+    keys: int
+    partitioner: str
+
+
+def found(keys: DataFrame) -> Found:
+    """``keys``: as of ``with_homes``."""
+    agreeing = [
+        F.count_if(F.col(name).isin(F.col("first"), F.col("last"))).alias(name)
+        for name in _PARTITIONERS
+    ]
+    [counts] = keys.agg(F.count(F.lit(1)).alias("keys"), *agreeing).collect()
+    return Found(counts["keys"], max(_PARTITIONERS, key=lambda name: counts[name]))
+
+
+def in_order(records: DataFrame, keys: DataFrame, partitioner: str) -> DataFrame:
+    """The records of these keys (``with_homes``), all records of a key in one task, and in their
+    order: that of their timestamps, but records of one partition stay in the order of their
+    offsets. Of two with the same timestamp, the one in the key's partition of now is the later one.
+    """
+    offsets = Window.partitionBy("key", "partition").orderBy("offset")
+    order = {
+        _AT: F.max("timestamp").over(offsets),
+        _HOME: F.col("partition") == F.col(partitioner),
+    }
+    return (
+        records.join(keys.select("key", partitioner), "key")
+        .withColumns({name: order[name] for name in order})
+        .repartition("key")
+        .sortWithinPartitions(_AT, _HOME, "partition", "offset")
+        .select(*RAW_RECORD.names)
+    )
+
+
+def newest_rows(rows: DataFrame) -> DataFrame:
+    """The last row of each ``key``: the same columns. ``rows``: all rows of a key are in one task,
+    in their order."""
+    others = [name for name in rows.columns if name != "key"]
+    last = F.max_by(F.struct(*others), _NUMBER).alias("row")
+    numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
+    return numbered.groupBy("key").agg(last).select("key", "row.*")
+
+
+def _with_homes(batches: Iterable[pa.RecordBatch], partitions: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        keys = batch.column("key").to_pylist()
+        homes = [
+            pa.array(partitions_of_batch(name, keys, partitions), pa.int32())
+            for name in _PARTITIONERS
+        ]
+        names = [*batch.schema.names, *_PARTITIONERS]
+        yield pa.RecordBatch.from_arrays([*batch.columns, *homes], names=names)

@@ -1,0 +1,101 @@
+"""What the job knows about the moved keys of one view, and when it has to look again. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from spark.checkpoints.positions import Positions
+from spark.moved_keys.dependence import Dependence
+from spark.moved_keys.marks import Mark
+from spark.moved_keys.search import Search
+from spark.view import View
+
+Counts = dict[str, int]
+"""Topic ► number of partitions."""
+
+
+class Need(Enum):
+    """Why the job looks for moved keys: the view has been loaded; a topic has more partitions; all
+    producers know them now."""
+
+    LOADED = "loaded"
+    GROWN = "grown"
+    AGAIN = "again"
+
+
+@dataclass(slots=True)
+class WatchedView:
+    """What the job knows about one view.
+
+    ``counts``: of its sources, now. ``dependence``: None if it is not known yet. ``first``: the
+    counts when the view began, if its state may compare records by partition. ``positions``: at
+    the last check of the topics. ``current_at``: when it had last caught up without doubt.
+    ``need``, ``ends`` and ``looked_at``: of the look that has begun: why, up to which positions,
+    and the counts then. ``has_moved``: it has found keys to write again.
+    """
+
+    view: View
+    counts: Counts
+    mark: Mark | None = None
+    dependence: Dependence | None = None
+    first: Counts = field(default_factory=dict)
+    positions: Positions = field(default_factory=dict)
+    current_at: float | None = None
+    need: Need | None = None
+    ends: Positions = field(default_factory=dict)
+    looked_at: Counts = field(default_factory=dict)
+    search: Search | None = None
+    has_moved: bool = False
+    grown_at: float = field(default_factory=time.time)
+    has_looked: bool = False  # since the topic has grown
+    marked_at: float = float("-inf")  # monotonic s
+    not_before: float = float("-inf")  # monotonic s
+
+    def is_unsure(self, offsets: Mapping[str, Mapping[str, int]]) -> bool:
+        """Whether moved keys may have older values. ``offsets``: of the view, now. They may have
+        partitions that the job has not noticed yet."""
+        if self.mark is None:
+            return max(self.counts.values()) > 1
+        read = {topic: len(of_topic) for topic, of_topic in offsets.items()}
+        return bool(self.mark.growing) or self.grown(read)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the next look is due after an addition only."""
+        mark = self.mark
+        return mark is not None and not mark.growing and mark.again_at is None
+
+    def grown(self, counts: Counts) -> bool:
+        """Whether topics have got more partitions than the job knows."""
+        if self.mark is None or self.mark.dependence is not Dependence.WRITES:
+            return False
+        known: Mapping[str, int] = self.mark.growing or self.mark.partitions
+        return any(count > known.get(topic, 0) for topic, count in counts.items())
+
+    def next_need(self, caught_up_at: float | None, now: float) -> Need | None:
+        """Why a look is due, or None. ``caught_up_at``: when the view had last read everything
+        (epoch s); before that, a look would not find all."""
+        if caught_up_at is None:
+            return None
+        mark = self.mark
+        if mark is None:
+            return Need.LOADED
+        if mark.again_at is not None and mark.again_at <= min(now, caught_up_at):
+            return Need.AGAIN
+        if mark.growing and not self.has_looked and caught_up_at > self.grown_at:
+            return Need.GROWN
+        return None
+
+    def forget(self) -> None:
+        """The view will read its topics from the start again."""
+        self.stop_search()
+        self.mark = self.need = None
+        self.has_moved = False
+
+    def stop_search(self) -> None:
+        if self.search is not None:
+            self.search.stop()
+            self.search = None

@@ -1,0 +1,1 @@
+"""Keys that move to another partition of their topic."""
