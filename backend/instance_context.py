@@ -33,6 +33,7 @@ from backend.telemetry.spans import Spans, spans_of
 from backend.wire.answer import Header
 from backend.wire.scan import NEVER
 from model.changes.deployments import DeploymentState
+from model.group_views import GroupViews
 from model.kinds.registry import kind_of
 from model.machine.clock import boot_time
 from model.pipelines.status import Pipeline
@@ -226,23 +227,27 @@ class InstanceContext:
             self.state = RUNNING  # before heartbeats are sent to the instances of the topology
         with self._changing:
             self._of_group = topology
+            self._set_versions(self.versions.in_group(GroupViews.of(topology)))
             self._set_topology()
 
     def apply_versions(self, states: States) -> None:
         """Use new states of the views' versions: requests that arrive from now on are answered from
         the versions that are current in them."""
-        self._use_versions(self.versions.with_states(states))
+        with self._changing:
+            self._set_versions(self.versions.with_states(states))
+            self._set_topology()
 
     def doubt_versions(self) -> None:
         """Answer no request for the current version of a view until `apply_versions` is called."""
-        self._use_versions(self.versions.in_doubt())
-
-    def _use_versions(self, versions: Versions) -> None:
         with self._changing:
+            self._set_versions(self.versions.in_doubt())
+            self._set_topology()
+
+    def _set_versions(self, versions: Versions) -> None:
+        if versions is not self.versions:
             self.versions = versions
             for use_versions in self.on_versions:
                 use_versions()
-            self._set_topology()
 
     def apply_deployment(self, state: DeploymentState) -> None:
         """Use a new state of the service. Proxies learn of it as they learn of a topology."""
@@ -291,7 +296,8 @@ class InstanceContext:
         self.revision = next(self._revisions) + 1
 
     def placed(self, view: View) -> PlacedView:
-        """The placement of the view, with at least one partition. Raises Unavailable."""
+        """The placement of the view, with at least one partition. Raises Unavailable, also if the
+        group uses another definition: its partitions are not those of the view."""
         placed = self.topology.views.get(view.name)
         if placed is None:
             if self.known:
@@ -300,6 +306,11 @@ class InstanceContext:
                 )
             raise Unavailable(
                 "no-topology", "This instance has not joined its group yet. Retry after a second."
+            )
+        if placed.hash != view.hash:
+            raise Unavailable(
+                "definition-differs",
+                f"View {view.name} is declared in another way here than on most instances.",
             )
         if not placed.active:
             raise Unavailable(

@@ -103,6 +103,7 @@ class PlacedView:
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
     topic_hash: int = 0  # of the topic that had `partition_counts`: `hash_of_topic`
+    differs: bool = False  # whether a member declares it in another way, or not at all
 
     @property
     def partitions(self) -> int:
@@ -154,6 +155,8 @@ class Topology:
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
+    # path -> view, without a version, if views with different names declare it (`group_views`)
+    paths: Mapping[str, str] = field(default_factory=dict)
 
     def at_revision(self, revision: int) -> Topology:
         """The topology after this number of changes. Each has a newer epoch, so that proxies and
@@ -246,9 +249,11 @@ class Topology:
                         "partition_counts": view.partition_counts,
                         "moved": view.moved,
                         "topic_hash": view.topic_hash,
+                        "differs": view.differs,
                     }
                     for name, view in self.views.items()
                 },
+                "paths": self.paths,
             }
         )
 
@@ -272,11 +277,14 @@ class Topology:
                         tuple(tuple(indexes) for indexes in placed["standbys"]),
                         tuple((partition, index) for partition, index in placed["warming"]),
                         tuple(placed["moved"]),
-                        # leaders of older versions do not send it
+                        # leaders of older versions do not send these
                         int(placed.get("topic_hash", 0)),
+                        placed.get("differs") is True,
                     )
                     for name, placed in document["views"].items()
                 },
+                # leaders of older versions do not send it
+                paths={str(path): str(base) for path, base in document.get("paths", {}).items()},
             )
         except MALFORMED as e:
             if isinstance(e, TopologyError):
@@ -296,6 +304,7 @@ class Topology:
                     **view.description,
                     "partitions": view.partitions,
                     **view.several_partitions,
+                    **({"differs": True} if view.differs else {}),
                 }
                 for name, view in self.views.items()
             },

@@ -21,6 +21,7 @@ from typing import Any
 import orjson
 
 from model.changes.records import decode_object
+from model.group_views import Claim, GroupViews, leading, overlap
 from model.views import View
 
 MAX_VERSION = 999_999
@@ -114,61 +115,121 @@ def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions of all views, and which of them are current. `states`: None if they are not
-    known yet. `may_lack_some`: whether other instances may declare further versions."""
+    """What names and paths of requests mean. This follows from what all instances of a group share,
+    so that it is the same on all of them, also while their files differ: from the topology and from
+    the changes of versions.
+
+    `views`: those that this instance declares. `states`: None if they are not known yet.
+    `may_lack_some`: whether other instances may declare further versions. `group`: None before this
+    instance has a topology; then its own views count.
+    """
 
     views: tuple[View, ...] = ()
     states: States | None = field(default_factory=lambda: MappingProxyType({}))
     may_lack_some: bool = False
+    group: GroupViews | None = None
 
     by_base: Mapping[str, Mapping[int, View]] = field(init=False)
-    """Each view's versions that are not dropped; empty if none is left."""
+    """Each view's versions that are declared here and not dropped; empty if none is left."""
+    current: Mapping[str, str] = field(init=False)
+    """The stored name of each view's current version."""
     named: Mapping[str, View] = field(init=False)
     """The view that a name in a request means."""
+    elsewhere: Mapping[str, str] = field(init=False)
+    """The stored name of the view that a name in a request means, if only other instances have it:
+    it is not declared here, or in another way."""
+    leads_to: Mapping[str, str] = field(init=False)
+    """The name of the view that each short path leads to. It means the current version."""
     paths: Mapping[str, str] = field(init=False)
-    """The short path of each view that has one. It means the current version."""
+    """The short path of each view that has one."""
     undecided: frozenset[str] = field(init=False)
     """Names that mean a version which this instance does not know, or not yet."""
+    undecided_paths: frozenset[str] = field(init=False)
+    """Paths of which it is not decided which view they lead to."""
     dropped: frozenset[str] = field(init=False)
     """Stored names of dropped versions."""
     with_versions: frozenset[str] = field(init=False)
     """Names of the views whose answers say which version they are of."""
+    _lowest: Mapping[str, int] = field(init=False)
+    """The lowest version of each view in the group; before it is known, of those declared here."""
 
     def __post_init__(self) -> None:
         states = self.states or {}
-        declared: dict[str, dict[int, View]] = {}
-        for view in sorted(self.views, key=lambda view: view.version):
-            declared.setdefault(view.base, {})[view.version] = view
-        by_base: dict[str, dict[int, View]] = {}
-        named: dict[str, View] = {}
-        undecided = set()
-        for base in dict.fromkeys(view.base for view in self.views):
-            gone = states[base].dropped if base in states else ()
-            left = {v: view for v, view in declared[base].items() if v not in gone}
-            by_base[base] = left
-            if (current := self._current(base, declared[base], left)) is None:
-                undecided.add(base)
-            else:
-                named[base] = current
-            named |= {public_name(base, version): view for version, view in left.items()}
         put = object.__setattr__  # of a frozen dataclass
-        put(self, "by_base", by_base)
-        put(self, "named", named)
-        paths = {view.base: view.path for view in reversed(self.views) if view.path is not None}
-        put(self, "paths", paths)
-        put(self, "undecided", frozenset(undecided))
         dropped = {stored_name(b, v) for b, state in states.items() for v in state.dropped}
         put(self, "dropped", frozenset(dropped))
-        many = {base for base, of in declared.items() if _is_versioned(of) or base in states}
+        by_base: dict[str, dict[int, View]] = {view.base: {} for view in self.views}
+        for view in sorted(self.views, key=lambda view: view.version):
+            if view.name not in dropped:
+                by_base[view.base][view.version] = view
+        put(self, "by_base", by_base)
+        of_base = self._known()
+        many = {base for base, of in of_base.items() if set(of) != {1} or base in states}
         put(self, "with_versions", frozenset(many))
+        current = {
+            base: stored
+            for base, of in of_base.items()
+            if (stored := self._current(base, of)) is not None
+        }
+        put(self, "current", current)
+        put(self, "undecided", frozenset(of_base.keys() - current.keys()))
+        means = dict(current)
+        for base, of in of_base.items():
+            means |= {public_name(base, v): each for v, each in of.items() if each not in dropped}
+        here = {view.name: view for view in self.views if self.is_here(view)}
+        put(self, "named", {name: here[each] for name, each in means.items() if each in here})
+        put(self, "elsewhere", {n: each for n, each in means.items() if each not in here})
+        self._put_paths()
 
-    def _current(
-        self, base: str, declared: Mapping[int, View], left: Mapping[int, View]
-    ) -> View | None:
-        if self.states is None and (self.may_lack_some or _is_versioned(declared)):
+    def _known(self) -> dict[str, dict[int, str]]:
+        """The stored names of all versions of each view, by their numbers, also dropped ones."""
+        of_group = () if self.group is None else self.group.hashes
+        found: dict[str, dict[int, str]] = {}
+        lowest: dict[str, int] = {}
+        for name in dict.fromkeys((*of_group, *(view.name for view in self.views))):
+            base, version = split_name(name)
+            found.setdefault(base, {})[version] = name
+            if name in of_group or base not in lowest or not of_group:
+                lowest[base] = min(version, lowest.get(base, version))
+        object.__setattr__(self, "_lowest", lowest)
+        return found
+
+    def is_here(self, view: View) -> bool:
+        """Whether this instance declares the view as its group does, as far as that is known."""
+        of_group = None if self.group is None else self.group.hashes.get(view.name)
+        return of_group in (None, view.hash)
+
+    def _current(self, base: str, of: Mapping[int, str]) -> str | None:
+        """The stored name of the current version; None if it is not known."""
+        if self.states is None and (self.may_lack_some or set(of) != {1}):
             return None
         state = (self.states or {}).get(base)
-        return left.get(min(declared) if state is None else state.current)
+        stored = of.get(self._lowest[base] if state is None else state.current)
+        return None if stored in self.dropped else stored
+
+    def _put_paths(self) -> None:
+        put = object.__setattr__
+        own = {view.name: view.path for view in self.views if view.path is not None}
+        declared = own if self.group is None else self.group.paths
+        claims = [
+            Claim(path, base_of(name))
+            for name, path in declared.items()
+            if name not in self.dropped
+        ]
+        # one file has no path twice
+        leads_to = dict(claims) if self.group is None else leading(claims, self.group.decided)
+        put(self, "leads_to", leads_to)
+        paths = {base: path for path, base in reversed(leads_to.items())}
+        for base, stored in self.current.items():
+            if leads_to.get(path := declared.get(stored, "")) == base:
+                paths[base] = path
+        put(self, "paths", paths)
+        undecided = {path for path, _ in claims if path not in leads_to}
+        # of this instance's own file, which the group does not use yet
+        undecided |= {
+            path for path in own.values() if not any(overlap(path, other) for other in leads_to)
+        }
+        put(self, "undecided_paths", frozenset(undecided))
 
     @property
     def are_used(self) -> bool:
@@ -186,19 +247,20 @@ class Versions:
         if self.states is None:
             return None
         known = self.states.get(base)
-        return VersionState(min(self.by_base[base], default=1)) if known is None else known
+        return VersionState(self._lowest.get(base, 1)) if known is None else known
 
     def in_doubt(self) -> Versions:
         """Before the states are known: any view may have versions that are not declared here."""
-        return Versions(self.views, None, may_lack_some=True)
+        return Versions(self.views, None, may_lack_some=True, group=self.group)
 
     def with_states(self, states: States) -> Versions:
-        return Versions(self.views, states)
+        return Versions(self.views, states, group=self.group)
+
+    def in_group(self, group: GroupViews) -> Versions:
+        """With the views of another topology; itself if they are the same."""
+        return self if group == self.group else replace(self, group=group)
 
     def others(self, view: View) -> list[View]:
         """The other versions of a view, the latest first."""
-        return [each for each in reversed([*self.by_base[view.base].values()]) if each != view]
-
-
-def _is_versioned(declared: Mapping[int, View]) -> bool:
-    return set(declared) != {1}
+        of_base = reversed([*self.by_base[view.base].values()])
+        return [each for each in of_base if each != view and self.is_here(each)]

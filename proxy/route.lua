@@ -77,12 +77,13 @@ local function without(candidates, healthy, name)
 end
 
 --- Sets the candidates for the balancer: the replicas, or any backend if there are none.
+-- any: the topology, or the holders of the view, if other backends cannot answer.
 -- waits: whether a backend may wait before it answers. refused_by: the name of the backend that has
 -- refused the read in a batch, "" if there is none. is_point: only such reads probe a backend.
-local function choose_candidates(current, replicas, is_point, waits, began, label, refused_by)
+local function choose_candidates(any, replicas, is_point, waits, began, label, refused_by)
     local candidates, healthy = replicas, replicas.healthy
     if #replicas == 0 then
-        candidates, healthy = balance.others(current, NO_REPLICAS, MAX_ANY), 0
+        candidates, healthy = balance.others(any, NO_REPLICAS, MAX_ANY), 0
         if #candidates == 0 then
             return answer_without_backend("no-backend")
         end
@@ -143,7 +144,12 @@ local function route(var, uri, began)
     local is_history = is_read and partition and not is_in_several and labels.IS_HISTORY[label]
     -- for an offset, or for the backends that have the key, or its other partitions
     local waits = is_history or is_point and (not partition or is_in_several or may_wait(uri))
-    return choose_candidates(current, replicas, is_point, waits, began, label,
+    local any = current
+    if current.views.differ then
+        local of = view or query.view_of(uri, current.views)
+        any = of and of.holders or current
+    end
+    return choose_candidates(any, replicas, is_point, waits, began, label,
                              var.queryable_refused_by)
 end
 

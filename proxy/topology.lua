@@ -5,12 +5,14 @@
 --   epoch     its text, "<leader's ms>-<generation>"
 --   browsers  see browser_rules
 --   views     by_name, by_path, by_prefix (of a path, up to the key), path_depth, longest_name
---             (bytes), max_key_bytes, have_quotas; a view is {name, encode_key, stores_text,
---             partitions, partitioner, partitioner_name, is_mispartitioned, counts, quota};
+--             (bytes), max_key_bytes, have_quotas, differ (whether a view has holders); a view is
+--             {name, encode_key, stores_text, partitions, partitioner, partitioner_name,
+--             is_mispartitioned, counts, quota, holders};
 --             quota is as in quota.lua, or nil; partitioner is a function, or nil if the request
 --             goes to any backend; encode_key is a function, or nil: see key_codec; stores_text:
 --             keys are text, and stored as they are; counts: numbers of partitions that a key may
---             belong to, or nil: see is_in_several
+--             belong to, or nil: see is_in_several; holders: by_rank and usable, as below, of the
+--             backends with partitions, if some backend lacks the view or declares it differently
 --   forward_timeout  how long a backend waits for another one (s)
 --   replicas  by view name, then partition: list of backends in the order of the attempts, the
 --             active before its standbys within a rank; `healthy` is the number of backends before
@@ -125,9 +127,22 @@ local function partition_counts(reported)
     return #counts > 0 and counts or nil
 end
 
+--- Adds the view to which a path leads: that of the name without a version, which means the current
+-- version. Instances of older versions may write a path into the descriptions of several views.
+-- Then it leads to none, and any backend decides: it must not depend on the order of the views.
+local function add_paths(views, bases)
+    for path, base in pairs(bases) do
+        local view = views.by_name[base]
+        if view then
+            views.by_path[path], views.by_prefix[path .. "/"] = view, view
+        end
+    end
+end
+
 local function build_views(processors)
     local by_name, by_path, by_prefix, path_depth, longest = {}, {}, {}, 1, #"views"
     local quotas, have_quotas = processors.quotas, false
+    local bases = {} -- by path; false: of several views
     for name, declared in pairs(processors.views) do
         local view = {
             name = name,
@@ -150,14 +165,14 @@ local function build_views(processors)
         by_prefix["/views/" .. name .. "/keys/"] = view
         longest = math.max(longest, #name)
         if type(declared.path) == "string" then
-            local path = without_trailing_slashes(declared.path)
-            by_path[path], by_prefix[path .. "/"] = view, view
+            local path, base = without_trailing_slashes(declared.path), name:match("^[^@]*")
+            bases[path] = (bases[path] == nil or bases[path] == base) and base
             local _, depth = path:gsub("/", "")
             path_depth = math.max(path_depth, depth)
             longest = math.max(longest, #path)
         end
     end
-    return {
+    local views = {
         by_name = by_name,
         by_path = by_path,
         by_prefix = by_prefix,
@@ -165,7 +180,10 @@ local function build_views(processors)
         longest_name = longest,
         max_key_bytes = max_key_bytes(processors.max_key_bytes),
         have_quotas = have_quotas,
+        differ = false,
     }
+    add_paths(views, bases)
+    return views
 end
 
 local function add_replicas(all, backend, partitions_by_view)
@@ -201,6 +219,37 @@ local function token_headers(reported)
     return names
 end
 
+--- Backends by rank, and how many of them have the best one.
+local function ranked(backends)
+    local by_rank, usable = sorted_by_rank(backends), 0
+    for _, backend in ipairs(by_rank) do
+        usable = usable + (backend.rank == by_rank[1].rank and 1 or 0)
+    end
+    return by_rank, usable
+end
+
+--- Sets the holders of the views that not all backends declare alike: only these can answer.
+local function add_holders(views, processors, replicas, backends)
+    for name, view in pairs(views.by_name) do
+        if processors.views[name].differs == true then
+            local has = {}
+            for _, list in pairs(replicas[name]) do
+                for _, backend in ipairs(list) do
+                    has[backend] = true
+                end
+            end
+            local holders = {}
+            for _, backend in ipairs(backends) do
+                holders[#holders + 1] = has[backend] and backend or nil
+            end
+            local by_rank, usable = ranked(holders)
+            if #by_rank > 0 then
+                view.holders, views.differ = { by_rank = by_rank, usable = usable }, true
+            end
+        end
+    end
+end
+
 local function build(processors, addresses, tls)
     if type(processors) ~= "table" or not parse_epoch(processors.epoch) then
         return nil, "it has no epoch"
@@ -234,15 +283,14 @@ local function build(processors, addresses, tls)
             by_partition[partition] = sorted
         end
     end
-    local by_rank, usable = sorted_by_rank(backends), 0
-    for _, backend in ipairs(by_rank) do
-        usable = usable + (backend.rank == by_rank[1].rank and 1 or 0)
-    end
+    local by_rank, usable = ranked(backends)
+    local views = build_views(processors)
+    add_holders(views, processors, replicas, backends)
     return {
         epoch = processors.epoch,
         browsers = browser_rules.new(processors.allowed_hosts),
         token_headers = token_headers(processors.token_headers),
-        views = build_views(processors),
+        views = views,
         forward_timeout = forward_timeout(processors.forward_timeout),
         replicas = replicas,
         owners = owners,
@@ -308,7 +356,7 @@ local function contains(list, backend)
 end
 
 --- Up to `limit` backends that are not among `replicas`: first the usable ones, from index `start`
--- with wrap-around, then the others by rank.
+-- with wrap-around, then the others by rank. topology: or the holders of a view.
 function _M.others(topology, replicas, start, limit)
     local by_rank, usable, others = topology.by_rank, topology.usable, {}
     for i = 0, #by_rank - 1 do

@@ -18,9 +18,11 @@ from backend.cluster.quotas import Quotas
 from backend.cluster.replica_state import ReplicaState
 from backend.cluster.standbys import Standbys
 from model.group.member_metadata import MemberMetadata
+from model.group_views import Claim, decide
 from model.kinds.kind import Kind
 from model.kinds.registry import kind_of
 from model.topology import NOBODY, Epoch, PlacedView, Topology
+from model.versions import base_of
 
 log = logging.getLogger(__name__)
 
@@ -52,10 +54,15 @@ def place(
     highest_ms = max((max(c.epoch.ms, c.referenced_ms) for c in members), default=0)
     loads = _Loads([0] * len(members), [0] * len(members))
     views = {}
+    claims: dict[Claim, int] = {}
     for name in sorted({view for c in members for view in c.views}):
         hash_ = _prevailing_hash(name, members)
         eligible = [i for i, c in enumerate(members) if c.views.get(name, ("",))[0] == hash_]
         description = members[eligible[0]].views[name][1]
+        if (path := description.get("path")) is not None:
+            claim = Claim(path, base_of(name))
+            times = [members[i].started_at for i in eligible]
+            claims[claim] = min(*times, claims.get(claim, times[0]))
         count = partitions.get(description["topic"], 0)
         holder = _holders(name, count, members, eligible)
         active, standbys, warming = _place_view(
@@ -72,12 +79,14 @@ def place(
             warming=warming,
             moved=tuple(p for p, i in sorted(holder.items()) if active[p] != i),
             topic_hash=topic_hash,
+            differs=len(eligible) < len(members),
         )
     return Topology(
         # the epoch must increase even if the clock went back
         epoch=Epoch(max(now_ms, highest_ms + 1), 0),
         members=tuple(c.member for c in members),
         views=views,
+        paths=decide(claims),
     )
 
 

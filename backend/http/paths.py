@@ -7,11 +7,13 @@ the key `%61`. The proxy does the same in Lua (proxy/query.lua).
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from model.problems import BadRequest, Unavailable
-from model.versions import Versions
+from model.problems import BadRequest, Problem, Unavailable
+from model.versions import Versions, base_of
 from model.views import View
 
 _ABSOLUTE_FORM = re.compile(rb"(?i:https?)://[^/]+(/.*)?", re.DOTALL)
@@ -26,22 +28,51 @@ class KeyPath(NamedTuple):
     rest: bytes
 
 
+class Elsewhere(Unavailable):
+    """The request is about a view that only other instances have: see `Versions.elsewhere`. They
+    can answer it.
+
+    `base`: the name of the view without a version; `stored`: the name inside instances. `path`:
+    the raw path for another instance; None: that of the request. `key`: the raw text of its key;
+    `rest`: what follows the key. Both are empty if the path has no key.
+    """
+
+    def __init__(self, name: str, stored: str) -> None:
+        super().__init__(
+            "definition-differs",
+            f"The views.toml of this instance does not declare view {name} as most instances do. "
+            "Others can answer. Retry, or give all instances the same views.toml.",
+        )
+        self.base, self.stored = base_of(name), stored
+        self.path: bytes | None = None
+        self.key = self.rest = b""
+
+
 class Paths:
     """The paths of keys: `/views/{view}/keys/{key}`, and `{path}/{key}` of views with a path.
 
-    It is made again when another version of a view becomes current.
+    It is made again when another version of a view becomes current, and when the topology has other
+    views.
     """
 
     def __init__(self, versions: Versions) -> None:
         self._by_prefix: dict[bytes, View] = {}
-        self._undecided: dict[bytes, str] = {}
-        for name, view in versions.named.items():
-            for prefix in _prefixes(name, versions):
+        self._elsewhere: dict[bytes, tuple[str, str]] = {}  # name in requests, name in instances
+        self._undecided: dict[bytes, Callable[[], Problem]] = {}
+        names = {f"/views/{name}/keys/": name for name in _names(versions)}
+        names |= {f"{path}/": base for path, base in versions.leads_to.items()}
+        for text, name in names.items():
+            prefix = text.encode()
+            if (view := versions.named.get(name)) is not None:
                 self._by_prefix[prefix] = view
-        for name in versions.undecided:
-            self._undecided |= dict.fromkeys(_prefixes(name, versions), name)
+            elif name in versions.elsewhere:
+                self._elsewhere[prefix] = name, versions.elsewhere[name]
+            else:
+                self._undecided[prefix] = partial(undecided, name)
+        for path in versions.undecided_paths:
+            self._undecided[f"{path}/".encode()] = partial(undecided_path, path)
         self._by_plain_prefix = {p[:-1]: view for p, view in self._by_prefix.items()}
-        prefixes = (*self._by_prefix, *self._undecided)
+        prefixes = (*self._by_prefix, *self._elsewhere, *self._undecided)
         # the longest prefix wins, so it is tried first
         self._depths = sorted({p.count(b"/") for p in prefixes}, reverse=True)
 
@@ -54,7 +85,8 @@ class Paths:
         """The key in `raw_path` (percent-encoded, without the query); None if it has none.
 
         BadRequest if the key has a percent sign that is not followed by two hexadecimal digits;
-        Unavailable if the current version of the view is not known.
+        Elsewhere if other instances have the view; Unavailable if it is not known which view, or
+        which version of it, the path means.
         """
         plain, _, text = raw_path.rpartition(b"/")
         view = self._by_plain_prefix.get(plain)
@@ -72,18 +104,27 @@ class Paths:
                     continue  # an encoded slash belongs to a name, and no name has one
             view = self._by_prefix.get(prefix)
             if view is None:
+                if prefix in self._elsewhere:
+                    raise _elsewhere(*self._elsewhere[prefix], tail)
                 if prefix in self._undecided:
-                    raise undecided(self._undecided[prefix])
+                    raise self._undecided[prefix]()
                 continue
             key, _, rest = tail.partition(b"/")
             return KeyPath(view, _decoded(key) if b"%" in key else key, rest)
         return None
 
 
-def _prefixes(name: str, versions: Versions) -> list[bytes]:
-    """The paths before a key of the view with this name in requests."""
-    path = versions.paths.get(name)
-    return [f"/views/{name}/keys/".encode(), *([] if path is None else [f"{path}/".encode()])]
+def _names(versions: Versions) -> tuple[str, ...]:
+    return (*versions.named, *versions.elsewhere, *versions.undecided)
+
+
+def _elsewhere(name: str, stored: str, tail: bytes) -> Elsewhere:
+    """Of a key. `tail`: its raw text and what follows. By the name of the view, because an instance
+    of an older version may use another path."""
+    problem = Elsewhere(name, stored)
+    problem.path = b"/views/%b/keys/%b" % (name.encode(), tail)
+    problem.key, _, problem.rest = tail.partition(b"/")
+    return problem
 
 
 def check_escapes(raw_path: bytes) -> None:
@@ -107,6 +148,15 @@ def undecided(name: str) -> Unavailable:
         "version-unknown",
         f"This instance does not know the current version of view {name} yet, or its views.toml "
         f"does not declare it. Retry after a second, or name a version, such as {name}@1.",
+    )
+
+
+def undecided_path(path: str) -> Unavailable:
+    """The problem of a request for a path that leads to no view, or not yet."""
+    return Unavailable(
+        "path-undecided",
+        f"It is not decided which view {path} leads to: instances have different views.toml files. "
+        "Use the name of the view, or give all instances the same file.",
     )
 
 

@@ -27,11 +27,13 @@ from typing import NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from backend.http.access import Access
-from backend.http.paths import Paths, check_escapes, undecided
+from backend.http.paths import Elsewhere, Paths, check_escapes, undecided
 from backend.http.request import Request
 from backend.wire.answer import Answer
-from model.versions import Versions
+from model.problems import Unavailable
+from model.versions import Versions, base_of
 from model.views import View
+from model.views_file import RESERVED_SEGMENTS
 
 Handler = Callable[[Request], Awaitable[Answer | None]]
 """Returns the answer, or None if it has sent the answer itself; raises Problem."""
@@ -42,6 +44,7 @@ OTHER = "{other}"
 _OF_KEY = "{path}/{key}"
 _TOPIC = rb"([A-Za-z0-9._-]{1,249})"
 _SEGMENT = rb"([^/]{1,1024})"
+_OF_VIEW = re.compile(r"/views/([^/]+)/")
 
 
 @dataclass(frozen=True)
@@ -84,24 +87,26 @@ class Route:
 
 
 class Match(NamedTuple):
-    """A route and the values of its variables."""
+    """A route and the values of its variables. `base`: the name of a view that this instance does
+    not have, without a version."""
 
     route: Route
     view: View | None = None
     key: bytes = b""
     more: Mapping[str, str] = {}
+    base: str = ""
 
     @property
     def name(self) -> str:
         """The view or topic that `access` is about; empty if the path has none. Who may read a view
         may read all its versions."""
-        return self.more.get("topic", "") if self.view is None else self.view.base
+        return self.more.get("topic", self.base) if self.view is None else self.view.base
 
 
 @dataclass
 class RouteTable:
     """The routes, prepared for matching. It is made again when another version of a view becomes
-    current."""
+    current, and when the topology has other views."""
 
     routes: tuple[Route, ...]
     paths: Paths
@@ -137,18 +142,20 @@ class RouteTable:
                 self._fixed[route.pattern.encode()] = Match(route)
 
     def _add_of_views(self, route: Route) -> None:
-        named: dict[str, View | None] = {**self.versions.named}
-        for name in self.versions.undecided:
+        versions = self.versions
+        named: dict[str, View | None] = {**versions.named}
+        for name in (*versions.elsewhere, *versions.undecided):
             # requests about the versions themselves need no current one
-            versions = () if route.access is Access.READ else self.versions.by_base[name].values()
-            named[name] = next(iter(versions), None)
+            of_base = {} if route.access is Access.READ else versions.by_base.get(base_of(name), {})
+            named[name] = next(iter(of_base.values()), None)
         for name, view in named.items():
             path = route.pattern.replace("{view}", name).encode()
             self._fixed[path] = Match(route, view, more={} if view is not None else {"view": name})
 
     def match(self, raw_path: bytes) -> Match:
-        """The route of a path; BadRequest if it cannot be decoded, Unavailable if the current
-        version of the view is not known."""
+        """The route of a path; BadRequest if it cannot be decoded. Elsewhere if other instances
+        have the view, Unavailable if it is not known which view, or which version of it, the path
+        means."""
         if b"%" in raw_path:
             check_escapes(raw_path)
         return self._match(raw_path) or self._page(page_path(raw_path))
@@ -159,11 +166,27 @@ class RouteTable:
                 name = found.groupdict().get("view")
                 if name is None:
                     return Match(route)
-                if name in self.versions.undecided:
-                    raise undecided(name)
                 if name in self._by_name:
                     return Match(route, self._by_name[name])
+                self._check_absent(name)
+        if (of_view := _OF_VIEW.match(path)) is not None:
+            self._check_absent(of_view[1])
+        elif self.versions.group is None and _may_be_of_view(path):
+            raise Unavailable("no-topology", "This instance has not joined its group yet.")
         return self._other
+
+    def _check_absent(self, name: str) -> None:
+        """Raises Elsewhere or Unavailable unless it is known that there is no view of this name."""
+        if name in self.versions.elsewhere:
+            raise Elsewhere(name, self.versions.elsewhere[name])
+        if name in self.versions.undecided:
+            raise undecided(name)
+        if self.versions.group is None and name not in self._by_name:
+            raise Unavailable(
+                "no-topology",
+                f"This instance does not declare view {name}, and has not joined its group yet, so "
+                "it does not know whether others do. Retry after a second.",
+            )
 
     def _match(self, raw_path: bytes) -> Match | None:
         found = self.paths.key_path(raw_path)
@@ -176,14 +199,14 @@ class RouteTable:
             return Match(route, found.view, found.text, {"rest": found.rest.decode("latin-1")})
         fixed = self._fixed.get(raw_path)
         if fixed is not None:
-            return _decided(fixed)
+            return self._decided(fixed)
         if b"%" in raw_path:
             decoded = unquote_to_bytes(raw_path)
             # an encoded slash belongs to a name, and no name has one
             if decoded.count(b"/") == raw_path.count(b"/") and (
                 (fixed := self._fixed.get(decoded)) is not None and "{view}" in fixed.route.pattern
             ):
-                return _decided(fixed)
+                return self._decided(fixed)
         for pattern, names, route in self._patterns:
             if (values := pattern.fullmatch(raw_path)) is not None:
                 try:
@@ -193,16 +216,21 @@ class RouteTable:
                 return Match(route, more=dict(zip(names, decoded_values, strict=True)))
         return None
 
-
-def _decided(match: Match) -> Match:
-    if match.view is None and "view" in match.more:
-        raise undecided(match.more["view"])
-    return match
+    def _decided(self, match: Match) -> Match:
+        if match.view is None and "view" in match.more:
+            self._check_absent(match.more["view"])
+        return match
 
 
 def page_path(raw_path: bytes) -> str:
     """The path as the Flask application matches it: decoded, with one slash at its start."""
     return "/" + unquote_to_bytes(raw_path).decode(errors="replace").lstrip("/")
+
+
+def _may_be_of_view(path: str) -> bool:
+    """Whether another instance may declare a view with a short path to which this one belongs."""
+    first, _, rest = path[1:].partition("/")
+    return rest != "" and first not in RESERVED_SEGMENTS
 
 
 def _page_pattern(pattern: str) -> re.Pattern[str]:

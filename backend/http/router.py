@@ -25,6 +25,7 @@ from backend.http.auditing import DISCONNECTED, audit
 from backend.http.fast_path import READERS, FastPath
 from backend.http.flask_app import PAGES
 from backend.http.flask_bridge import PAGE_KIND, page_gates, page_kind
+from backend.http.forwarding.unmatched import UnmatchedRequests
 from backend.http.kiqr.routes import PATHS as KIQR_PATHS
 from backend.http.kiqr.routes import PREFIX as KIQR
 from backend.http.limits.bodies import BodyBudget, read_body
@@ -131,6 +132,7 @@ class Router:
         self._table = RouteTable(self.routes, self._paths, context.versions)
         context.on_versions.append(self._use_versions)
         self._peer_client: PeerClient | None = None
+        self._unmatched = UnmatchedRequests(context, self._requests)
         self._heartbeats: Heartbeats | None = None
 
     def _all_routes(self) -> tuple[Route, ...]:
@@ -190,9 +192,10 @@ class Router:
         )
 
     def _use_versions(self) -> None:
-        """Other versions are current. Called in any thread."""
-        self._paths = Paths(self._context.versions)
-        self._table = RouteTable(self.routes, self._paths, self._context.versions)
+        """Other versions are current, or the group has other views. Called in any thread."""
+        versions = self._context.versions
+        self._paths = Paths(versions)
+        self._table = RouteTable(self.routes, self._paths, versions)
         for responses in self._responses.values():
             responses.use_versions()
         self.fast_path.use(self._paths)
@@ -209,9 +212,8 @@ class Router:
 
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
         """In the event loop, before the first request; returns what asks all instances."""
-        settings = self._context.settings
+        settings, tls = self._context.settings, self._context.certificates
         of = settings.instance_id, settings.forward_timeout, self._cluster.signer
-        tls = self._context.certificates
         self._peer_client = peer_client or PeerClient(
             *of, streams=settings.max_streams, certificates=tls, counts=self._context.peer_counts
         )
@@ -220,7 +222,9 @@ class Router:
         scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
         any_partition = AnyPartitionReads(self._context, scatter_gather)
         batches = Batches(self._context, self._reads, self._peer_client, any_partition)
-        self.keys.start(Asker(self._context, self._peer_client), any_partition, scatter_gather)
+        asker = Asker(self._context, self._peer_client)
+        self._unmatched.start(asker)
+        self.keys.start(asker, any_partition, scatter_gather)
         self.fast_path.forwards = self.keys.coalesced_forwards
         self.fast_path.heartbeats = self._heartbeats
         self._views.start(scatter_gather, batches)
@@ -262,7 +266,7 @@ class Router:
         try:
             match = self._table.match(raw_path)
         except Problem as problem:
-            match = Match(self._refusing(problem))
+            match = self._unmatched.match(problem, scope)
         try:
             of_admin = match.route.access is Access.ADMIN
             added = self._browsers.admit(scope["method"], raw_path, scope["headers"], of_admin)
@@ -382,14 +386,6 @@ class Router:
         # the path that was matched, and no other
         scope = {**request.scope, "path": page_path(request.raw_path), PAGE_KIND: kind}
         await self._pages(scope, request.receive, request.send)
-
-    def _refusing(self, problem: Problem) -> Route:
-        """The route of a path that cannot be matched."""
-
-        async def refuse(_: Request) -> None:
-            raise problem
-
-        return Route((), OTHER, Access.ANY_SCOPE, refuse, self._requests)
 
     def _extra(self, view: View | None) -> list[Header]:
         """The headers that streamed answers get."""

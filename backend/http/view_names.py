@@ -4,6 +4,9 @@ Inside an instance, version 1 of a view has the view's name. In a request, this 
 current version (`model.versions`). So a document for clients and proxies describes the current
 version under the view's name, and each version under its own. For proxies, a switch is then a
 topology in which the view has other partitions on other instances.
+
+A path is in one description only, that of the name to which it leads. Instances with different
+files publish the same document for the same epoch.
 """
 
 from __future__ import annotations
@@ -17,12 +20,12 @@ from model.versions import Versions, public_name, split_name
 
 def processors_for_clients(document: dict[str, Any], versions: Versions) -> dict[str, Any]:
     """The document of /processors, from that of the topology."""
-    if not versions.with_versions:
-        return document
     views = {
         name: {**document["views"][stored], **_named(name, versions, stored)}
         for name, stored in _names(document["views"], versions)
     }
+    if not versions.with_versions:
+        return {**document, "views": views}
     processors = [
         {
             **each,
@@ -44,10 +47,8 @@ def by_request_name(values: Mapping[str, Any], versions: Versions) -> dict[str, 
 def described(description: Mapping[str, Any], name: str, versions: Versions) -> dict[str, Any]:
     """The description of a view under a name of requests."""
     base, _ = split_name(name)
-    if base not in versions.with_versions:
-        return dict(description)
     found = {**description, **_named(name, versions, str(description["name"]))}
-    if "@" not in name:
+    if base in versions.with_versions and "@" not in name:
         found["versions"] = list(versions.by_base[base])
     return found
 
@@ -56,7 +57,7 @@ def _named(name: str, versions: Versions, stored: str) -> dict[str, Any]:
     """The fields of a description that depend on the name."""
     base, version = split_name(stored)
     if base not in versions.with_versions:
-        return {}
+        return {"path": versions.paths.get(base)}
     path = versions.paths.get(base) if name == base else None
     return {"name": name, "path": path, "version": version}
 
@@ -70,6 +71,6 @@ def _names(by_stored_name: Mapping[str, Any], versions: Versions) -> Iterator[tu
         elif stored not in versions.dropped:
             yield public_name(base, version), stored
     for base in sorted(versions.with_versions):
-        current = versions.named.get(base)
-        if current is not None and current.name in by_stored_name:
-            yield base, current.name
+        current = versions.current.get(base)
+        if current is not None and current in by_stored_name:
+            yield base, current

@@ -32,7 +32,7 @@ def pin(request: Request, versions: Versions) -> None:
         return
     version = int(given) if given.isdigit() and len(given) < 7 else 0
     pinned = versions.by_base[view.base].get(version)
-    if pinned is None:
+    if pinned is None or not versions.is_here(pinned):
         raise Unavailable(
             "not-here", f"This instance has no version {version} of view {view.base}."
         )

@@ -293,8 +293,7 @@ def _version(context: InstanceContext, name: str) -> dict[str, Any]:
     versions = context.versions
     if base not in versions.with_versions:
         return {}
-    current = versions.named.get(base)
-    return {"version": version, "current": current is not None and current.name == name}
+    return {"version": version, "current": versions.current.get(base) == name}
 
 
 def _placement(

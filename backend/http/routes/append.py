@@ -18,6 +18,7 @@ from backend.wire.answer import JSON, Answer
 from model.formats.base64url import from_base64url
 from model.partitioner import partition_of
 from model.problems import BadRequest, Conflict, NotFound, Unavailable
+from model.versions import split_name
 from model.views import View
 
 
@@ -51,6 +52,13 @@ class AppendRoute:
                 "no-such-resource",
                 f'Topic {topic} does not allow appending. Set append = "on" in its view.',
             )
+        if not self._context.versions.is_here(reads.view):
+            # the record would be written in a form that most instances cannot read
+            raise Unavailable(
+                "definition-differs",
+                f"View {reads.view.name} is declared in another way here than on most instances. "
+                "Nothing was written. Retry.",
+            )
         require_json(request.headers)
         members = parse_members(request.body, required=("key",), optional=("value",))
         key = await self._meant(reads.view, record_key(reads, *members["key"]))
@@ -74,7 +82,7 @@ class AppendRoute:
             raise undecided(min(unknown))
         if bases:
             base = min(bases)
-            current = versions.named[base].version
+            current = split_name(versions.current[base])[1]
             raise Conflict(
                 "version-not-current",
                 f"The record is not for version {current} of view {base}, which is the current "

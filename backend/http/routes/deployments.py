@@ -148,6 +148,8 @@ class DeploymentRoutes:
         for base in sorted(versions.by_base):
             if base in versions.undecided:
                 return f"the current version of view {base} is not known here"
+            if base in versions.elsewhere:
+                return f"view {base} is declared in another way here than on most instances"
             if (why := why_not(versions.named[base])) is not None:
                 return f"view {base}: {why}"
         return None

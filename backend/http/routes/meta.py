@@ -12,7 +12,7 @@ from backend.instance_context import RUNNING, STARTING, InstanceContext
 from backend.security.browser_rules import parse_hosts
 from model.changes import deployments
 from model.machine.clock import boot_time
-from model.versions import Versions
+from model.versions import Versions, split_name
 from model.views import View
 
 _STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
@@ -77,10 +77,11 @@ def versions_document(versions: Versions) -> dict[str, Any]:
     """{view: {"current": version or null, "hashes": {version: hash}}}, of this instance."""
     return {
         base: {
-            "current": None if base not in versions.named else versions.named[base].version,
+            "current": None if current is None else split_name(current)[1],
             "hashes": {str(version): view.hash for version, view in of_view.items()},
         }
         for base, of_view in versions.by_base.items()
+        for current in [versions.current.get(base)]
     }
 
 

@@ -19,6 +19,7 @@ NOTHING_WRITTEN = frozenset(
         "quota-exceeded",
         "too-many-requests",
         "version-unknown",
+        "definition-differs",
     )
 )
 """Codes of a 503 or 429 which mean that the appended record was not written."""

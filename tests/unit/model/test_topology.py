@@ -52,9 +52,11 @@ def topologies(draw: st.DrawFn) -> Topology:
         st.lists(st.tuples(PARTITIONS, indices), max_size=3).map(tuple),
         st.lists(PARTITIONS, max_size=3).map(tuple),
         HASHES,
+        st.booleans(),
     )
     views = draw(st.dictionaries(NAMES, placed, max_size=3))
-    return Topology(draw(EPOCHS), tuple(members), views)
+    paths = draw(st.dictionaries(NAMES, NAMES, max_size=2))
+    return Topology(draw(EPOCHS), tuple(members), views, paths)
 
 
 MEMBER_METADATA = st.builds(
@@ -124,13 +126,23 @@ def test_older_versions_know_only_the_smallest_number_of_partitions() -> None:
     assert MemberMetadata.decode(packed(document)).partition_counts == {"orders": (3,)}
 
 
+def test_leaders_of_older_versions_decide_about_no_path() -> None:
+    document = orjson.loads(zlib.decompress(TOPOLOGY.encode()))
+    del document["paths"]
+    for placed in document["views"].values():
+        del placed["differs"]
+    decoded = Topology.decode(packed(document), 1)
+    assert decoded.paths == {}
+    assert not any(placed.differs for placed in decoded.views.values())
+
+
 def test_user_data_has_no_secret() -> None:
     """Everyone with the right to describe the group reads it."""
     metadata = MemberMetadata(
         TOPOLOGY.members[0], MemberMetadata.views_of((ORDERS,)), {}, {}, Epoch(1, 1), 1
     )
     topology = orjson.loads(zlib.decompress(TOPOLOGY.encode()))
-    assert set(topology) == {"v", "ms", "members", "views"}
+    assert set(topology) == {"v", "ms", "members", "views", "paths"}
     assert set(orjson.loads(zlib.decompress(metadata.encode()))) == {
         "v", "member", "views", "positions", "active", "epoch", "started_at", "mis_partitioned",
         "doubtful", "built", "partition_counts", "topic_hashes", "ready", "standby",

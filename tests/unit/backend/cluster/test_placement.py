@@ -353,3 +353,32 @@ def test_what_a_member_has_answered_for_and_another_one_gets_is_told() -> None:
     assert topology.views["orders"].moved == theirs
     # nobody else has answered for what stays, nor for what nobody had
     assert place([old], {"orders": 6}, 9).views["orders"].moved == ()
+
+
+def test_a_path_stays_with_the_view_that_has_had_it_until_all_instances_have_the_new_file() -> None:
+    old, new = view("old", path="/p"), view("new", path="/p")
+    for restarted in range(4):
+        members = [
+            candidate(f"b{number}", [new] if number < restarted else [old], started_at=1 + number)
+            for number in range(3)
+        ]
+        for number in range(restarted):
+            members[number] = replace(members[number], started_at=10 + number)
+        decided = place(members, {"old": 1, "new": 1}, 5).paths
+        assert decided == ({"/p": "old"} if 0 < restarted < 3 else {})
+    members = [
+        candidate(f"b{n}", of, started_at=9 - n) for n, of in enumerate([[old], [old], [new]])
+    ]
+    assert place(members, {}, 5).paths == {"/p": "new"}, "it was there first"
+
+
+def test_the_topology_says_which_views_not_all_instances_declare_alike() -> None:
+    other = view("b", topic="another")
+    topology = place([candidate("b1", [A, B]), candidate("b2", [A, other, C])], {}, 5)
+    assert {name: placed.differs for name, placed in topology.views.items()} == {
+        "a": False, "b": True, "c": True,
+    }  # fmt: skip
+    document = Topology.decode(topology.encode(), 1).processors({})
+    assert {name: of.get("differs") for name, of in document["views"].items()} == {
+        "a": None, "b": True, "c": True,
+    }  # fmt: skip

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from backend.http.paths import KeyPath, Paths
 from backend.http.router import Router
 from model.problems import BadRequest
+from model.topology import Epoch, Topology
 from model.versions import Versions
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context
@@ -129,7 +130,9 @@ def test_any_key_can_be_requested(key: bytes, name: str) -> None:
     ],
 )
 def test_queries_of_a_whole_view(path: bytes, resource: str | None) -> None:
-    match = Router(context(VIEWS.values()), None).match(path)  # type: ignore[arg-type]
+    served = context(VIEWS.values())
+    served.apply_topology(Topology(Epoch(5, 1)))
+    match = Router(served, None).match(path)  # type: ignore[arg-type]
     if resource is None:
         assert match.route.is_page or match.route.pattern.startswith("{path}/{key}")
     else:

@@ -14,6 +14,7 @@ from backend.http.router import Router
 from backend.instance_context import InstanceContext
 from backend.queries.point import ViewReads
 from model.problems import Unavailable
+from model.topology import Epoch, Topology
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
 
@@ -108,6 +109,9 @@ def test_other_methods_are_refused_and_allow_lists_the_allowed_ones(router: Rout
 
 
 def test_flask_answers_its_pages_and_unknown_paths(router: Router) -> None:
+    status, _, body = asked(router, "GET", "/views/nobody/keys")
+    assert (status, json.loads(body)["code"]) == (503, "no-topology"), "others may declare it"
+    router._context.apply_topology(Topology(Epoch(5, 1)))
     for path in ("/", "/views", "/views/orders", "/views/orders/", "/views/nobody/keys",
                  "/internal", "/internal/", "/topics/a/b/records", "/metrics"):  # fmt: skip
         status, headers, _ = asked(router, "GET", path)

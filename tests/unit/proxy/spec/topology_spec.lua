@@ -303,6 +303,63 @@ describe("a topology", function()
         assert.equal(3.5, topology.build(answer, ADDRESSES).forward_timeout)
     end)
 
+    it("20 reads a path from the current version, in whatever order the views come", function()
+        -- as an instance of an older version writes it that does not declare version 2
+        local answer = processors {}
+        answer.views = {}
+        for number = 1, 40 do
+            local name = "view" .. number
+            answer.views[name] = { partitions = 1, path = "/" .. number }
+            answer.views[name .. "@2"] = { partitions = 1, path = "/" .. number }
+        end
+        local views = topology.build(answer, ADDRESSES).views
+        for number = 1, 40 do
+            assert.equal("view" .. number, views.by_path["/" .. number].name)
+            assert.equal("view" .. number, views.by_prefix["/" .. number .. "/"].name)
+        end
+        answer.views.view1 = nil
+        views = topology.build(answer, ADDRESSES).views
+        assert.is_nil(views.by_path["/1"])
+        assert.is_nil(views.by_prefix["/1/"])
+    end)
+
+    it("21 leaves a path of several views to the backends", function()
+        local answer = processors {}
+        for _, names in ipairs {
+            { "a", "b" }, { "a", "b@2" }, { "a", "a@2", "b" }, { "b", "c", "d" },
+        } do
+            answer.views = {}
+            for _, name in ipairs(names) do
+                answer.views[name] = { partitions = 1, path = "/x" }
+            end
+            local views = topology.build(answer, ADDRESSES).views
+            assert.same({}, views.by_path)
+            assert.is_nil(views.by_prefix["/x/"])
+            assert.equal(names[1], views.by_prefix["/views/" .. names[1] .. "/keys/"].name)
+        end
+    end)
+
+    it("22 knows who can answer for a view that not all backends declare alike", function()
+        local list = {
+            processor("b1", "one", "running", {}, {}),
+            processor("b2", "two", "draining", { 0, 1 }, {}),
+            processor("b3", "three", "running", {}, { 0 }),
+        }
+        local answer = processors(list)
+        local map = topology.build(answer, ADDRESSES)
+        assert.is_nil(map.views.by_name.words.holders)
+        assert.is_false(map.views.differ)
+        answer.views.words.differs = true
+        map = topology.build(answer, ADDRESSES)
+        assert.is_true(map.views.differ)
+        local holders = map.views.by_name.words.holders
+        assert.equal("b3 b2", ids(holders.by_rank))
+        assert.equal(1, holders.usable)
+        assert.equal("b3 b2", ids(topology.others(holders, {}, 5, 3)))
+        list[2].topicPartitions.words, list[3].standbyPartitions.words = {}, {}
+        assert.is_nil(topology.build(answer, ADDRESSES).views.by_name.words.holders)
+    end)
+
     it("counts a version that is current once, by whichever name", function()
         local answer = processors({})
         answer.views = {

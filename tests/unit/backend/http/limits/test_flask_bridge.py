@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from backend.http.flask_bridge import PAGE_KIND, flask_bridge, page_kind
 from backend.http.router import Router
+from model.topology import Epoch, Topology
 from tests.support.in_process.instance import context
 
 TIMEOUT = 10.0  # s
@@ -73,7 +74,9 @@ def test_requests_of_kiqr_keep_out_neither_documents_nor_other_clients() -> None
         yield b"x"
 
     async def main() -> None:
-        router = Router(context(kiqr=True), flask_bridge(cast(Any, slow_pages)))
+        served = context(kiqr=True)
+        served.apply_topology(Topology(Epoch(5, 1)))  # before, no view is unknown
+        router = Router(served, flask_bridge(cast(Any, slow_pages)))
 
         async def ask(client: str, path: str) -> int:
             sent: list[Any] = []

@@ -1,0 +1,94 @@
+"""What a group's topology says of the names and paths of views. Pure.
+
+Instances may have different files for a moment, for example during a rolling restart. All of them
+use the definitions of the topology, so a name or a path means the same on each.
+
+A path is *contested* if views with different names declare it, or one that lies below it: it moves
+from one view to another. The group's leader decides which of them it leads to. Leaders of older
+versions do not decide. Then the path is undecided until only one view declares it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from model.topology import Topology
+
+
+class Claim(NamedTuple):
+    """A path that a view declares. `base`: its name without a version."""
+
+    path: str
+    base: str
+
+
+@dataclass(frozen=True)
+class GroupViews:
+    """The views of a topology, by the names inside instances. `decided`: the name, without a
+    version, of the view that a contested path leads to."""
+
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    paths: Mapping[str, str] = field(default_factory=dict)  # of the views that declare one
+    decided: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(topology: Topology) -> GroupViews:
+        return GroupViews(
+            {name: placed.hash for name, placed in topology.views.items()},
+            {
+                name: path
+                for name, placed in topology.views.items()
+                if isinstance(path := placed.description.get("path"), str)
+            },
+            dict(topology.paths),
+        )
+
+
+def overlap(path: str, other: str) -> bool:
+    """Whether the paths are the same, or one lies below the other."""
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+
+
+def contested(claims: Iterable[Claim]) -> set[Claim]:
+    """The claims that overlap with one of another view."""
+    by_path: defaultdict[str, set[Claim]] = defaultdict(set)
+    for claim in claims:
+        by_path[claim.path].add(claim)
+    found = set()
+    for claim in set().union(*by_path.values()):
+        for above in accumulate(claim.path.split("/"), "{}/{}".format):
+            for other in by_path.get(above, ()):
+                if other.base != claim.base:
+                    found |= {claim, other}
+    return found
+
+
+def decide(claims: Mapping[Claim, int]) -> dict[str, str]:
+    """The view that each contested path leads to, as in `GroupViews.decided`. `claims`: each with
+    the time at which the first of the instances that make it was started.
+
+    The earliest claim counts. So a path stays with its view until the last instance with the file
+    before has been restarted, and moves once.
+    """
+    decided: dict[str, str] = {}
+    for claim in sorted(contested(claims), key=lambda each: (claims[each], each.base, each.path)):
+        if all(
+            base == claim.base or not overlap(path, claim.path) for path, base in decided.items()
+        ):
+            decided[claim.path] = claim.base
+    return decided
+
+
+def leading(claims: Iterable[Claim], decided: Mapping[str, str]) -> dict[str, str]:
+    """The view that each path leads to. A path is missing if that is undecided."""
+    claims = set(claims)
+    in_doubt = contested(claims)
+    return {
+        path: base
+        for path, base in sorted(claims)
+        if (path, base) not in in_doubt or decided.get(path) == base
+    }
