@@ -71,6 +71,9 @@ def advice(error: QueryableError) -> str:
         return (
             f"Is this the right URL? Set it with --url, QUERYABLE_URL, or url in {config_path()}."
         )
+    if error.code in ("version-not-ready", "deployment-not-ready"):
+        can_wait = error.more.get("may_end") is True
+        return f"{'--wait waits for it. ' if can_wait else ''}--force does not check it."
     if isinstance(error, Unauthenticated):
         return (
             "Set a valid token with --token-file FILE, QUERYABLE_TOKEN, or token_file in "

@@ -66,6 +66,9 @@ def one_of(*names: str) -> Callable[[str | None], str | None]:
     return check
 
 
+Wait = Annotated[
+    bool, typer.Option("--wait", help="Wait until it is complete, however long that takes.")
+]
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)]
 Order = Annotated[str, typer.Option("--order", metavar="ORDER", help="asc or desc.")]
 Limit = Annotated[

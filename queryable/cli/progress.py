@@ -1,4 +1,4 @@
-"""The progress of a long command, on stderr, cleared when it ends."""
+"""The progress of a long command, on stderr."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from queryable.cli.exit_codes import print_stderr
+from queryable.client.protocol.errors import BadRequest
+
 # s; a command that ends sooner shows nothing
 _DELAY = 0.5
 _INTERVAL = 0.1
+_STEP = 30  # s that an instance waits for one command
 
 
 class _ProgressBar:
@@ -68,3 +73,26 @@ def row_progress(
         yield progress
     finally:
         progress.end()
+
+
+def when_complete(
+    send: Callable[[int | None], dict[str, Any]],
+    waits: bool,
+    show: Callable[[str], None] = print_stderr,
+) -> dict[str, Any]:
+    """The answer to a command. `send(seconds)` sends it to an instance that waits for so long
+    (None: for its default).
+
+    Raises BadRequest if it is refused: with `waits`, only for a reason that does not end by itself.
+    Meanwhile it shows what is missing.
+    """
+    shown = ""
+    while True:
+        try:
+            return send(_STEP if waits else None)
+        except BadRequest as refused:
+            if not waits or refused.more.get("may_end") is not True:
+                raise
+            if refused.detail != shown:
+                shown = refused.detail
+                show(f"waiting: {shown}")

@@ -7,8 +7,8 @@ from typing import Any
 
 from backend.instance_context import InstanceContext
 from model.machine.clock import boot_time
+from model.pipelines.status import FAILED, PAUSED, STOPPED, Status
 from model.progress import ANSWERABLE
-from model.topology import PlacedView
 from model.versions import public_name
 from model.views import View
 
@@ -36,15 +36,15 @@ def versions_status(context: InstanceContext, base: str, statuses: Statuses) -> 
             {
                 "id": member.id,
                 "state": (status := statuses.get(member.id, {})).get("state", "unknown"),
-                "current": _declared(status, base).get("current"),
-                "declared": sorted(map(int, _declared(status, base).get("hashes", {}))),
+                "current": declared_by(status, base).get("current"),
+                "declared": sorted(map(int, declared_by(status, base).get("hashes", {}))),
             }
             for member in context.topology.members
         ],
     }
 
 
-def _declared(status: Mapping[str, Any], base: str) -> Mapping[str, Any]:
+def declared_by(status: Mapping[str, Any], base: str) -> Mapping[str, Any]:
     found: Mapping[str, Any] = status.get("views", {}).get(base, {})
     return found
 
@@ -53,7 +53,7 @@ def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[st
     """One version. `lag`: the greatest of all replicas, null if one is unknown. `entries` and
     `size_bytes`: of the actives."""
     placed = context.topology.views.get(view.name)
-    reports = _replicas(context, view, placed, statuses)
+    reports = replicas_of(context, view, statuses)
     actives = [report for report in reports if report["role"] == "active"]
     waiting = [report for report in reports if report["state"] != ANSWERABLE]
     lags = [report["lag"] for report in reports]
@@ -81,10 +81,9 @@ def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[st
     }
 
 
-def _replicas(
-    context: InstanceContext, view: View, placed: PlacedView | None, statuses: Statuses
-) -> list[dict[str, Any]]:
+def replicas_of(context: InstanceContext, view: View, statuses: Statuses) -> list[dict[str, Any]]:
     """What each holder says about each of its partitions. A partition without one is `nobody`."""
+    placed = context.topology.views.get(view.name)
     if placed is None:
         return []
     by_instance = {
@@ -97,63 +96,51 @@ def _replicas(
         if not holders:
             found.append(
                 {"partition": partition, "instance": None, "role": "", "state": "nobody"}
-                | {"lag": None}
+                | {"lag": None, "staleness": None}
             )
         for index in holders:
             id_ = context.topology.members[index].id
             report = by_instance.get(id_, {}).get(partition, {})
-            known = {"state": "unknown", "lag": None, "role": "", **report}
+            known = {"state": "unknown", "lag": None, "staleness": None, "role": "", **report}
             found.append({**known, "partition": partition, "instance": id_})
     return found
 
 
-def why_not_ready(
-    context: InstanceContext, view: View, statuses: Statuses, max_lag: int
-) -> str | None:
-    """Why the version must not become current; None if every replica of it has caught up, on
-    instances that all declare it."""
-    for member in context.topology.members:
-        status = statuses.get(member.id, {})
-        if "partitions" not in status:
-            why = status.get("error") or status.get("state") or "unknown"
-            return f"instance {member.id} does not say how far it is ({why})"
-        if _declared(status, view.base).get("hashes", {}).get(str(view.version)) != view.hash:
-            return (
-                f"instance {member.id} does not declare it, or differently: give all instances "
-                "the same views.toml"
-            )
-    found = _status(context, view, statuses)
-    if not found["partitions"]:
-        return f"its topic {view.topic} does not exist, or has no owners yet"
-    if found["waiting"]:
-        first = found["waiting"][0]
-        return (
-            f"{found['replicas'] - found['answerable']} of {found['replicas']} replicas are not "
-            f"answerable, such as partition {first['partition']} on {first['instance']}: "
-            f"{first['state']}"
-        )
-    if found["lag"] is None or found["lag"] > max_lag:
-        lag = "an unknown number of" if found["lag"] is None else f"{found['lag']:,}"
-        return f"it is {lag} records behind its topic; the most is {max_lag:,}"
-    pipeline = found["pipeline"]
-    if pipeline is not None and (pipeline["lag"] is None or pipeline["lag"] > max_lag):
-        lag = "an unknown number of" if pipeline["lag"] is None else f"{pipeline['lag']:,}"
-        return (
-            f"its pipeline {pipeline['group']} is {lag} records behind its sources; the most is "
-            f"{max_lag:,}"
-        )
-    return None
-
-
 def why_no_rollback(context: InstanceContext, view: View, statuses: Statuses) -> str | None:
-    """Why nobody could answer from the version; None if each partition has an answerable
-    replica."""
+    """Why the version must not be current again; None if each partition has an answerable replica,
+    and the version is still kept up to date. What is not known is no reason: it has been current
+    before, and a rollback must not wait."""
     placed = context.topology.views.get(view.name)
-    reports = _replicas(context, view, placed, statuses)
+    reports = replicas_of(context, view, statuses)
     answerable = {report["partition"] for report in reports if report["state"] == ANSWERABLE}
     missing = set(range(0 if placed is None else placed.partitions)) - answerable
     if placed is None or not placed.partitions:
         return f"its topic {view.topic} does not exist, or has no owners"
     if missing:
         return f"no instance is known to answer for its partition {min(missing)}"
+    pipeline = context.pipelines.get(view.name)
+    if pipeline is None:
+        return None
+    status = pipeline.status(boot_time())
+    if status.state in NOT_RUNNING:
+        return pipeline_is(pipeline.group, status)
+    if status.lag is not None and status.lag > context.settings.acceptable_recovery_lag:
+        return f"its pipeline {pipeline.group} is {records(status.lag)} behind its sources"
     return None
+
+
+NOT_RUNNING = (PAUSED, FAILED, STOPPED)
+"""The states of a pipeline that does not read its sources, and will not by itself."""
+
+
+def pipeline_is(group: str, status: Status) -> str:
+    """That the pipeline does not run, and how far it is behind."""
+    error = f" ({status.error})" if status.error else ""
+    behind = "" if status.lag == 0 else f", {records(status.lag)} behind its sources"
+    return f"its pipeline {group} is {status.state}{error}{behind}"
+
+
+def records(lag: int | None) -> str:
+    if lag is None:
+        return "an unknown number of records"
+    return f"{lag:,} record{'' if lag == 1 else 's'}"

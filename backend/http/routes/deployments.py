@@ -7,23 +7,34 @@ become current, because only its instances know how far they are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
+from backend.http.admin.completeness import (
+    MAX_PATIENCE,
+    PATIENCE,
+    Completeness,
+    Missing,
+    wait_until_complete,
+)
 from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers, statuses_of
-from backend.http.admin.version_status import Statuses, why_no_rollback, why_not_ready
+from backend.http.admin.version_status import why_no_rollback
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
 from backend.instance_context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 from model.changes.deployments import DeploymentState, document
+from model.machine.clock import boot_time
 from model.problems import Conflict, Unavailable
 from model.views import View
 
 _ROLLBACK_PATIENCE = 0.3  # s to wait for other instances: a rollback takes less than a second
 
-_ALLOWED: dict[str, Allowed] = {"max_lag": range(1 << 62), "force": None}
+_ALLOWED: dict[str, Allowed] = {
+    "max_lag": range(1 << 62),
+    "wait": range(MAX_PATIENCE + 1),
+    "force": None,
+}
 
 
 class DeploymentRoutes:
@@ -39,9 +50,13 @@ class DeploymentRoutes:
     async def deployment(self, request: Request) -> Answer:
         """This deployment: its service, its views, and why it could not become current now."""
         context = self._context
+        asked_at = boot_time()
         statuses = await self._threads.run(statuses_of, context, self._peers)
-        max_lag = context.settings.acceptable_recovery_lag
-        why = self._why_not(lambda view: why_not_ready(context, view, statuses, max_lag))
+        why = self._why_undecided()
+        if why is None:
+            complete = Completeness(context, self._views(), asked_at - PATIENCE, at_once=True)
+            missing = complete.missing(statuses, asked_at)
+            why = None if missing is None else missing.text
         service = context.settings.service
         return json_answer(
             {
@@ -63,19 +78,25 @@ class DeploymentRoutes:
         )
 
     async def switch(self, request: Request) -> Answer:
-        """Makes this deployment current. Conflict unless it has caught up everywhere."""
-        asked, state = self._asked(request, ("max_lag", "force"))
-        max_lag = asked.get("max_lag", self._context.settings.acceptable_recovery_lag)
-        return await self._change(
-            state,
-            self._peers,
-            lambda view, statuses: why_not_ready(self._context, view, statuses, max_lag),
-            asked.get("force", False),
-        )
+        """Makes this deployment current. Conflict unless all its views are complete."""
+        asked, state = self._asked(request, ("max_lag", "force", "wait"))
+        if not asked.get("force", False):
+            if (why := self._why_undecided()) is not None:
+                raise self._not_ready(why)
+            missing = await wait_until_complete(
+                self._context,
+                self._peers,
+                self._views(),
+                asked.get("max_lag"),
+                asked.get("wait", PATIENCE),
+            )
+            if missing is not None:
+                raise self._not_ready(missing.text, missing)
+        return await self._change(state)
 
     async def rollback(self, request: Request) -> Answer:
         """Makes this deployment, the previous one, current again. Conflict if nobody could answer
-        from it."""
+        from it, or a job of it does not run any more."""
         asked, state = self._asked(request, ("force",))
         mine = self._context.settings.application_id
         if state.previous != mine:
@@ -84,12 +105,19 @@ class DeploymentRoutes:
                 f"Deployment {mine} is not the previous one of its service: that is "
                 f"{state.previous or 'unknown, because there was no switch'}.",
             )
-        return await self._change(
-            state,
-            self._hasty_peers,
-            lambda view, statuses: why_no_rollback(self._context, view, statuses),
-            asked.get("force", False),
-        )
+        if not asked.get("force", False):
+            statuses = await asyncio.to_thread(statuses_of, self._context, self._hasty_peers)
+            why = self._why_undecided() or next(
+                (
+                    f"view {view.base}: {why}"
+                    for view in self._views()
+                    if (why := why_no_rollback(self._context, view, statuses)) is not None
+                ),
+                None,
+            )
+            if why is not None:
+                raise self._not_ready(why)
+        return await self._change(state)
 
     def _asked(
         self, request: Request, optional: tuple[str, ...]
@@ -121,35 +149,32 @@ class DeploymentRoutes:
             raise Conflict("deployment-is-current", f"Deployment {mine} is current already.")
         return asked, state
 
-    async def _change(
-        self,
-        state: DeploymentState,
-        peers: Peers,
-        why_not: Callable[[View, Statuses], str | None],
-        is_forced: bool,
-    ) -> Answer:
-        context = self._context
-        mine, service = context.settings.application_id, context.settings.service
-        if not is_forced:
-            statuses = await asyncio.to_thread(statuses_of, context, peers)
-            if (why := self._why_not(lambda view: why_not(view, statuses))) is not None:
-                raise Conflict(
-                    "deployment-not-ready", f"Deployment {mine} cannot become current: {why}."
-                )
-        log = context.deployment_log
-        assert log is not None
-        changed = state.switched_to(mine)
-        await asyncio.to_thread(log.change, service, changed)
-        return json_answer(document(service, changed))
+    def _views(self) -> list[View]:
+        """The current version of each view."""
+        versions = self._context.versions
+        return [versions.named[base] for base in sorted(versions.by_base)]
 
-    def _why_not(self, why_not: Callable[[View], str | None]) -> str | None:
-        """Why some view could not be answered by this deployment; None if all could."""
+    def _why_undecided(self) -> str | None:
+        """Why it is not known which view a name means; None if it is."""
         versions = self._context.versions
         for base in sorted(versions.by_base):
             if base in versions.undecided:
                 return f"the current version of view {base} is not known here"
             if base in versions.elsewhere:
                 return f"view {base} is declared in another way here than on most instances"
-            if (why := why_not(versions.named[base])) is not None:
-                return f"view {base}: {why}"
         return None
+
+    def _not_ready(self, why: str, missing: Missing | None = None) -> Conflict:
+        mine = self._context.settings.application_id
+        return Conflict(
+            "deployment-not-ready",
+            f"Deployment {mine} cannot become current: {why}.",
+            **({} if missing is None else missing.document()),
+        )
+
+    async def _change(self, state: DeploymentState) -> Answer:
+        settings, log = self._context.settings, self._context.deployment_log
+        assert log is not None
+        changed = state.switched_to(settings.application_id)
+        await asyncio.to_thread(log.change, settings.service, changed)
+        return json_answer(document(settings.service, changed))

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from backend.http.admin.completeness import MAX_PATIENCE, PATIENCE, wait_until_complete
 from backend.http.admin.document_threads import DocumentThreads
 from backend.http.admin.topology import Peers, statuses_of
-from backend.http.admin.version_status import versions_status, why_no_rollback, why_not_ready
+from backend.http.admin.version_status import versions_status, why_no_rollback
 from backend.http.parameters import PARAMETERS, parse_parameters
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
@@ -40,20 +41,30 @@ class VersionRoutes:
         return json_answer(versions_status(self._context, base, statuses))
 
     async def switch(self, request: Request) -> Answer:
-        """Makes another version current. Conflict unless it has caught up everywhere."""
-        asked = _members(request, ("version",), ("force", "max_lag"))
+        """Makes another version current. Conflict unless it is complete on all instances."""
+        asked = _members(request, ("version",), ("force", "max_lag", "wait"))
         state, view = self._asked(request, asked)
-        max_lag = asked.get("max_lag", self._context.settings.acceptable_recovery_lag)
         if view.version == state.current:
             raise Conflict("version-is-current", f"{_name(view)} is the current version already.")
         if not asked.get("force", False):
-            statuses = await asyncio.to_thread(statuses_of, self._context, self._peers)
-            if (why := why_not_ready(self._context, view, statuses, max_lag)) is not None:
-                raise Conflict("version-not-ready", f"{_name(view)} cannot become current: {why}.")
+            missing = await wait_until_complete(
+                self._context,
+                self._peers,
+                [view],
+                asked.get("max_lag"),
+                asked.get("wait", PATIENCE),
+            )
+            if missing is not None:
+                raise Conflict(
+                    "version-not-ready",
+                    f"{_name(view)} cannot become current: {missing.text}.",
+                    **missing.document(),
+                )
         return await self._change(view.base, state.switched_to(view.version))
 
     async def rollback(self, request: Request) -> Answer:
-        """Makes the previous version current again. Conflict if nobody could answer from it."""
+        """Makes the previous version current again. Conflict if nobody could answer from it, or
+        its job does not run any more."""
         asked = _members(request, (), ("force",))
         base = request.of.base
         state = self._state(base)
@@ -160,6 +171,7 @@ class VersionRoutes:
 _ALLOWED: Mapping[str, Allowed] = {
     "version": range(1, MAX_VERSION + 1),
     "max_lag": range(1 << 62),
+    "wait": range(MAX_PATIENCE + 1),
     "force": None,
     "delete_topic": None,
 }

@@ -17,12 +17,18 @@ def path_of(view: str) -> str:
     return f"/views/{quote(view, safe='@')}"
 
 
+_MARGIN = 10.0  # s for an answer after the instance has waited
+
+
 def send_command(
     context: ClientContext, path: str, body: dict[str, Any], timeout: float | None
 ) -> Call[dict[str, Any]]:
-    """Posts a command, and returns the answer's document."""
+    """Posts a command, and returns the answer's document. If the instance waits before it answers
+    (`wait` in the body, s), so does the client."""
     # a command that was sent twice would be refused, or done twice
     request = json_post(path, json.dumps(body).encode(), is_idempotent=False)
+    if timeout is None and "wait" in body:
+        timeout = max(context.settings.timeout, body["wait"] + _MARGIN)
     response = yield from context.send(request, context.deadline(timeout))
     document: dict[str, Any] = json_of(response)
     return document

@@ -204,11 +204,14 @@ def test_a_version_that_has_not_caught_up_is_refused(deployment: Deployment, ngi
     assert (refused.status, refused.code) == (404, "version-not-found")
     make_current(nginx.port, deployment.all, 1)
     with deployment.all[2].paused():
-        refused = command(deployment.all[0].port, "switch", version=2)
+        refused = command(deployment.all[0].port, "switch", version=2, wait=0)
         assert (refused.status, refused.code) == (409, "version-not-ready")
         assert deployment.all[2].id in refused.json()["detail"]
     settle(deployment.all)
-    for body in ({}, {"version": "2"}, {"version": True}, {"version": 2, "max_lag": -1}):
+    for body in (
+        {}, {"version": "2"}, {"version": True}, {"version": 2, "max_lag": -1},
+        {"version": 2, "wait": 51},
+    ):  # fmt: skip
         assert command(nginx.port, "switch", **body).status == 400, body
     assert {current(backend) for backend in deployment.all} == {1}
 

@@ -11,8 +11,9 @@ import typer
 from queryable.cli.config import Connection
 from queryable.cli.deployments import UNKNOWN, Deployments, behind_proxy
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, Wait
 from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.progress import when_complete
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
 app = typer.Typer()
@@ -67,9 +68,10 @@ def switch_deployment(
         typer.Option(
             min=0,
             metavar="RECORDS",
-            help="How far a replica may be behind. [default: of the deployment]",
+            help="How many records may be missing. [default: none of those written before]",
         ),
     ] = None,
+    wait: Wait = False,
     force: Force = False,
     url: Url = None,
     timeout: Timeout = None,
@@ -78,21 +80,27 @@ def switch_deployment(
 ) -> None:
     """Make another deployment of the service current.
 
-    It is refused unless all its replicas have caught up, and it has all views of the current one.
-    Exits with 2 if it is refused, 3 if the proxy does not follow. `queryable rollback-deployment`
-    goes back. Needs the scope admin.
+    It is refused unless it has all views of the current one, their jobs run, and they are complete:
+    the jobs have read their sources up to the ends that they have now, and all replicas have
+    applied what they wrote. That takes some seconds. --wait waits longer. Exits with 2 if it is
+    refused, 3 if the proxy does not follow. `queryable rollback-deployment` goes back. Needs the
+    scope admin.
 
     \b
     Examples:
       queryable switch-deployment shop-2
-      queryable switch-deployment shop-2 --max-lag 100
+      queryable switch-deployment shop-2 --wait
     """
     connection = Connection(url, timeout, token_file)
     found = behind_proxy(connection)
     with found.client(connection, deployment) as client:
         if not force:
             _require_views(connection, found, client.deployment())
-        done = client.switch_deployment(deployment, max_lag=max_lag, force=force)
+
+        def send(seconds: int | None) -> dict[str, Any]:
+            return client.switch_deployment(deployment, max_lag=max_lag, wait=seconds, force=force)
+
+        done = when_complete(send, wait)
     _report(connection, done, as_json)
 
 
@@ -107,8 +115,9 @@ def rollback_deployment(
 ) -> None:
     """Make the previous deployment of the service current again.
 
-    It takes about a second. Exits with 2 if there is no previous deployment, or if it cannot
-    answer; with 3 if the proxy does not follow. Needs the scope admin.
+    It takes about a second. Exits with 2 if there is no previous deployment, if it cannot answer,
+    or if one of its jobs does not run any more; with 3 if the proxy does not follow. Needs the
+    scope admin.
 
     \b
     Examples:

@@ -13,8 +13,9 @@ from queryable.cli.confirmation import is_confirmed
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view
+from queryable.cli.options import AsJson, Timeout, TokenFile, Url, Wait, complete_view
 from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.progress import when_complete
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
 
 app = typer.Typer()
@@ -75,11 +76,12 @@ def switch(
         typer.Option(
             min=0,
             metavar="RECORDS",
-            help="How far a replica may be behind. [default: of the deployment]",
+            help="How many records may be missing. [default: none of those written before]",
         ),
     ] = None,
+    wait: Wait = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Do not check that the version has caught up.")
+        bool, typer.Option("--force", help="Do not check that the version is complete.")
     ] = False,
     url: Url = None,
     timeout: Timeout = None,
@@ -88,18 +90,23 @@ def switch(
 ) -> None:
     """Make another version of a view current.
 
-    It is refused unless all replicas of the version have caught up. Exits with 2 if it is refused.
-    `queryable rollback` goes back. Needs the scope admin.
+    It is refused unless the job of the version runs, and the version is complete: the job has read
+    its sources up to the ends that they have now, and all replicas have applied what it wrote. That
+    takes some seconds. --wait waits longer. Exits with 2 if it is refused. `queryable rollback`
+    goes back. Needs the scope admin.
 
     \b
     Examples:
       queryable switch orders@2
-      queryable switch orders@2 --max-lag 100
+      queryable switch orders@2 --wait
     """
     view, number = _parse(version)
     with Connection(url, timeout, token_file).client() as client:
-        done = client.switch(view, number, max_lag=max_lag, force=force)
-        _report(client, done, as_json)
+
+        def send(seconds: int | None) -> dict[str, Any]:
+            return client.switch(view, number, max_lag=max_lag, wait=seconds, force=force)
+
+        _report(client, when_complete(send, wait), as_json)
 
 
 @app.command()
@@ -107,7 +114,7 @@ def switch(
 def rollback(
     view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
     force: Annotated[
-        bool, typer.Option("--force", help="Do not check that the version can answer.")
+        bool, typer.Option("--force", help="Do not check that it answers, and that its job runs.")
     ] = False,
     url: Url = None,
     timeout: Timeout = None,
@@ -116,8 +123,8 @@ def rollback(
 ) -> None:
     """Make the previous version of a view current again.
 
-    It takes less than a second. Exits with 2 if there is no previous version, or if it cannot
-    answer. Needs the scope admin.
+    It takes less than a second. Exits with 2 if there is no previous version, if it cannot answer,
+    or if its job does not run any more. Needs the scope admin.
 
     \b
     Examples:

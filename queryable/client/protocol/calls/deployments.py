@@ -36,15 +36,18 @@ def switch_deployment(
     application_id: str,
     *,
     max_lag: int | None = None,
+    wait: int | None = None,
     force: bool = False,
     timeout: float | None = None,
 ) -> Call[dict[str, Any]]:
     """Makes a deployment current: the one of the instance that the client asks. Raises BadRequest
-    with the code `deployment-not-ready` unless all its replicas have caught up to within `max_lag`
-    records; `force` does not check it."""
+    with the code `deployment-not-ready` unless all its views are complete; `max_lag`, `wait` and
+    `force` as for `switch`."""
     body: dict[str, Any] = {"force": force}
     if max_lag is not None:
         body["max_lag"] = max_lag
+    if wait is not None:
+        body["wait"] = wait
     return (yield from send_command(context, _path(application_id, "switch"), body, timeout))
 
 

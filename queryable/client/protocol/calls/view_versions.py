@@ -28,15 +28,23 @@ def switch(
     version: int,
     *,
     max_lag: int | None = None,
+    wait: int | None = None,
     force: bool = False,
     timeout: float | None = None,
 ) -> Call[dict[str, Any]]:
-    """Makes another version of a view current. Raises BadRequest with the code `version-not-ready`
-    unless all its replicas have caught up to within `max_lag` records; `force` does not check it.
+    """Makes another version of a view current.
+
+    Raises BadRequest with the code `version-not-ready` unless its job runs, and it is complete on
+    all instances: it has everything that was written before this call, or all but `max_lag`
+    records. The instance waits for it: 5 s, or `wait` s (up to 50). `more` of the error has `lag`,
+    `seconds_left` (both None if unknown), and `may_end`: whether it may become complete by itself.
+    `force` does not check it.
     """
     body: dict[str, Any] = {"version": version, "force": force}
     if max_lag is not None:
         body["max_lag"] = max_lag
+    if wait is not None:
+        body["wait"] = wait
     return (yield from _command(context, _path(view, "switch"), body, timeout))
 
 
@@ -44,7 +52,8 @@ def rollback(
     context: ClientContext, view: str, *, force: bool = False, timeout: float | None = None
 ) -> Call[dict[str, Any]]:
     """Makes the previous version of a view current again. Raises BadRequest with the code
-    `no-previous-version` or `version-not-ready`."""
+    `no-previous-version`; or `version-not-ready` if nobody can answer from it, or its job does not
+    run any more. `force` does not check it."""
     return (yield from _command(context, _path(view, "rollback"), {"force": force}, timeout))
 
 

@@ -20,6 +20,7 @@ class RequestHandler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: Server
+    body: bytes  # of a POST
 
     def do_GET(self) -> None:
         if self.path == "/views/orders":
@@ -29,7 +30,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             self.server.handle_request_with(self)
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
+        self.body = self.rfile.read(int(self.headers["Content-Length"]))
         self.do_GET()
 
     def respond(self, status: int, document: Any, **headers: str) -> None:

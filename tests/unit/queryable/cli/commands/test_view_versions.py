@@ -67,6 +67,43 @@ def test_a_refused_switch_says_why() -> None:
         assert "It lags." in done.stderr
 
 
+def test_a_switch_can_wait_until_the_version_is_complete() -> None:
+    """It shows what is missing, and ends when waiting does not help any more."""
+    refusals: list[Any] = []
+    asked: list[Any] = []
+
+    def answer(request: RequestHandler) -> None:
+        if request.path == "/views/orders/versions":
+            request.respond(200, status(2, 2))
+            return
+        asked.append(json.loads(request.body))
+        if not refusals:
+            request.respond(200, CHANGED)
+            return
+        detail, may_end = refusals.pop(0)
+        document = {"code": "version-not-ready", "detail": detail, "status": 409}
+        request.respond(409, {**document, "may_end": may_end, "lag": 5, "seconds_left": 2.5})
+
+    with serving(answer) as server:
+        refusals += [("It lags.", True), ("It lags.", True), ("It lags less.", True)]
+        done = run(server.url, "switch", "orders@2", "--wait")
+        assert (done.exit_code, done.stderr) == (
+            SUCCESS, "waiting: It lags.\nwaiting: It lags less.\n",
+        )  # fmt: skip
+        assert [each["wait"] for each in asked] == [30] * 4
+        refusals += [("It lags.", True), ("It is paused.", False)]
+        done = run(server.url, "switch", "orders@2", "--wait")
+        assert done.exit_code == USAGE_ERROR
+        assert "It is paused." in done.stderr
+        assert "--wait waits" not in done.stderr
+        asked.clear()
+        refusals.append(("It lags.", True))
+        done = run(server.url, "switch", "orders@2")
+        assert done.exit_code == USAGE_ERROR
+        assert "--wait waits for it." in done.stderr
+        assert asked == [{"version": 2, "force": False}]
+
+
 @pytest.mark.parametrize("name", ["orders", "orders@", "@2", "orders@x", "orders@1@2"])
 def test_a_version_must_be_named(name: str) -> None:
     for command in ("switch", "drop"):

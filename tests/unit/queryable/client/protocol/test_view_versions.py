@@ -284,3 +284,11 @@ def test_a_refused_switch_has_the_code() -> None:
         driver.call(view_versions.switch, "orders", 2, max_lag=5)
     assert refused.value.code == "version-not-ready"
     assert json.loads(driver.requests[0].body or b"")["max_lag"] == 5
+
+
+def test_a_client_waits_for_an_instance_that_waits() -> None:
+    for wait, seconds in ((None, 10), (3, 13), (50, 60)):
+        driver = Driver(ok({"current": 2}))
+        driver.call(view_versions.switch, "orders", 2, wait=wait)
+        [request] = driver.requests
+        assert seconds - 1 < request.timeout <= seconds
