@@ -23,6 +23,8 @@ from model.kinds.registry import kind_of
 from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.quotas import Quota
+from model.rows.codec import RowCodec
+from model.rows.reader import RowReader, RowRule
 from model.toml_lines import view_table
 
 ANY_PARTITION = "none"
@@ -40,7 +42,7 @@ CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
 
 _SCHEMAS = ("key_schema", "value_schema")
-_OMITTED_IF_UNSET = (*_SCHEMAS, "same_key")
+_OMITTED_IF_UNSET = (*_SCHEMAS, "same_key", "null_deletes", "unwrap")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -62,6 +64,8 @@ class View:
     key_schema: str | None = None  # `Format.definition`: a schema, or CONFLUENT
     value_schema: str | None = None
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
+    null_deletes: bool | None = None  # whether a null in the value's format deletes
+    unwrap: str | None = None  # the program whose changes the values are: DEBEZIUM
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
@@ -106,8 +110,21 @@ class View:
         return codec_of_keys(format_of(self.key).codec_with(self.key_schema, self.schemas))
 
     @cached_property
-    def value_codec(self) -> Codec:
+    def record_codec(self) -> Codec:
+        """The codec of the values of records."""
         return format_of(self.value).codec_with(self.value_schema, self.schemas)
+
+    @cached_property
+    def value_codec(self) -> Codec:
+        """The codec of the view's values: those of records, or the rows in them."""
+        return self.record_codec if self.unwrap is None else RowCodec(self.record_codec)
+
+    @cached_property
+    def row_reader(self) -> RowReader | None:
+        """What the values of records mean; None if every value is a value of the view."""
+        if self.unwrap is None and not self.null_deletes:
+            return None
+        return RowRule(self.unwrap, bool(self.null_deletes)).reader(self.record_codec)
 
     def codecs(self) -> tuple[Codec, Codec]:
         """Of keys and values; ConfigurationError, which names the view and the field, if one is a

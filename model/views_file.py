@@ -9,24 +9,27 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from model.classes import is_class_path, is_view_reference
 from model.derive.entry import contradictions, with_defaults
 from model.derive.reading import TableError
 from model.formats.format import FieldError, Read
-from model.formats.registry import FORMATS, SCHEMA_FORMATS, format_of
+from model.formats.registry import FORMATS, format_of
 from model.kafka.table import parse_kafka
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
 from model.quotas import Quota, parse_quota
+from model.rows.entry import contradicting_rows
+from model.rows.reader import DEBEZIUM
+from model.schemas_table import parse_schemas
 from model.times import parse_duration
 from model.toml_lines import TomlErrors as _Reader
 from model.toml_lines import view_table
 from model.versions import stored_name
 from model.view_conflicts import conflicts
+from model.view_field import BOOLEAN, Field, as_text, join_quoted, no_string
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
@@ -41,14 +44,7 @@ _PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+", re.ASCII)
 _MAX_GROUP_LENGTH = 249
 
 
-@dataclass(frozen=True)
-class _Field:
-    default: str | None
-    allowed: tuple[str, ...] | None
-    meaning: str
-
-
-def _format_fields() -> dict[str, _Field]:
+def _format_fields() -> dict[str, Field]:
     """The fields of formats: with `key_` or `value_` before them."""
     meanings: dict[str, str] = {}
     for of in ("key", "value"):
@@ -57,36 +53,38 @@ def _format_fields() -> dict[str, _Field]:
                 known = meanings.get(f"{of}_{name}", "")
                 meaning = f"for {each.name} {of}s: {meaning}"
                 meanings[f"{of}_{name}"] = f"{known}; {meaning}" if known else meaning
-    return {name: _Field("", None, meaning) for name, meaning in meanings.items()}
+    return {name: Field("", None, meaning) for name, meaning in meanings.items()}
 
 
 _FIELDS = {
-    "topic": _Field(None, None, "the view's source topic"),
-    "path": _Field("", None, 'a short path such as "/messages"'),
-    "key": _Field(None, None, "the format of the keys"),
-    "value": _Field(None, None, "the format of the values"),
-    "store": _Field("key-value", None, "the kind of store"),
-    "window_size": _Field(
+    "topic": Field(None, None, "the view's source topic"),
+    "path": Field("", None, 'a short path such as "/messages"'),
+    "key": Field(None, None, "the format of the keys"),
+    "value": Field(None, None, "the format of the values"),
+    "store": Field("key-value", None, "the kind of store"),
+    "window_size": Field(
         "", None, 'the length of a window, such as "1h"; without it: points in time'
     ),
-    "window_key": _Field(
+    "window_key": Field(
         "changelog", ("changelog", "topic"), "whether record keys end with a sequence number"
     ),
-    "partitioner": _Field(
+    "partitioner": Field(
         "murmur2", (*PARTITIONERS, ANY_PARTITION), "the partitioner of the topic's producers"
     ),
-    "same_key": _Field("", ("", NEWEST, PARTIAL), "the meaning of a key in several partitions"),
-    "persistence": _Field("rocksdb", ("rocksdb", "memory"), "where the view is stored"),
-    "append": _Field("off", ("off", "on"), "whether clients may append records over HTTP"),
-    "quota": _Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
-    "pipeline": _Field("", None, "the consumer group of the job that derives the topic"),
-    "spark_view": _Field(
+    "same_key": Field("", ("", NEWEST, PARTIAL), "the meaning of a key in several partitions"),
+    "null_deletes": Field("false", BOOLEAN, "whether null as a value deletes the key"),
+    "unwrap": Field("", ("", DEBEZIUM), "the program whose changes the values are"),
+    "persistence": Field("rocksdb", ("rocksdb", "memory"), "where the view is stored"),
+    "append": Field("off", ("off", "on"), "whether clients may append records over HTTP"),
+    "quota": Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
+    "pipeline": Field("", None, "the consumer group of the job that derives the topic"),
+    "spark_view": Field(
         "", None, 'the Python view that derives the topic: "my_view.py" or "package.module:VIEW"'
     ),
-    "partitions": _Field("", None, "the number of partitions, if Spark's job creates the topic"),
-    "trigger": _Field("", None, 'when Spark writes results: "real-time", or a time such as "5s"'),
-    "push": _Field("", None, "the folder or URL of the pushes of batch jobs"),
-    "retention": _Field("", None, 'how long entries are kept, by their time, such as "7d"'),
+    "partitions": Field("", None, "the number of partitions, if Spark's job creates the topic"),
+    "trigger": Field("", None, 'when Spark writes results: "real-time", or a time such as "5s"'),
+    "push": Field("", None, "the folder or URL of the pushes of batch jobs"),
+    "retention": Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
 _FORMAT_FIELDS = tuple(dict.fromkeys(name for each in FORMATS.values() for name in each.fields))
@@ -120,7 +118,7 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
             f"{source}: no views are declared; add a table such as [views.orders] "
             f'with topic = "orders", key = "string", value = "json"'
         )
-    schemas = _parse_schemas(document.get("schemas"), reader)
+    schemas = parse_schemas(document.get("schemas"), reader)
     parsed = tuple(
         _parse_view(name, fields, reader, read, "schemas" in document)
         for name, fields in views.items()
@@ -158,10 +156,10 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         value = fields.get(field, spec.default)
         if value is None:
             raise reader.error(table, None, f'{field} is missing: {field} = "…", {spec.meaning}')
-        if field == "partitions" and type(value) is int:
-            value = str(value)
+        if field in fields:
+            value = as_text(field, value, spec)
         if not isinstance(value, str):
-            raise reader.error(table, field, _no_string(field, value, spec))
+            raise reader.error(table, field, no_string(field, value, spec))
         if spec.allowed is not None and value not in spec.allowed:
             known = ", ".join(filter(None, spec.allowed))
             raise reader.error(table, field, f'unknown value "{value}"; allowed: {known}')
@@ -170,6 +168,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         raise reader.error(table, "topic", f'"{values["topic"]}" is not a valid topic name')
     _check_format("key", [n for n, of in FORMATS.items() if of.for_keys], values, table, reader)
     _check_format("value", FORMATS, values, table, reader)
+    for field, why in contradicting_rows(values):
+        raise reader.error(table, field, why)
     _check_store(values, table, reader)
     for field in ("partitions", "trigger"):
         if values[field] and not values["spark_view"] and derivation is None:
@@ -178,7 +178,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
             )
     for field, stores in _ONLY_FOR.items():
         if field in fields and values["store"] not in stores:
-            raise reader.error(table, field, f"only for store = {_join_quoted(stores)}")
+            raise reader.error(table, field, f"only for store = {join_quoted(stores)}")
     view = View(
         name=stored,
         topic=values["topic"],
@@ -193,6 +193,8 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         persistence=values["persistence"],
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
+        null_deletes=values["null_deletes"] == "true" or None,
+        unwrap=values["unwrap"] or None,
         quota=_parse_quota(values["quota"], table, reader),
         push=_parse_push(values, table, reader),
         pipeline=_parse_pipeline(values["pipeline"], table, reader)
@@ -210,13 +212,6 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     return view
 
 
-def _no_string(field: str, value: Any, spec: _Field) -> str:
-    written = str(value).lower() if isinstance(value, bool) else repr(value)
-    if spec.allowed is None:
-        return f"{written} is not a string: {spec.meaning}"
-    return f"{written} is not a string; write {field} = {_join_quoted(filter(None, spec.allowed))}"
-
-
 def _parse_schema(
     of: str,
     values: dict[str, str],
@@ -231,31 +226,13 @@ def _parse_schema(
         if values[f"{of}_{field}"] and field not in of_format.fields:
             names = [each.name for each in FORMATS.values() if field in each.fields]
             raise reader.error(
-                table, f"{of}_{field}", f"allowed only with {of} = {_join_quoted(names)}"
+                table, f"{of}_{field}", f"allowed only with {of} = {join_quoted(names)}"
             )
     fields = {field: values[f"{of}_{field}"] for field in of_format.fields}
     try:
         return of_format.definition(of, fields, read, by_id)
     except FieldError as e:
         raise reader.error(table, e.field, str(e)) from None
-
-
-def _parse_schemas(table: Any, reader: _Reader) -> dict[str, str]:
-    """{"registry": URL} or {"folder": name}; empty if there is no table [schemas]."""
-    if table is None:
-        return {}
-    files = " or ".join(f"<id>{each.file_suffix}" for each in SCHEMA_FORMATS)
-    expected = f'registry = "http://host:port", or folder = "schemas" with files {files}'
-    if not isinstance(table, dict) or len(table) != 1:
-        raise reader.error(("schemas",), None, f"set exactly one of: {expected}")
-    [(field, value)] = table.items()
-    if field not in ("registry", "folder") or not isinstance(value, str) or not value:
-        raise reader.error(("schemas",), field, f"expected {expected}")
-    if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
-        raise reader.error(
-            ("schemas",), field, f'"{value}" is not a URL such as "http://host:8081"'
-        )
-    return {field: value.rstrip("/") if field == "registry" else value}
 
 
 def _check_format(
@@ -292,10 +269,6 @@ def _check_store(values: dict[str, str], table: tuple[str, ...], reader: _Reader
             'a custom store has no retention and needs persistence = "memory": it is rebuilt from '
             "the topic at every start",
         )
-
-
-def _join_quoted(words: Iterable[str]) -> str:
-    return " or ".join(f'"{word}"' for word in words)
 
 
 def _parse_duration(

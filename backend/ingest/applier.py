@@ -167,7 +167,9 @@ class RecordApplier:
         store_partition.applied_records += len(result.keys)
         if store_partition.listeners:
             horizon = view.kind.horizon(view, store.stream_time)
-            store_partition.listeners.applied(run, view.layout, result.dead_letters, horizon)
+            store_partition.listeners.applied(
+                result.rows, view.layout, result.dead_letters, horizon
+            )
         return result.missing_schema is None
 
     def _update_metadata(

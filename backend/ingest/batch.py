@@ -15,6 +15,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from backend.ingest.protocols import Batch, RecordBatch
+from backend.ingest.rows import rows_of
 from model.dead_letters import headers_bytes
 from model.formats.schemas import SchemaNotYet
 from model.kafka.headers import headers_of
@@ -68,6 +69,7 @@ class BatchResult:
     missing_schema: SchemaNotYet | None = None
     stopped_at: int = 0  # if a schema is missing: index of the first record that needs it
     earliest_future_time: int = expiry.MAX_TIME  # ms: smallest time after `max_stream_time`
+    rows: Sequence[Record] = ()  # the processed records, as the view has them
 
 
 def build_batch(
@@ -86,16 +88,21 @@ def build_batch(
     `max_stream_time` (ms): later record times do not advance the stream time yet.
     `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
     """
+    run = rows_of(view, records)
+    rows = run.records
     if view.is_custom:
-        result = _build_custom(cast(RecordBatch, batch), view, records)
+        result = _build_custom(cast(RecordBatch, batch), view, rows)
     elif view.kind.one_entry_per_key and view.retention is None:
-        result = _build_latest(batch, view, records, stream_time, stores_tombstone)
+        result = _build_latest(batch, view, rows, stream_time, stores_tombstone)
     else:
-        result = _build_timed(batch, view, records, stream_time, stores_tombstone, max_stream_time)
-    if result.missing_schema is None:
-        return result
-    # each processed record has added either a key or a dead letter
-    result.stopped_at = len(result.keys) + len(result.dead_letters)
+        result = _build_timed(batch, view, rows, stream_time, stores_tombstone, max_stream_time)
+    result.rows = rows
+    if result.missing_schema is not None:
+        # each processed record has added either a key or a dead letter
+        processed = len(result.keys) + len(result.dead_letters)
+        result.rows, result.stopped_at = rows[:processed], run.index_of(processed)
+    elif run.missing_schema is not None:
+        result.missing_schema, result.stopped_at = run.missing_schema, run.stopped_at
     return result
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from model.derive.expressions import Expression, Field, fields_of
 from model.derive.types import STRING, TIMESTAMP, Type, integer
+from model.rows.reader import RowRule
 
 RECORD_FIELDS: dict[str, Type] = {
     "record_key": STRING.or_null(),
@@ -18,6 +19,11 @@ no key, or if it is not UTF-8."""
 
 TEXT = "text"
 """The field of a record whose value is text."""
+
+
+IF_SET = {"of_rule": "if set"}
+"""Metadata of a field that is part of a view's rule only if it differs from its default, because
+checkpoints of earlier releases do not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,7 @@ class Join:
     source: str
     on: Expression
     fields: tuple[tuple[str, Type], ...]
+    rows: RowRule | None = field(default=None, metadata=IF_SET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,8 @@ class Derivation:
     (other records are dead letters), ``identity`` (records that are equal in these fields count
     once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
     and window or session, ``aggregates``. ``session``: the gap that ends a session.
-    ``points``: instead of windows, an entry for each key and time.
+    ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read of
+    values; None: every value is one.
     """
 
     source: str
@@ -101,6 +109,7 @@ class Derivation:
     window: Windows | None = None
     session: int | None = None
     points: bool = False
+    rows: RowRule | None = field(default=None, metadata=IF_SET)
 
     @property
     def joined_fields(self) -> dict[str, Type]:

@@ -9,10 +9,12 @@ from model.derive.derivation import Derivation, Join
 from model.derive.expressions import Expression, Field, fields_of
 from model.derive.fields import parse_fields, parse_topic
 from model.derive.reading import TableError, check_keys, check_new, read_expression, read_table
+from model.derive.rows import ROW_KEYS, parse_rows
 from model.derive.types import Kind
 
 MAX_JOINS = 8
-_KEYS = ("from", "on", "fields")
+_REQUIRED = ("from", "on", "fields")
+_KEYS = (*_REQUIRED, *ROW_KEYS)
 
 
 def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple[Join, ...]:
@@ -28,7 +30,7 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         if not isinstance(given, dict):
             raise TableError((*path, name), f"must be a table: {meaning}")
         check_keys(given, _KEYS, (*path, name))
-        for key in _KEYS:
+        for key in _REQUIRED:
             if key not in given:
                 raise TableError((*path, name), f"{key} is missing: {meaning}")
         source = parse_topic(given["from"], (*path, name, "from"))
@@ -36,7 +38,8 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
             raise TableError((*path, name, "from"), f"{source} is read twice")
         on = read_expression(given["on"], (*path, name, "on"), names, Kind.STRING)
         fields = parse_fields(given["fields"], (*path, name, "fields"))
-        found.append(Join(name, source, on, tuple((each, of.type) for each, of in fields.items())))
+        types = tuple((each, of.type) for each, of in fields.items())
+        found.append(Join(name, source, on, types, parse_rows(given, (*path, name))))
     for join in found:
         for field, of in join.fields:
             names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", of.or_null())

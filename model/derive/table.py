@@ -34,10 +34,23 @@ from model.derive.reading import (
     read_table,
     read_text,
 )
+from model.derive.rows import ROW_KEYS, check_rows, parse_rows
 from model.derive.types import STRING, Kind
 
 KEYS = (
-    *("from", "fields", "join", "let", "require", "each", "filter", "identity", "key", "separator"),
+    *(
+        "from",
+        *ROW_KEYS,
+        "fields",
+        "join",
+        "let",
+        "require",
+        "each",
+        "filter",
+        "identity",
+        "key",
+        "separator",
+    ),
     *(
         "time",
         "lateness",
@@ -97,7 +110,9 @@ def parse_derivation(table: Any) -> Derivation:
         points=_parse_points(table),
         identity=_parse_identity(table, names),
         joins=joins,
+        rows=parse_rows(table),
     )
+    check_rows(table, aggregates)
     check_places(derivation)
     if time is not None and each is not None and each[0] in fields_of(time.of):
         raise TableError(("time",), f"cannot have {each[0]}, which is not a field of the record")

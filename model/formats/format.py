@@ -171,6 +171,9 @@ class Format:
     has_objects: ClassVar[bool] = False
     """Whether a value can have several fields, which Spark writes as JSON."""
 
+    has_nulls: ClassVar[bool] = False
+    """Whether a value can be null, or a change of a program such as Debezium."""
+
     media_types: ClassVar[tuple[str, ...]] = ()
     """Of keys in the body of a search, beside `application/octet-stream`."""
 
@@ -204,6 +207,7 @@ class SchemaFormat(Format):
 
     openapi = OpenApi("ByteArraySerde", {"type": "string"})
     has_own_serdes = True
+    has_nulls = True
     file_suffix: ClassVar[str]
     """Of a schema in a folder, `<id><suffix>`, and of one in views.toml."""
 

@@ -36,3 +36,4 @@ class Json(Format):
     serdes = frozenset(("StringSerde",))
     has_own_serdes = True
     has_objects = True
+    has_nulls = True

@@ -19,7 +19,7 @@ import sys
 import sysconfig
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cached_property, lru_cache, partial, partialmethod
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -242,7 +242,14 @@ class _Describer:
 def _left_out(value: object) -> set[str]:
     if not is_dataclass(value):
         return set()
-    return {each.name for each in fields(value) if not each.metadata.get("of_rule", True)}
+    return {each.name for each in fields(value) if not _is_of_rule(each, value)}
+
+
+def _is_of_rule(field: Field[Any], value: Any) -> bool:
+    of_rule = field.metadata.get("of_rule", True)
+    if of_rule == "if set":
+        return bool(getattr(value, field.name) != field.default)
+    return bool(of_rule)
 
 
 def _module_of(value: Any) -> str:

@@ -14,7 +14,7 @@ from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation, EventTime
 from model.derive.expressions import Expression, fields_of
 from model.derive.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
-from spark.derive.json_values import FIELDS, REASON, JsonValues, spark_type
+from spark.derive.json_values import FIELDS, NOT_REJECTED, REASON, JsonValues, spark_type
 from spark.event_time.bounds import LATE, EventTimeBounds
 
 MAX_KEY_BYTES = 10_000
@@ -78,13 +78,16 @@ class DerivedDecoder:
         violation = self._violation({**names, **record})
         if violation is not None:
             reason = F.coalesce(reason, violation)
-        return decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
+        found = decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
+        if self.derivation.rows is not None:
+            found = found.where(~F.col("reason").isin(*NOT_REJECTED))
+        return found
 
     def _decode_json(self, records: DataFrame, copied: tuple[str, ...]) -> DataFrame:
         bounds = self.event_time
         if bounds is not None and bounds.field not in self._value_fields():
             bounds = None  # the plan checks it
-        decode = JsonValues(self.derivation.fields, bounds, copied)
+        decode = JsonValues(self.derivation.fields, bounds, copied, self.derivation.rows)
         before = [records.schema[name] for name in copied]
         return records.mapInArrow(decode, StructType([*before, *decode.columns]))
 

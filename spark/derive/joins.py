@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from model.derive.derivation import Join
+from model.derive.derivation import IF_SET, Join
 from model.derive.types import Kind, Type
+from model.rows.reader import RowRule
 from spark.derive.columns import column
-from spark.derive.json_values import FIELDS, REASON, JsonValues
+from spark.derive.json_values import FIELDS, NO_ROW, NOT_REJECTED, REASON, JsonValues
 from spark.event_time.bounds import EventTimeBounds
 
 MAX_TEXT_BYTES = 1000
@@ -32,6 +33,7 @@ class TableDecoder:
     """
 
     fields: tuple[tuple[str, Type], ...]
+    rows: RowRule | None = field(default=None, metadata=IF_SET)
 
     @property
     def event_time(self) -> EventTimeBounds | None:
@@ -44,6 +46,9 @@ class TableDecoder:
     def well_formed(self, records: DataFrame) -> DataFrame:
         rows = self._decoded(records.select(*_COPIED)).where(self._wrong().isNull())
         fields = F.when(F.col("value").isNotNull(), F.col(FIELDS))
+        if self.rows is not None:
+            rows = rows.where(~F.col(REASON).eqNullSafe(NO_ROW))
+            fields = F.when(F.isnull(REASON), F.col(FIELDS))
         return rows.select(F.col("key").cast("string"), *_ORDER, fields.alias(FIELDS))
 
     def malformed(self, records: DataFrame) -> DataFrame:
@@ -52,14 +57,17 @@ class TableDecoder:
         return rows.where("reason IS NOT NULL")
 
     def _decoded(self, records: DataFrame) -> DataFrame:
-        decode = JsonValues(self.fields, None, tuple(records.columns))
+        decode = JsonValues(self.fields, None, tuple(records.columns), self.rows)
         return records.mapInArrow(decode, StructType([*records.schema, *decode.columns]))
 
     def _wrong(self) -> Column:
         """The reason why a record is malformed, or null."""
         key = F.col("key").cast("string")
         reason = F.when(key.isNull(), "key: null").when(~F.is_valid_utf8(key), "key: not UTF-8")
-        reason = reason.when(F.col("value").isNotNull(), F.col(REASON))
+        of_value = F.col(REASON)
+        if self.rows is not None:
+            of_value = F.when(~of_value.isin(*NOT_REJECTED), of_value)
+        reason = reason.when(F.col("value").isNotNull(), of_value)
         for name, of in self.fields:
             if of.kind is Kind.STRING:
                 is_long = F.octet_length(f"{FIELDS}.{name}") > MAX_TEXT_BYTES

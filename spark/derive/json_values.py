@@ -23,11 +23,18 @@ from pyspark.sql.types import (
 )
 
 from model.derive.types import DECIMAL_DIGITS, Kind, NumberTime, Type
+from model.formats.registry import VALUE_CODECS
+from model.rows.reader import RowReader, RowRule
+from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats.strict_json import fields_reader
 
 FIELDS = "#fields"
 REASON = "#reason"
+NOT_REJECTED = ("#deleted", "#no row")
+"""Reasons of values without fields that are not malformed: of a deletion, and of a value that says
+nothing about a row."""
+_DELETED, NO_ROW = NOT_REJECTED
 
 _TYPES: dict[Kind, DataType] = {
     Kind.STRING: StringType(),
@@ -50,12 +57,13 @@ class JsonValues:
     """A function of Arrow batches with ``value``, and ``timestamp`` if there is an ``event_time``.
 
     It returns the columns ``copied``, a struct ``FIELDS`` with ``fields``, and ``REASON``. The
-    fields of a malformed value are null.
+    fields of a malformed value are null. With ``rows``, a reason may be one of ``NOT_REJECTED``.
     """
 
     fields: tuple[tuple[str, Type], ...]
     event_time: EventTimeBounds | None
     copied: tuple[str, ...]
+    rows: RowRule | None = None
 
     @property
     def columns(self) -> list[StructField]:
@@ -73,6 +81,8 @@ class JsonValues:
         types = [to_arrow_type(spark_type(of), timezone="UTC") for _, of in self.fields]
         nothing = (None,) * len(names)
         bounds = self.event_time
+        without_value = "value: null" if self.rows is None else _DELETED
+        row_of = None if self.rows is None else self.rows.reader(VALUE_CODECS["json"])
         for batch in batches:
             values = batch.column("value").to_pylist()
             # Numbers, because a timestamp may be outside the range of Python's datetime.
@@ -82,7 +92,9 @@ class JsonValues:
             rows: list[tuple[Any, ...]] = []
             reasons: list[str | None] = []
             for value, timestamp in zip(values, timestamps, strict=True):
-                reason = "value: null" if value is None else None
+                reason = without_value if value is None else None
+                if row_of is not None and value is not None:
+                    value, reason = _row(row_of, value)
                 row = nothing
                 if reason is None:
                     try:
@@ -108,6 +120,17 @@ class JsonValues:
                 ],
                 names=[*self.copied, FIELDS, REASON],
             )
+
+
+def _row(row_of: RowReader, value: bytes) -> tuple[bytes, str | None]:
+    """The row of a value, or why it has none."""
+    try:
+        row = row_of(value)
+    except ValueError as error:
+        return b"", f"value: {error}"
+    if row is None:
+        return b"", _DELETED
+    return (b"", NO_ROW) if isinstance(row, NoRow) else (row, None)
 
 
 def _read_as(of: Type) -> DataType:

@@ -19,7 +19,10 @@ def derived_view(entry: entries.View) -> View | None:
         description=f"derived from {derivation.source} by views.toml",
         sources=(
             Source(derivation.source, DerivedDecoder(derivation)),
-            *(Source(each.source, TableDecoder(each.fields), True) for each in derivation.joins),
+            *(
+                Source(each.source, TableDecoder(each.fields, each.rows), True)
+                for each in derivation.joins
+            ),
         ),
         topic=entry.topic,
         derive=Plan(derivation, entry.key, entry.value),

@@ -70,7 +70,8 @@ class KeyRoutes:
         # the values are record bytes
         self._record_histories = {
             view.name: History(
-                responses[view.name].reads, replace(view, value="bytes", value_schema=None)
+                responses[view.name].reads,
+                replace(view, value="bytes", value_schema=None, unwrap=None),
             )
             for view in with_history
         }

@@ -6,6 +6,7 @@ import difflib
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from backend.settings import read_views
@@ -16,6 +17,7 @@ from model.toml_lines import view_table
 from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, counted, ok, wrong
+from queryable.cli.check.rows import check_sources
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -90,6 +92,7 @@ def _check_views(
     samples: dict[str, TopicSample] = {}
     for view in deployment.views:
         yield from _before_partitions_are_added(view)
+        yield from _check_sources(view, broker, topics, sample_size, timeout)
         if view.topic not in topics and view.uses_spark:
             yield from _topics_of_the_job(view, topics, made)
             continue
@@ -109,6 +112,20 @@ def _check_views(
         yield from check_deleted_records(view, config, sample, now)
         yield from check_changelog(view, config, sample)
         yield from check_records(view, partitions, sample.records)
+
+
+def _check_sources(
+    view: View, broker: Broker, topics: dict[str, int], sample_size: int, timeout: float
+) -> Iterator[Finding]:
+    """Checks the records that a table [derive] reads. A topic that Spark alone may read is left
+    out."""
+    if (derivation := view.derivation) is None:
+        return
+    for topic in (derivation.source, *(join.source for join in derivation.joins)):
+        if topic in topics:
+            with suppress(NoBroker):
+                sample = broker.sample(topic, topics[topic], sample_size, timeout)
+                yield from check_sources(view, topic, sample.records)
 
 
 def _missing_topic(view: View, topics: dict[str, int]) -> Finding:

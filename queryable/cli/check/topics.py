@@ -12,6 +12,7 @@ from model.problems import ConfigurationError
 from model.toml_lines import view_table
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
+from queryable.cli.check.rows import check_rows
 from queryable.cli.inspection.deleted_records import broker_retention
 from queryable.cli.inspection.durations import duration_text
 from queryable.cli.inspection.inference import Confidence
@@ -99,6 +100,7 @@ def check_records(
     if values:
         invalid = sum(not _is_valid_value(view, value) for value in values)
         yield _format_finding(view, "value", view.value, invalid, len(values))
+    yield from check_rows(view, sample)
     yield check_partitioner(view, partitions, bare_keys)
 
 
@@ -110,7 +112,9 @@ def _validate(codec: Codec, schema: str | None, raw: bytes) -> None:
 
 def _is_valid_value(view: View, value: bytes) -> bool:
     try:
-        _validate(view.value_codec, view.value_schema, value)
+        _validate(view.record_codec, view.value_schema, value)
+        if view.row_reader is not None and view.value_schema != CONFLUENT:
+            view.row_reader(value)
     except ValueError:
         return False
     return True

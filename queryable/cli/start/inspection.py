@@ -14,6 +14,9 @@ from queryable.cli.start.questions import did_you_mean, partitions_text
 from queryable.cli.start.topic_view import findings, record_text, topic_entry
 from queryable.client.protocol.errors import BadUse
 
+_SHOWN = ("key", "value", "partitioner", "null_deletes", "unwrap")
+"""The fields of the entry that are printed, too."""
+
 
 def describe_topic(
     broker: Broker,
@@ -40,7 +43,7 @@ def describe_topic(
         print_stderr(f"  a record: {record_text(keyed[-1])}")
     entry = topic_entry(topic, partitions, config, sample, ask)
     for line in entry.splitlines():
-        if line.startswith(("key", "value", "partitioner")):
+        if line.startswith(_SHOWN):
             print_stderr(f"  {line}")
     for finding in findings(entry, partitions, config, sample):
         text = f"{finding.status}: {finding.message} ► {finding.action}"

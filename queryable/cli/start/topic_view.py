@@ -16,6 +16,7 @@ from queryable.cli.adopt.prompts import Ask
 from queryable.cli.check.findings import OK, Finding
 from queryable.cli.check.topics import check_records, check_retention
 from queryable.cli.inspection.inference import Confidence, Inference
+from queryable.cli.inspection.rows import infer_rows
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.inspection.view_fields import infer_view
 from queryable.cli.values import cell_text
@@ -53,6 +54,10 @@ def topic_entry(
         if "#" not in written[0] and fields[name].reason:
             written[0] += f"  # {fields[name].reason}"
         lines += written
+    if any(line.startswith('value = "json"') for line in lines):
+        found = infer_rows([record.value for record in records if record.value is not None])
+        if found is not None:
+            lines.append(f"{found.field} = {found.toml}  # {found.reason}")
     return "\n".join(lines) + "\n"
 
 

@@ -341,3 +341,35 @@ def test_views_that_spark_derives() -> None:
     ):
         with pytest.raises(ConfigurationError, match=rf"views.toml, line \d.*{remedy}"):
             parse_views(text.format("v", line))
+
+
+def test_deletions_in_values() -> None:
+    entry = '[views.t]\ntopic = "t"\nkey = "string"\nvalue = "json"\n'
+    plain, nulls, unwrapped = (
+        parse_views(entry + line).views[0]
+        for line in ("", "null_deletes = true", 'unwrap = "debezium"')
+    )
+    assert (nulls.null_deletes, unwrapped.unwrap) == (True, "debezium")
+    assert parse_views(entry + "null_deletes = false").views == (plain,)
+    # the stores must be rebuilt
+    assert len({plain.hash, nulls.hash, unwrapped.hash}) == 3
+    assert nulls.description()["null_deletes"] is True
+    assert "null_deletes" not in plain.description()
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ('value = "json"\nnull_deletes = "true"', "'true' is not true or false"),
+        ('value = "json"\nunwrap = "maxwell"', 'unknown value "maxwell"; allowed: debezium'),
+        ('value = "string"\nnull_deletes = true', 'only with value = "json" or "avro" or'),
+        ('value = "bytes"\nunwrap = "debezium"', 'only with value = "json" or "avro" or'),
+        ('value = "json"\nunwrap = "debezium"\nappend = "on"', "changes, not rows"),
+        ('value = "json"\nunwrap = "debezium"\nnull_deletes = true', "omit it"),
+        ('value = "json"\nnull_deletes = true\npush = "f"', "a push has rows"),
+    ],
+)
+def test_rules_of_deletions_that_are_refused(lines: str, reason: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        parse_views(f'[views.t]\ntopic = "t"\nkey = "string"\n{lines}')
+    assert reason in str(raised.value)

@@ -8,6 +8,7 @@ from model.derive.derivation import Derivation, EventTime, Windows
 from model.derive.expressions import Call, Field
 from model.derive.types import TIME, TIMESTAMP
 from model.problems import ConfigurationError
+from model.rows.reader import RowRule
 from model.views import View
 from model.views_file import parse_views
 
@@ -333,3 +334,29 @@ def test_a_later_version_has_a_topic_of_its_own() -> None:
         "queryable-spark-words",
         "queryable-spark-words@2",
     ]
+
+
+def test_rows_of_changes() -> None:
+    assert derivation('key = "client"\ncount = true').rows is None
+    assert derivation('key = "client"\ncount = true\nunwrap = "debezium"').rows == RowRule(
+        "debezium"
+    )
+    text = 'key = "client"\ncount = true\njoin.c = { from = "c", on = "client", '
+    found = derivation(text + 'fields = { name = "string" }, null_deletes = true }')
+    assert [join.rows for join in found.joins] == [RowRule(null_deletes=True)]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('unwrap = "maxwell"', "unknown value 'maxwell'; allowed: \"debezium\""),
+        ('null_deletes = "yes"', "'yes' is not true or false"),
+        ('unwrap = "debezium"\nnull_deletes = true', "omit it"),
+        ('unwrap = "debezium"\nlatest = "at"', "keep rows that were deleted"),
+        ('null_deletes = true\nlatest = "at"', "Declare a view of the topic itself"),
+    ],
+)
+def test_rules_of_rows_that_are_refused(line: str, reason: str) -> None:
+    assert reason in error(
+        f'key = "client"\n{line}' + ("" if "latest" in line else "\ncount = true")
+    )

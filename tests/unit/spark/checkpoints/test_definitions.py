@@ -17,6 +17,10 @@ from types import ModuleType
 
 import pytest
 
+from model.derive.derivation import Join
+from model.derive.expressions import Literal
+from model.derive.types import STRING
+from model.rows.reader import RowRule
 from spark.checkpoints.definitions import description, details
 from spark.formats.decoders import TextDecoder
 from spark.formats.registry import Registry
@@ -304,6 +308,16 @@ def test_where_a_schema_comes_from_is_no_part_of_a_rule(library: str) -> None:
     first = _Framed("order", Registry("http://a", "me:old"))
     assert text(first) == text(_Framed("order", Registry("https://b", "me:new")))
     assert text(first) != text(_Framed("total", Registry("http://a", "me:old")))
+
+
+def test_a_field_that_is_not_set_is_no_part_of_a_rule() -> None:
+    def text(rows: RowRule | None) -> str:
+        return description(Join("j", "topic", Literal("k", STRING), (), rows))
+
+    # as in checkpoints of before
+    assert "attribute rows" not in text(None)
+    assert "attribute source" in text(None)
+    assert "attribute unwrap" in text(RowRule("debezium"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,18 @@ from dataclasses import replace
 
 from model.partitioner import partition_of
 from model.views_file import parse_views
+from queryable.cli.check.rows import check_sources
 from queryable.cli.check.topics import (
     check_classes,
     check_partitioner,
     check_records,
     check_retention,
 )
+from queryable.cli.inspection.samples import SampledRecord
 from tests.unit.queryable.cli.inspection.records import (
     BOTH,
 )
+from tests.vectors.debezium_cases import cases
 
 
 def test_no_advice_on_the_producers_of_changelogs() -> None:
@@ -56,3 +59,32 @@ def test_the_empty_key_of_librdkafka_may_be_in_any_partition() -> None:
     assert check_partitioner(view, 3, anywhere).status == "ok"
     others = replace(view, partitioner="murmur2")
     assert check_partitioner(others, 3, anywhere).status == "wrong"
+
+
+def test_values_that_have_no_row() -> None:
+    [view] = parse_views(
+        '[views.t]\ntopic = "t"\nkey = "string"\nvalue = "json"\nunwrap = "debezium"\n'
+    ).views
+    values = [case.value for case in cases() if case.name in ("create", "truncate")]
+    sample = [SampledRecord(0, 1, b"k", value, {}) for value in values]
+    [_, finding, _] = check_records(view, 1, sample)
+    assert finding.message.startswith("3 of 6 values of topic t do not fit")
+
+
+def test_deletions_in_the_topics_of_a_derived_view() -> None:
+    text = """[views.t.derive]
+from = "a"
+fields = { id = "string" }
+key = "id"
+count = true
+join.b = { from = "b", on = "id", fields = { name = "string" }, unwrap = "debezium" }
+"""
+    [view] = parse_views(text).views
+    found = {(case.name, case.form): case.value for case in cases()}
+    nulls = [SampledRecord(0, 1, b"k", found["tombstone: delete", "value"], {})]
+    events = [SampledRecord(0, 1, b"k", found["create", "value"], {})]
+    [finding] = check_sources(view, "a", nulls)
+    assert finding.action == "set null_deletes = true in [views.t.derive]"
+    [finding] = check_sources(view, "a", events)
+    assert finding.action == 'set unwrap = "debezium" in [views.t.derive]'
+    assert list(check_sources(view, "b", events)) == []

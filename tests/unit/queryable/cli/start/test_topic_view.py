@@ -12,6 +12,7 @@ from model.views_file import parse_views
 from queryable.cli.adopt.prompts import no_answer
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.start.topic_view import findings, kafka_table, record_text, topic_entry
+from tests.vectors.debezium_cases import cases
 
 COMPACT = {"cleanup.policy": "compact"}
 PARTITIONS = 5
@@ -107,3 +108,35 @@ def test_connection_settings_are_a_table() -> None:
 )
 def test_a_record_is_shown_on_one_line(key: bytes, value: bytes | None, shown: str) -> None:
     assert record_text(SampledRecord(0, 1, key, value, {})) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "line"),
+    [
+        ("create", "value", 'unwrap = "debezium"  # 50 of 51 values have op'),
+        ("create", "with_schema", 'unwrap = "debezium"  # 50 of 51 values have op'),
+        ("rewrite: create", "value", 'unwrap = "debezium"  # 50 of 51 values have __deleted'),
+        ("tombstone: create", "value", "null_deletes = true  # 1 of 51 values are null"),
+        ("tombstone: create", "with_schema", "null_deletes = true  # 1 of 51 values are null"),
+    ],
+)
+def test_deletions_of_debezium_are_proposed(name: str, form: str, line: str) -> None:
+    found = {(case.name, case.form): case.value for case in cases()}
+    sample = records("murmur2", found[name, form] or b"")
+    sample.append(sample[0]._replace(value=found["tombstone: delete", form]))
+    text = topic_entry("customers", PARTITIONS, COMPACT, sample, no_answer)
+    assert line in text
+    [view] = parse_views(text).views
+    assert view.row_reader is not None
+    assert list(findings(text, PARTITIONS, COMPACT, sample)) == []
+    without = text.replace(line, "# " + line)
+    [warning] = findings(without, PARTITIONS, COMPACT, sample)
+    assert "deleted rows are answered as if they were there" in warning.message
+    assert warning.action == f"set {line.partition('  #')[0]} in [views.customers]"
+
+
+def test_no_deletions_are_proposed_for_other_values() -> None:
+    for value in (b'{"op":"d","id":1}', b'{"n":null}', b"null and void", b"[null]"):
+        text = topic_entry("t", PARTITIONS, COMPACT, records("murmur2", value), no_answer)
+        assert "null_deletes" not in text
+        assert "unwrap" not in text

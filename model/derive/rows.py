@@ -1,0 +1,39 @@
+"""Parses ``null_deletes`` and ``unwrap`` of ``[views.NAME.derive]`` and its joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from model.derive.derivation import Aggregate
+from model.derive.reading import TableError
+from model.rows.reader import DEBEZIUM, RowRule
+
+ROW_KEYS = ("null_deletes", "unwrap")
+
+
+def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule | None:
+    """None if every value is a row. Raises TableError."""
+    null_deletes, unwrap = table.get("null_deletes", False), table.get("unwrap")
+    if type(null_deletes) is not bool:
+        raise TableError((*path, "null_deletes"), f"{null_deletes!r} is not true or false")
+    if unwrap is not None and unwrap != DEBEZIUM:
+        raise TableError((*path, "unwrap"), f'unknown value {unwrap!r}; allowed: "{DEBEZIUM}"')
+    if unwrap is not None and null_deletes:
+        raise TableError((*path, "null_deletes"), "unwrap has deletes of its own: omit it")
+    return RowRule(unwrap, null_deletes) if null_deletes or unwrap else None
+
+
+def check_rows(table: Mapping[str, Any], aggregates: Iterable[Aggregate]) -> None:
+    """Whether these keys fit the other ones of ``[views.NAME.derive]``. Raises TableError."""
+    given = next((key for key in ROW_KEYS if table.get(key)), None)
+    if given is None:
+        return
+    if "fields" not in table:
+        raise TableError((given,), "only with fields: the rows are JSON objects")
+    if any(each.function == "latest" for each in aggregates):
+        raise TableError(
+            (given,),
+            "not with latest, which would keep rows that were deleted. Declare a view of the topic "
+            f"itself, with {given}, or read the topic as a table: join.NAME",
+        )

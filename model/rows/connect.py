@@ -1,0 +1,30 @@
+"""The JSON of Kafka Connect's JsonConverter, with a schema or without.
+
+With `schemas.enable=true`, its default, a document is `{"schema": …, "payload": …}`.
+"""
+
+from __future__ import annotations
+
+from model.rows.json_members import members
+
+_MEMBERS = {"schema", "payload"}
+_NULL = b"null"
+
+
+def payload(document: bytes) -> bytes:
+    """The document without the schema. `document`: valid JSON."""
+    if b'"payload"' not in document:
+        return document.strip()
+    found = members(document)
+    return found["payload"] if found.keys() == _MEMBERS else document.strip()
+
+
+def is_null(document: bytes) -> bool:
+    """Whether the document is null, or its payload. Also for what is no JSON."""
+    end = document.rstrip(b" \t\r\n}")
+    if not end.endswith(_NULL):
+        return False
+    try:
+        return payload(document) == _NULL
+    except (ValueError, IndexError):
+        return False

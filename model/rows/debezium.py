@@ -1,0 +1,114 @@
+"""Debezium's change events, as JSON: whole ones, and those that its `ExtractNewRecordState` has
+flattened. `tests/vectors/debezium.json` has what Debezium writes.
+
+| event                                             | meaning        |
+|---------------------------------------------------|----------------|
+| `op` c, u or r (snapshot)                         | `after`        |
+| `op` d; `__deleted` "true"; null                  | a deletion     |
+| `op` m; a transaction's BEGIN or END, a heartbeat | nothing        |
+| `op` t, another one; u without `after`            | refused        |
+| any other object, as `ExtractNewRecordState` has  | the row itself |
+
+A row with the placeholder of a value that the database did not send (PostgreSQL's TOAST) is
+refused. The previous row has the value, but compaction removes its record: replicas would differ.
+"""
+
+from __future__ import annotations
+
+import orjson
+
+from model.formats.json_text import check_json_text
+from model.rows import connect
+from model.rows.json_members import members
+from model.rows.row import NO_ROW, Row
+
+DELETED = "__deleted"
+_PLACEHOLDERS = (
+    b'"__debezium_unavailable_value"',
+    b'"X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ',  # the same as bytes
+)
+_ENVELOPES = ({"op", "after"}, {"op", "source", "ts_ms"})
+"""The members of an envelope. Protobuf's JSON leaves out those that are not set."""
+_ROWS = ("c", "u", "r")
+_TRANSACTION = {"status", "id", "event_count", "data_collections", "ts_ms"}
+_HEARTBEAT = {"ts_ms"}
+
+
+def read_change(document: bytes) -> Row:
+    """The row after the change, as JSON. `document`: valid JSON. ValueError if it has none."""
+    event = connect.payload(document)
+    if event == b"null":
+        return None
+    if not event.startswith(b"{"):
+        raise ValueError("not an event of Debezium: it is not a JSON object")
+    found = members(event)
+    if is_envelope(found):
+        return _row_of_envelope(found)
+    if _is_marker(found):
+        return NO_ROW
+    if found.get(DELETED) in (b'"true"', b"true"):
+        return None
+    return _complete(event)
+
+
+def is_envelope(found: dict[str, bytes]) -> bool:
+    """Whether these are the members of an event that was not flattened."""
+    return any(names <= found.keys() for names in _ENVELOPES)
+
+
+def _is_marker(found: dict[str, bytes]) -> bool:
+    if found.keys() == _TRANSACTION:
+        return found["status"] in (b'"BEGIN"', b'"END"')
+    return found.keys() == _HEARTBEAT
+
+
+def _row_of_envelope(found: dict[str, bytes]) -> Row:
+    op = _text(found["op"])
+    if op == "d":
+        return None
+    if op == "m":
+        return NO_ROW
+    if op == "t":
+        raise ValueError(
+            'op "t": the table was truncated. Its rows are not deleted here: skip truncates in '
+            "Debezium (skipped.operations=t), and send deletes"
+        )
+    if op not in _ROWS:
+        raise ValueError(f'op "{op[:20]}": not an operation of Debezium')
+    after = found.get("after", b"null")
+    if after.startswith(b'"'):
+        after = _of_mongodb(after)
+    if not after.startswith(b"{"):
+        raise ValueError(
+            f'op "{op}" without the row in after: for MongoDB, set '
+            "capture.mode=change_streams_update_full"
+        )
+    return _complete(after)
+
+
+def _of_mongodb(after: bytes) -> bytes:
+    """The connector of MongoDB writes the document as text."""
+    document = _text(after).strip().encode()
+    check_json_text(document)
+    return document
+
+
+def _text(written: bytes) -> str:
+    """A JSON text; for another value, the value as it is written."""
+    try:
+        return str(orjson.loads(written))
+    except orjson.JSONDecodeError:
+        return written.decode()
+
+
+def _complete(row: bytes) -> bytes:
+    """The row, if it has no placeholders; else ValueError."""
+    for placeholder in _PLACEHOLDERS:
+        if placeholder in row:
+            names = [name for name, value in members(row).items() if placeholder in value]
+            raise ValueError(
+                f"{', '.join(names)}: the value is unavailable: the database did not send it "
+                "(PostgreSQL's TOAST). Set REPLICA IDENTITY FULL for the table, and Debezium's "
+                "ReselectColumnsPostProcessor for rows that exist"
+            )
+    return row

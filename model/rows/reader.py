@@ -1,0 +1,54 @@
+"""Reads the row of a record's value: by `null_deletes` and `unwrap` of views.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from model.formats.codec import Codec
+from model.rows import connect, debezium
+from model.rows.row import Row
+
+DEBEZIUM = "debezium"
+"""The value of `unwrap`."""
+
+RowReader = Callable[[bytes], Row]
+"""Record bytes ► their meaning. ValueError with the reason if they have none, SchemaNotYet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRule:
+    """What views.toml says about values: `unwrap` is DEBEZIUM or None."""
+
+    unwrap: str | None = None
+    null_deletes: bool = False
+
+    def reader(self, codec: Codec) -> RowReader:
+        """`codec`: of the record bytes."""
+        return _NullDeleting(codec) if self.unwrap is None else _Unwrapping(codec)
+
+
+class _NullDeleting:
+    """The row is the value. A null, also one of Kafka Connect with a schema, deletes."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def __call__(self, raw: bytes) -> Row:
+        if not self._codec.is_json:
+            try:
+                self._codec.check(raw)
+            except ValueError:
+                return raw  # the format says why
+        return None if connect.is_null(self._codec.to_json(raw)) else raw
+
+
+class _Unwrapping:
+    """The row of a change, as JSON."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def __call__(self, raw: bytes) -> Row:
+        self._codec.check(raw)
+        return debezium.read_change(self._codec.to_json(raw))

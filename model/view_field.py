@@ -1,0 +1,40 @@
+"""A field of a view in views.toml: its values as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+BOOLEAN = ("false", "true")
+
+
+@dataclass(frozen=True)
+class Field:
+    """`default` is None if the field is required; `allowed` is None for any text."""
+
+    default: str | None
+    allowed: tuple[str, ...] | None
+    meaning: str
+
+
+def as_text(field: str, value: Any, spec: Field) -> Any:
+    """A number or a boolean as it is written; a value of another type than the field's is none."""
+    if field == "partitions" and type(value) is int:
+        return str(value)
+    if spec.allowed is BOOLEAN:
+        return str(value).lower() if type(value) is bool else (value,)
+    return value
+
+
+def no_string(field: str, value: Any, spec: Field) -> str:
+    if spec.allowed is BOOLEAN:
+        return f"{value[0]!r} is not true or false: {spec.meaning}"
+    written = str(value).lower() if isinstance(value, bool) else repr(value)
+    if spec.allowed is None:
+        return f"{written} is not a string: {spec.meaning}"
+    return f"{written} is not a string; write {field} = {join_quoted(filter(None, spec.allowed))}"
+
+
+def join_quoted(words: Iterable[str]) -> str:
+    return " or ".join(f'"{word}"' for word in words)

@@ -1,0 +1,69 @@
+"""Checks whether deletions among the sampled values are read as such. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from model.formats.codec import Codec
+from model.formats.registry import VALUE_CODECS
+from model.formats.schemas import CONFLUENT
+from model.rows.reader import RowRule
+from model.toml_lines import view_table
+from model.views import View
+from queryable.cli.check.findings import Finding, warning
+from queryable.cli.inspection.rows import infer_rows
+from queryable.cli.inspection.samples import SampledRecord
+
+
+def check_rows(view: View, sample: Sequence[SampledRecord]) -> Iterator[Finding]:
+    """About the records of the view's topic."""
+    if view.value_schema == CONFLUENT or not view.record_codec.is_document:
+        return  # schemas of a registry are not fetched here
+    rule = RowRule(view.unwrap, bool(view.null_deletes))
+    where = view_table(view.name)
+    yield from _unread_deletions(view, view.topic, rule, view.record_codec, sample, where)
+
+
+def check_sources(view: View, topic: str, sample: Sequence[SampledRecord]) -> Iterator[Finding]:
+    """About the records of a topic that the view is derived from."""
+    assert view.derivation is not None
+    table = f"views.{view.name}.derive"
+    sources = [(view.derivation.source, view.derivation.rows, f"[{table}]")]
+    sources += [
+        (join.source, join.rows, f"[{table}.join.{join.name}]") for join in view.derivation.joins
+    ]
+    codec = VALUE_CODECS["json"]
+    for source, rule, where in sources:
+        if source == topic:
+            yield from _unread_deletions(view, topic, rule or RowRule(), codec, sample, where)
+
+
+def _unread_deletions(
+    view: View,
+    topic: str,
+    rule: RowRule,
+    codec: Codec,
+    sample: Sequence[SampledRecord],
+    where: str,
+) -> Iterator[Finding]:
+    values = [record.value for record in sample if record.value is not None]
+    found = infer_rows([codec.to_json(value) for value in values if _is_valid(codec, value)])
+    if (
+        found is None
+        or rule.unwrap is not None
+        or (found.field == "null_deletes" and rule.null_deletes)
+    ):
+        return
+    yield warning(
+        f"view {view.name}",
+        f"topic {topic}: {found.reason}: deleted rows are answered as if they were there",
+        f"set {found.field} = {found.toml} in {where}",
+    )
+
+
+def _is_valid(codec: Codec, value: bytes) -> bool:
+    try:
+        codec.check(value)
+    except ValueError:
+        return False
+    return True
