@@ -17,6 +17,7 @@ from model.formats.codec import Codec
 from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import format_of
 from model.formats.schemas import SchemaSource
+from model.keys.codec import KeyFields
 from model.kinds.kind import Kind
 from model.kinds.layout import Layout, Range
 from model.kinds.registry import kind_of
@@ -42,7 +43,7 @@ CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
 
 _SCHEMAS = ("key_schema", "value_schema")
-_OMITTED_IF_UNSET = (*_SCHEMAS, "same_key", "null_deletes", "unwrap")
+_OMITTED_IF_UNSET = (*_SCHEMAS, "same_key", "key_fields", "null_deletes", "unwrap")
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -64,6 +65,7 @@ class View:
     key_schema: str | None = None  # `Format.definition`: a schema, or CONFLUENT
     value_schema: str | None = None
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
+    key_fields: tuple[str, ...] | None = None  # of the documents that are its keys
     null_deletes: bool | None = None  # whether a null in the value's format deletes
     unwrap: str | None = None  # the program whose changes the values are: DEBEZIUM
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
@@ -107,7 +109,8 @@ class View:
 
     @cached_property
     def key_codec(self) -> Codec:
-        return codec_of_keys(format_of(self.key).codec_with(self.key_schema, self.schemas))
+        codec = format_of(self.key).codec_with(self.key_schema, self.schemas)
+        return KeyFields(codec, self.key_fields) if self.key_fields else codec_of_keys(codec)
 
     @cached_property
     def record_codec(self) -> Codec:

@@ -17,6 +17,7 @@ from model.derive.reading import TableError
 from model.formats.format import FieldError, Read
 from model.formats.registry import FORMATS, format_of
 from model.kafka.table import parse_kafka
+from model.keys.entry import contradicting_key_fields, parse_key_fields
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.problems import ConfigurationError
@@ -95,6 +96,9 @@ _ONLY_FOR = {
     if any(field in kind.fields for kind in KINDS.values())
 }
 
+# the kinds of store whose record keys have no times
+_BARE_KEYS = [name for name, kind in KINDS.items() if kind.one_entry_per_key or kind.has_versions]
+
 
 def _no_files(name: str) -> bytes:
     raise ValueError(f"cannot read {name} here")
@@ -147,9 +151,17 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         derivation, fields = with_defaults(stored, fields)
     except TableError as e:
         raise reader.error_at((*table, "derive"), e.path, str(e)) from None
+    key_fields = None
+    if "key_fields" in fields:
+        # the bytes of a key do not follow from its fields, nor does its partition
+        fields = {"partitioner": ANY_PARTITION, **fields}
+        try:
+            key_fields = parse_key_fields(fields.pop("key_fields"))
+        except ValueError as e:
+            raise reader.error(table, "key_fields", str(e)) from None
     for field in fields:
         if field not in _FIELDS:
-            known = ", ".join((*_FIELDS, "derive"))
+            known = ", ".join((*_FIELDS, "key_fields", "derive"))
             raise reader.error(table, field, f"unknown field; known fields: {known}")
     values: dict[str, str] = {}
     for field, spec in _FIELDS.items():
@@ -193,6 +205,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         persistence=values["persistence"],
         append=values["append"] == "on",
         same_key=values["same_key"] or None,
+        key_fields=key_fields,
         null_deletes=values["null_deletes"] == "true" or None,
         unwrap=values["unwrap"] or None,
         quota=_parse_quota(values["quota"], table, reader),
@@ -208,6 +221,11 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     )
     if derivation is not None:
         for field, what in contradictions(view, derivation):
+            raise reader.error(table, field, what)
+    if key_fields is not None:
+        for field, what in contradicting_key_fields(
+            values, view.key_schema, ANY_PARTITION, _BARE_KEYS
+        ):
             raise reader.error(table, field, what)
     return view
 

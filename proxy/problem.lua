@@ -37,8 +37,8 @@ local PROBLEMS = {
         "The proxy does not allow this method." },
     ["body-too-large"] = { 413, "Request body too large", "Send the request in smaller parts." },
     ["uri-too-long"] = { 414, "URI too long",
-        "The URL is too long. POST a long key to /views/{view}/search or /views/{view}/batch, and a "
-        .. "long cursor or bound of a page as JSON to the path of the page." },
+        "The URL is too long. POST a long key to /views/{view}/search or /views/{view}/batch, and "
+        .. "a long cursor or bound of a page as JSON to the path of the page." },
     ["too-many-requests"] = { 429, "Too many requests",
         "The client has sent too many requests, or has too many open connections." },
     ["quota-exceeded"] = { 429, "Too many requests", "The quota of the view is used up." },

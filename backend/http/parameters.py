@@ -194,19 +194,24 @@ def batch_parameters(query: bytes) -> ReadOptions:
 
 
 def _key_range(view: View, parameters: Parameters, first: str, last: str) -> Range:
-    return view.layout.key_range(_key(view, parameters, first), _key(view, parameters, last))
+    low = _bound(view, parameters, first, is_last=False)
+    return view.layout.key_range(low, _bound(view, parameters, last, is_last=True))
 
 
-def _key(view: View, parameters: Parameters, name: str) -> bytes | None:
+def _bound(view: View, parameters: Parameters, name: str, *, is_last: bool) -> bytes | None:
     text = parameters.raw(name)
     if text is None:
         return None
     try:
-        return view.key_codec.from_text(text)
+        return view.key_codec.bound(text, is_last)
     except ValueError as e:
-        raise BadRequest(
-            "bad-parameter", f"{name}: view {view.name} has {view.key} keys, and this is {e}."
-        ) from None
+        raise _bad_key(view, name, e) from None
+
+
+def _bad_key(view: View, name: str, error: ValueError) -> BadRequest:
+    return BadRequest(
+        "bad-parameter", f"{name}: view {view.name} has {view.key} keys, and this is {error}."
+    )
 
 
 def _prefix(view: View, text: bytes) -> bytes:
@@ -214,7 +219,10 @@ def _prefix(view: View, text: bytes) -> bytes:
         raise BadRequest(
             "bad-parameter", f"prefix is for string and bytes keys; {view.name} has {view.key}."
         )
-    return text
+    try:
+        return view.key_codec.prefix(text)
+    except ValueError as e:
+        raise _bad_key(view, "prefix", e) from None
 
 
 def _offsets(text: str) -> dict[int, int]:

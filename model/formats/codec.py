@@ -106,6 +106,14 @@ class Codec(ABC):
         self.check(text)
         return text
 
+    def bound(self, text: bytes, is_last: bool) -> bytes:
+        """As `from_text`, for the first or last key of a range, which need not be a key."""
+        return self.from_text(text)
+
+    def prefix(self, text: bytes) -> bytes:
+        """The bytes with which the stored keys begin that a prefix means, if it `has_prefixes`."""
+        return text
+
     def other_key(self, raw: bytes) -> bytes | None:
         """The record key that a text means if the view does not have `raw`, its own bytes; None if
         there is none."""

@@ -113,6 +113,9 @@ class PythonForm:
     lists_bytes: bool = False
     """Whether some keys are listed by their record bytes (`model.formats.listed_keys`)."""
 
+    has_prefixes: bool = False
+    """Whether keys have prefixes, though no codec of the client does."""
+
     identifies_key: bool = True
     """Whether a value is enough to ask for a key; False if the bytes of the record are needed."""
 

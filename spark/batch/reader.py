@@ -65,7 +65,7 @@ class Source:
 
 def schema_of(view: View) -> StructType:
     """`key`, the times of windows and sessions, and `value`. JSON documents are text."""
-    schema = StructType().add(KEY, _type_of(format_of(view.key.name).python))
+    schema = StructType().add(KEY, _type_of(view.key.python))
     for name in _TIMES[kind_of(view.store).resource or ""]:
         schema = schema.add(name, LongType())
     return schema.add(VALUE, _type_of(format_of(view.value.name).python))

@@ -141,7 +141,9 @@ def settle(backends: list[Backend], count: int = 0) -> None:
         raise AssertionError(f"{error}{logs}") from None
 
 
-def views_toml(kafka: Mapping[str, str] | None = None, **views: Mapping[str, str]) -> str:
+def views_toml(
+    kafka: Mapping[str, str] | None = None, **views: Mapping[str, str | list[str]]
+) -> str:
     """The text of a views.toml; write `_` for `-` in the names of views."""
     lines = []
     for name, fields in views.items():

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from backend.http.openapi.skeleton import Json, skeleton
 from model.formats.codec import Codec
 from model.formats.registry import FORMATS
@@ -162,9 +164,16 @@ def _values(views: Sequence[View]) -> Json:
         "value_serde": formats.get(first.value, {}).get("serde"),
         "key_schema": {"type": "string"},
     }
-    if example is not None:
-        raw = first.key_codec.from_text(str(example).encode())
-        values["base64_key"] = base64.b64encode(raw).decode()
+    if first.key_fields:
+        named = ",".join("1" for _ in first.key_fields)
+        values |= {"key": named, "json_key": named}
+        values["base64_key"] = _base64(orjson.dumps(dict.fromkeys(first.key_fields, 1)))
+    elif example is not None:
+        values["base64_key"] = _base64(first.key_codec.from_text(str(example).encode()))
     if len({view.key for view in views}) == 1:
         values["key_schema"] = key.get("schema", {"type": "string"})
     return values
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()

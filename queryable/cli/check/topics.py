@@ -152,7 +152,7 @@ def check_partitioner(
     is_changelog = view.topic.endswith(CHANGELOG)
     if view.partitioner == ANY_PARTITION:
         is_certain = inferred.confidence is Confidence.CERTAIN
-        if inferred.value == ANY_PARTITION or not is_certain:
+        if inferred.value == ANY_PARTITION or not is_certain or view.key_fields:
             return ok(subject, "partitioner none: reads ask all partitions")
         return warning(
             subject,

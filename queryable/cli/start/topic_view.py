@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from model.formats.registry import KEY_CODECS
 from model.problems import ConfigurationError
 from model.toml_lines import view_table
 from model.views import View
@@ -16,6 +17,7 @@ from queryable.cli.adopt.prompts import Ask
 from queryable.cli.check.findings import OK, Finding
 from queryable.cli.check.topics import check_records, check_retention
 from queryable.cli.inspection.inference import Confidence, Inference
+from queryable.cli.inspection.key_fields import infer_key_fields
 from queryable.cli.inspection.rows import infer_rows
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.inspection.view_fields import infer_view
@@ -47,7 +49,11 @@ def topic_entry(
     ]
     if _is_valid([*lines, f'path = "/{topic}"', 'key = "string"', 'value = "string"']):
         lines.append(f'path = "/{topic}"')
-    for name in ("key", "value", "partitioner"):
+    names = ["key", "value", "partitioner"]
+    if key_fields := _key_fields(fields["key"].value, records):
+        lines.append(f"key_fields = {json.dumps(key_fields)}  # keys are objects with these fields")
+        names.remove("partitioner")  # each read asks all partitions
+    for name in names:
         written = field_lines(topic, name, fields[name], ask)
         if not written:  # the default
             written = [f"{name} = {json.dumps(fields[name].value)}"]
@@ -59,6 +65,13 @@ def topic_entry(
         if found is not None:
             lines.append(f"{found.field} = {found.toml}  # {found.reason}")
     return "\n".join(lines) + "\n"
+
+
+def _key_fields(format_name: str | None, records: Sequence[SampledRecord]) -> tuple[str, ...]:
+    codec = KEY_CODECS.get(format_name or "")
+    if codec is None or not codec.is_document:
+        return ()
+    return infer_key_fields([record.key for record in records if record.key is not None])
 
 
 def _are_numbers_as_text(records: Sequence[SampledRecord]) -> bool:

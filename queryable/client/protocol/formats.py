@@ -7,7 +7,7 @@ because one document can be written in several ways.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from model.formats.base64url import to_base64url
 from model.formats.codec import Codec
 from model.formats.format import PythonForm
 from model.formats.listed_keys import bytes_in
+from model.keys.codec import KEY_FIELDS
 from queryable.client.protocol.errors import BadUse
 
 # HTTP clients and proxies resolve or drop these parts of a path, nginx also within a key
@@ -45,7 +46,7 @@ class Format:
 
     @property
     def has_prefixes(self) -> bool:
-        return self.codec is not None and self.codec.has_prefixes
+        return self.python.has_prefixes or (self.codec is not None and self.codec.has_prefixes)
 
     def check(self, value: Any) -> None:
         """Raises BadUse unless the value has a type of this format."""
@@ -117,3 +118,10 @@ def format_of(name: str) -> Format:
         return FORMATS[name]
     of = registry.format_of(name)
     return Format(name, of.python, of.codec)
+
+
+def key_format_of(description: Mapping[str, Any]) -> Format:
+    """The format of the keys of a view that is described so."""
+    if description.get("key_fields"):
+        return Format(description["key"], KEY_FIELDS)
+    return format_of(description["key"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from queryable.client.protocol.answers import Source
-from queryable.client.protocol.formats import Format, format_of
+from queryable.client.protocol.formats import Format, format_of, key_format_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class View:
             name=description["name"],
             topic=description["topic"],
             path=description.get("path"),
-            key=format_of(description["key"]),
+            key=key_format_of(description),
             value=format_of(description["value"]),
             store=description["store"],
             partitioner=description["partitioner"],

@@ -62,7 +62,7 @@ export function fieldsOf(view, name) {
 
 /** The key in a URL, and the parameters that say how: readable if it is safe there. */
 function keyInUrl(view, key) {
-  if (!TYPED_AS_BYTES.has(view.key)) return [encodeURIComponent(key), []];
+  if (view.key_fields || !TYPED_AS_BYTES.has(view.key)) return [encodeURIComponent(key), []];
   if (URL_SAFE.test(key)) return [key, []];
   // in base64url, no key is "." or has a slash
   const bytes = new TextEncoder().encode(key);
@@ -136,6 +136,7 @@ function isBound(field) {
 /** A typed key, or a bound of keys, as an expression of the type that the client takes. */
 function pythonKey(view, text, isBoundOfKeys) {
   const quotedText = JSON.stringify(text);
+  if (view.key_fields) return quotedText;
   switch (view.key) {
     case "int32": case "int64":
       return /^-?(?:0|[1-9]\d*)$/u.test(text) ? text : `int(${quotedText})`;

@@ -288,6 +288,26 @@ def test_kiqr_examples_have_the_formats_of_the_view(of: str) -> None:
     KEY_CODECS[of].check(base64.b64decode(examples["key"], validate=True))
 
 
+def test_examples_of_keys_that_fields_name() -> None:
+    of = replace(view(key="json"), key_fields=("order", "line"))
+    paths = document(of)["paths"]
+    [raw] = (
+        parameter["examples"]["200"]["value"]
+        for parameter in paths["/api/v1/kv/{store}/values/{key}"]["get"]["parameters"]
+        if parameter["name"] == "key"
+    )
+    [asked] = (
+        parameter["examples"]["200"]["value"]
+        for parameter in paths["/views/{view}/keys/{key}"]["get"]["parameters"]
+        if parameter["name"] == "key"
+    )
+    record = base64.b64decode(raw, validate=True)
+    of.key_codec.check(record)
+    assert of.key_codec.to_json(record) == of.key_codec.to_json(
+        of.key_codec.from_text(asked.encode())
+    )
+
+
 def test_examples_of_bodies_have_the_key_format() -> None:
     def key(of: str) -> Any:
         paths = document(view(key=of))["paths"]

@@ -61,6 +61,16 @@ def test_the_empty_key_of_librdkafka_may_be_in_any_partition() -> None:
     assert check_partitioner(others, 3, anywhere).status == "wrong"
 
 
+def test_no_partitioner_is_advised_for_keys_that_fields_name() -> None:
+    """It hashes the bytes of a key, which do not follow from the fields."""
+    source = '[views.t]\ntopic = "t"\nkey = "json"\nvalue = "json"\n'
+    home = partition_of("murmur2")
+    placed = [(home(key, 3), key) for key in (b'{"id":%d}' % n for n in range(60))]
+    for more, status in (('partitioner = "none"', "warning"), ('key_fields = ["id"]', "ok")):
+        [view] = parse_views(source + more).views
+        assert check_partitioner(view, 3, placed).status == status
+
+
 def test_values_that_have_no_row() -> None:
     [view] = parse_views(
         '[views.t]\ntopic = "t"\nkey = "string"\nvalue = "json"\nunwrap = "debezium"\n'

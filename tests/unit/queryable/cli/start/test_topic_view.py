@@ -51,6 +51,31 @@ def test_numbers_as_text_are_strings() -> None:
     assert "TODO" in topic_entry("orders", 1, COMPACT, numbers[:19], no_answer)
 
 
+CONNECT = b'{"schema":{"type":"struct","fields":[]},"payload":{"order":%d,"sku":"a"}}'
+
+
+@pytest.mark.parametrize(
+    ("key", "fields"),
+    [(b'{"order":%d,"sku":"a"}', ("order", "sku")), (CONNECT, ("order", "sku")), (b"[%d]", None)],
+)
+def test_keys_that_are_objects_are_named_by_their_fields(
+    key: bytes, fields: tuple[str, ...] | None
+) -> None:
+    objects = [SampledRecord(n % 4, 1, key % n, b"{}", {}) for n in range(50)]
+    text = topic_entry("lines", PARTITIONS, COMPACT, objects, no_answer)
+    [view] = parse_views(text).views
+    assert (view.key, view.key_fields) == ("json", fields)
+    assert fields is None or "TODO" not in text
+
+
+@pytest.mark.parametrize("last", [b'{"order":1}', b'{"order":1,"sku":"a","x":1}', b'{"order":{}}'])
+def test_keys_with_different_fields_are_named_by_their_bytes(last: bytes) -> None:
+    keys = [*(b'{"order":%d,"sku":"a"}' % n for n in range(50)), last]
+    objects = [SampledRecord(n % 4, 1, key, b"{}", {}) for n, key in enumerate(keys)]
+    text = topic_entry("lines", PARTITIONS, COMPACT, objects, no_answer)
+    assert parse_views(text).views[0].key_fields is None
+
+
 def test_a_topic_that_is_not_compacted_is_a_table_too() -> None:
     config = {"cleanup.policy": "delete", "retention.ms": "604800000"}
     text = topic_entry("orders", PARTITIONS, config, records("murmur2"), no_answer)

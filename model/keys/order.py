@@ -1,0 +1,58 @@
+"""The values of a key as bytes in their order: null, whole numbers, text by its UTF-8 bytes."""
+
+from __future__ import annotations
+
+import re
+
+from model.keys.texts import Value
+
+_NULL, _NUMBER, _TEXT = b"\x01", b"\x02", b"\x03"
+_END = b"\0\x01"  # of a text, in which each 00 is 00 FF
+
+# 127 bytes of a number have more digits
+_WHOLE = re.compile(r"-?[1-9][0-9]{0,299}|0", re.ASCII)
+
+
+def stored(values: tuple[Value, ...]) -> bytes:
+    """Bytes in the order of the values; those of leading values are a prefix."""
+    return b"".join(map(_stored_value, values))
+
+
+def values_in(stored_bytes: bytes) -> tuple[Value, ...]:
+    """The inverse of `stored`."""
+    values: list[Value] = []
+    at = 0
+    while at < len(stored_bytes):
+        value, at = _value_in(stored_bytes, at)
+        values.append(value)
+    return tuple(values)
+
+
+def _stored_value(value: Value) -> bytes:
+    if value is None:
+        return _NULL
+    if _WHOLE.fullmatch(value):
+        return _NUMBER + _stored_number(int(value))
+    return _TEXT + value.encode().replace(b"\0", b"\0\xff") + _END
+
+
+def _stored_number(number: int) -> bytes:
+    """Its length with the sign, and its bytes; those of a negative number inverted."""
+    size = (abs(number).bit_length() + 7) // 8
+    if number >= 0:
+        return bytes((0x80 + size,)) + number.to_bytes(size, "big")
+    return bytes((0x80 - size,)) + (number + (1 << 8 * size) - 1).to_bytes(size, "big")
+
+
+def _value_in(raw: bytes, at: int) -> tuple[Value, int]:
+    tag, at = raw[at : at + 1], at + 1
+    if tag == _NULL:
+        return None, at
+    if tag == _NUMBER:
+        size, at = raw[at] - 0x80, at + 1
+        number = int.from_bytes(raw[at : at + abs(size)], "big")
+        if size < 0:
+            number -= (1 << 8 * -size) - 1
+        return str(number), at + abs(size)
+    end = raw.index(_END, at)
+    return raw[at:end].replace(b"\0\xff", b"\0").decode(), end + len(_END)

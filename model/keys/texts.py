@@ -1,0 +1,83 @@
+"""The text of a key with several values: `10,2`.
+
+| value            | text                                                              |
+|------------------|-------------------------------------------------------------------|
+| text             | the same, or a JSON string where `_is_bare` says no; both are read |
+| number, boolean  | as in JSON: a number and a text that reads like it are the same    |
+| null             | `null`                                                             |
+"""
+
+from __future__ import annotations
+
+import json
+
+Value = str | None
+"""The text of one field; None is null."""
+
+_scan_string = json.JSONDecoder().raw_decode
+
+
+def text_of(values: tuple[Value, ...]) -> str:
+    """The text that `values_of` reads."""
+    is_only = len(values) == 1
+    return ",".join(
+        "null" if each is None else each if _is_bare(each, is_only) else _quoted(each)
+        for each in values
+    )
+
+
+def values_of(text: str, count: int) -> tuple[Value, ...]:
+    """The values in the text of a key with `count` fields, or of its leading ones; ValueError."""
+    values: list[Value] = []
+    at = 0
+    while True:
+        value, at = _value_at(text, at, is_only=count == 1)
+        values.append(value)
+        if at == len(text):
+            break
+        at += 1  # the comma
+    if len(values) > count:
+        raise ValueError(f"{len(values)} values for {count} fields: put text with commas in quotes")
+    return tuple(values)
+
+
+def _is_bare(text: str, is_only: bool) -> bool:
+    """Whether a text is written without quotes: it is not read as another one, and the path of a
+    URL can have it."""
+    return (
+        text not in ("", "null")
+        and not text.startswith('"')
+        and (is_only or "," not in text)
+        and text.isprintable()
+        and not {".", ".."} & set(text.split("/"))
+    )
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("/", "\\/")
+
+
+def _value_at(text: str, at: int, *, is_only: bool) -> tuple[Value, int]:
+    """The value that starts there, and where the comma after it or the end is."""
+    if text.startswith('"', at):
+        try:
+            value, end = _scan_string(text, at)
+        except ValueError:
+            raise ValueError(f"no JSON string: {text[at : at + 40]}") from None
+        if end < len(text) and text[end] != ",":
+            raise ValueError(f"text after the JSON string: {text[end : end + 40]}")
+        return utf8(value), end
+    end = -1 if is_only else text.find(",", at)
+    end = len(text) if end < 0 else end
+    bare = text[at:end]
+    if not bare:
+        raise ValueError('an empty value: write "" for an empty text')
+    return None if bare == "null" else bare, end
+
+
+def utf8(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("half of a surrogate pair, which UTF-8 does not have") from None
+    return text
