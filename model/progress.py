@@ -18,14 +18,16 @@ class Progress:
 
     `position` is the next offset to apply. `end` is the end of the log that was last fetched from
     the broker (the last stable offset, which read_committed consumers can reach); None before the
-    first fetch. The store partition becomes answerable at `target_offset`, or at once if it is
-    `answerable` from the start, and stays answerable with any lag, until `stop`. If it is not
-    `verified` from the start, it does not answer before `verify`.
+    first fetch. While a transaction is open, the log goes on after it, up to the high watermark:
+    these records count for the staleness, not for the lag. The store partition becomes answerable
+    at `target_offset`, or at once if it is `answerable` from the start, and stays answerable with
+    any lag, until `stop`. If it is not `verified` from the start, it does not answer before
+    `verify`.
     """
 
-    __slots__ = ("_answers_from", "_pending_at", "_pending_end", "_verified", "answerable",
-                 "caught_up_at", "end", "end_at", "is_stopped", "position", "started_position",
-                 "target_offset")  # fmt: skip
+    __slots__ = ("_answers_from", "_held_since", "_pending_at", "_pending_end", "_verified",
+                 "answerable", "caught_up_at", "end", "end_at", "is_stopped", "position",
+                 "started_position", "target_offset")  # fmt: skip
 
     def __init__(
         self, position: int, target_offset: int, answerable: bool, verified: bool = True
@@ -40,6 +42,7 @@ class Progress:
         self.end: int | None = None
         self.end_at: float | None = None
         self.caught_up_at: float | None = None
+        self._held_since: float | None = None
         self._pending_end = target_offset
         self._pending_at: float | None = None
 
@@ -73,22 +76,36 @@ class Progress:
         self.is_stopped = True
         self.answerable = False
 
-    def end_fetched(self, end: int, now: float) -> None:
-        """Record that the log ended at `end` at the time `now`."""
+    def end_fetched(self, end: int, now: float, high: int | None = None) -> None:
+        """Record that the log ended at `end` at the time `now`, or a moment later. `high`: the high
+        watermark, fetched at the same time; None: no transaction is open."""
+        whole = end if high is None else max(end, high)
+        if whole == end:
+            self._held_since = None
+        elif self._held_since is None or end != self.end:
+            self._held_since = now
         if self.end_at is not None and now > self.end_at and end < self.target_offset:
             # the log was truncated: it may never reach the target offset
             self.target_offset = end
             self._answers_from = min(self._answers_from, end)
         self.end = end
         self.end_at = now
-        if self.position >= end:
+        if self.position >= whole:
             self.caught_up_at = now
             self._pending_at = None
         elif self._pending_at is None:
             # Keep the oldest end that is not reached yet. With constant writes, the newest one
             # would never be reached, and the staleness would grow although the lag is small.
-            self._pending_end = end
+            self._pending_end = whole
             self._pending_at = now
+
+    @property
+    def open_transaction(self) -> float | None:
+        """Seconds for which a transaction has held readers back, as of the last fetch; None if none
+        does. It is known from the second fetch on: the high watermark may be a moment newer than
+        the end."""
+        since, at = self._held_since, self.end_at
+        return None if since is None or at is None or at <= since else at - since
 
     @property
     def state(self) -> str:
@@ -112,5 +129,5 @@ class Progress:
         return self.freshness(now, trusted_for)[0]
 
     def staleness(self, now: float) -> float | None:
-        """Seconds since it had last caught up with a fetched end; None if it never had."""
+        """Seconds since the moment whose whole log it has; None if it never had one."""
         return self.freshness(now, 0.0)[1]

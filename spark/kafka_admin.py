@@ -223,8 +223,8 @@ class KafkaAdmin:
         return None if value is None else str(value)
 
     def end_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
-        """Topic ► partition ► end offset. ``topics``: their numbers of partitions. Raises OSError,
-        Py4JError."""
+        """Topic ► partition ► end offset: the high watermark, also while a transaction is open.
+        ``topics``: their numbers of partitions. Raises OSError, Py4JError."""
         return self._offsets(topics, self._clients.admin.OffsetSpec.latest())
 
     def start_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:

@@ -107,7 +107,10 @@ class PipelineMonitor:
                 self._log.warn("topics", f"cannot poll the sources of pipelines: {e}")
         ends = {
             topic: LogOffsets(
-                topic_metadata.starts, topic_metadata.ends, topic_metadata.fetched_boot_time
+                topic_metadata.starts,
+                topic_metadata.ends,
+                topic_metadata.fetched_boot_time,
+                topic_metadata.high_watermarks,
             )
             for topic in topics
             if (topic_metadata := self._topics.latest.get(topic)) is not None

@@ -72,11 +72,13 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True)
 class LogOffsets:
-    """The log start and end offsets of a source topic by partition, as of `fetched_at` (s)."""
+    """The log start and end offsets of a source topic by partition, as of `fetched_at` (s), and the
+    high watermarks, which are greater than the ends while a transaction is open."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
     fetched_at: float
+    high_watermarks: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Status:
     `heard_ago`: time since its last heartbeat. `lag`: source records that it has not read yet.
     `staleness`: time since it had last read everything. `sources`: lag by topic. `command`: the id
     of the last command that it has carried out. `stats`: as in its last heartbeat.
+    `open_transaction`: for how long a transaction in a source has held readers back.
     """
 
     state: str
@@ -97,6 +100,7 @@ class Status:
     follows_commands: bool = False
     command: str | None = None
     stats: Mapping[str, float] = field(default_factory=dict)
+    open_transaction: float | None = None
 
     def document(self, group: str) -> dict[str, Any]:
         """The JSON object in `GET /views/{view}`; times in ms."""
@@ -107,6 +111,7 @@ class Status:
             "error": self.error,
             "lag": self.lag,
             "staleness": _ms(self.staleness),
+            "open_transaction": _ms(self.open_transaction),
             "sources": [{"topic": topic, "lag": lag} for topic, lag in self.sources.items()],
             "follows_commands": self.follows_commands,
             "command": self.command,
@@ -188,14 +193,15 @@ class Pipeline:
                 offset = committed.get(source_partition)
                 # without a committed offset, the group has read nothing of the partition
                 position = source.starts.get(partition, 0) if offset is None else offset.offset
-                if position > end:
+                high = source.high_watermarks.get(partition, end)
+                if position > max(end, high):
                     unknown.add(topic)  # the topic was recreated or truncated
                     continue
                 of_partition = self._progress.get(source_partition)
                 if of_partition is None or position < of_partition.position:
                     of_partition = self._new_progress(position, end, now, wall_ms)
                 of_partition.applied(position)
-                of_partition.end_fetched(end, source.fetched_at)
+                of_partition.end_fetched(end, source.fetched_at, high)
                 progress[source_partition] = of_partition
         self._progress = progress
         self._unknown = frozenset(unknown)
@@ -277,6 +283,10 @@ class Pipeline:
             heartbeat is not None and heartbeat.follows_commands,
             None if heartbeat is None else heartbeat.command,
             {} if heartbeat is None else heartbeat.stats,
+            max(
+                filter(None, (each.open_transaction for each in self._progress.values())),
+                default=None,
+            ),
         )
 
     def headers(self, now: float) -> tuple[Header, ...]:

@@ -18,11 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from spark.kafka_admin import Commit, TopicPartition
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.status import RUNNING, STARTING, STOPPED, Offsets, ViewStatus
+from spark.supervision.whole_logs import HighWatermarks, WholeLogs
 from spark.view import View
 
 _INTERVAL = 1.0  # s
@@ -53,9 +54,11 @@ class Heartbeats:
         health: Path | None,
         log: Callable[[str], None],
         commands: PipelineCommands | None = None,
+        high_watermarks: HighWatermarks = lambda _: {},
     ) -> None:
         """A view's consumer group is ``prefix`` + its name. ``health``: a file, or None.
         ``commands``: None if the job follows none."""
+        self._whole_logs = WholeLogs(views, high_watermarks)
         self._commands = commands
         self._groups = groups
         self._views = {view.name: view for view in views}
@@ -122,6 +125,10 @@ class Heartbeats:
             self._write_health(statuses)
         except OSError as error:
             self._warn(f"warning: cannot write {self._health}: {error}")
+        try:
+            self._whole_logs.update({name: each.offsets for name, each in statuses.items()})
+        except (OSError, Py4JJavaError) as error:
+            self._warn(f"warning: cannot read the ends of the sources: {error}")
         now = time.monotonic()
         commit_all = now - self._all_committed_at >= _COMMIT_ALL_INTERVAL
         commits: dict[str, Commit] = {}
@@ -167,8 +174,8 @@ class Heartbeats:
             if status.state == RUNNING:
                 status = status._replace(state=STARTING)
         heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}
-        if status.caught_up_at is not None:
-            heartbeat["caught_up_at"] = int(status.caught_up_at * 1000)
+        if (caught_up_at := self._whole_logs.had_all_at(name)) is not None:
+            heartbeat["caught_up_at"] = int(caught_up_at * 1000)
         if status.moved_keys_since is not None:
             heartbeat["moved_keys_since"] = int(status.moved_keys_since * 1000)
         if status.stats:

@@ -35,8 +35,8 @@ _OF_INSTANCE = (
     "ended_threads",
 )  # fmt: skip
 _OF_REPLICA = (
-    "state", "position", "goal", "lag", "staleness", "size_bytes", "dead_letters",
-    "mis_partitioned",
+    "state", "position", "goal", "lag", "staleness", "open_transaction", "size_bytes",
+    "dead_letters", "mis_partitioned",
 )  # fmt: skip
 
 Status = dict[str, Any]
@@ -127,10 +127,10 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                     "pipeline": as in /views/{view}, or missing,
                     "placement": [{"partition", "active": id or null, "standby": [id], "state",
                                    "answered_by": [id], "position", "goal", "lag",
-                                   "staleness": ms, "size_bytes", …,
+                                   "staleness": ms, "open_transaction": ms, "size_bytes", …,
                                    "replicas": [{"id", "role", "state", "position", "goal", "lag",
-                                                 "staleness", "size_bytes", "dead_letters",
-                                                 "mis_partitioned"}]}]}]}
+                                                 "staleness", "open_transaction", "size_bytes",
+                                                 "dead_letters", "mis_partitioned"}]}]}]}
 
     The state of a placement is what clients get. It is "answerable" if the active or a standby is
     answerable; the numbers are those of the first that is. Otherwise it is the state that the

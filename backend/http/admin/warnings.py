@@ -11,6 +11,8 @@ from model.machine.clock import boot_time
 from model.pipelines.status import FAILED, PAUSED, STOPPED
 from model.views import CHANGELOG
 
+_LONG_TRANSACTION = 10.0  # s
+
 
 def instance_warnings(settings: Settings) -> list[dict[str, str]]:
     """Problems of the instance that was asked, for operators."""
@@ -67,9 +69,15 @@ def view_warnings(
             f"({' and '.join(map(str, sorted(counts)))}): keys whose partition has changed are "
             f"read from several partitions, until the view is rebuilt.",
         )
+    held = max((p.get("open_transaction") or 0 for p in placement), default=0) / 1000
+    if held >= _LONG_TRANSACTION:
+        warn("open-transaction", _open_transaction(f"topic {topic}", held))
     pipeline = context.pipelines.get(name)
     if pipeline is not None:
         status = pipeline.status(boot_time())
+        if (status.open_transaction or 0) >= _LONG_TRANSACTION:
+            of = f"a source of the pipeline {pipeline.group}"
+            warn("open-transaction", _open_transaction(of, status.open_transaction or 0))
         if status.state == PAUSED:
             warn(
                 "pipeline-paused",
@@ -91,6 +99,14 @@ def view_warnings(
             f"{_records(dead)} not decodable. See topic {topic}.dead-letter.",
         )
     return warnings
+
+
+def _open_transaction(of: str, seconds: float) -> str:
+    return (
+        f"A transaction of {of} has been open for {seconds:.0f} s or longer. Records after its "
+        "beginning cannot be read until its producer, or the producer's transaction timeout, ends "
+        "it. To find it: kafka-transactions.sh find-hanging"
+    )
 
 
 def _records(number: int) -> str:

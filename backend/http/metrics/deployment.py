@@ -107,6 +107,11 @@ def pipelines(context: InstanceContext) -> Iterator[Metric]:
         "Time since the pipeline had read all records of its source topics.",
         labels,
     )
+    held = gauge(
+        "pipeline_open_transaction_seconds",
+        "Time for which a transaction in a source has held the pipeline back, 0 if none.",
+        labels,
+    )
     running = gauge(
         "pipeline_running",
         "1 while the pipeline runs, 0 when it has failed, stopped or is paused.",
@@ -123,11 +128,12 @@ def pipelines(context: InstanceContext) -> Iterator[Metric]:
             lag.add_metric(at, status.lag)
         if status.staleness is not None:
             staleness.add_metric(at, status.staleness)
+        held.add_metric(at, status.open_transaction or 0.0)
         if status.state != UNKNOWN:
             running.add_metric(at, float(status.state in (STARTING, RUNNING)))
             for name, number in status.stats.items():
                 reported[name].add_metric(at, number / STATS[name].divisor)
-    yield from (lag, staleness, running, *reported.values())
+    yield from (lag, staleness, held, running, *reported.values())
 
 
 def pushes(context: InstanceContext) -> Iterator[Metric]:

@@ -16,7 +16,8 @@ _LABELS = ("view", "partition")
 _GAUGES = {
     "position_offset": "Next offset that the store partition will apply.",
     "lag_records": "Records behind the last known end of the log.",
-    "staleness_seconds": "Time since the partition was last known to be caught up.",
+    "staleness_seconds": "Time since the moment whose whole log the store has.",
+    "open_transaction_seconds": "Time for which a transaction has held readers back, 0 if none.",
     "answerable": "1 if the store partition is answerable.",
     "store_size_bytes": "Bytes on disk and in memtables, estimated by RocksDB.",
     "store_entries": "Entries, estimated by RocksDB.",
@@ -61,6 +62,7 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
             "position_offset": progress.position,
             "lag_records": progress.lag(now, float("inf")),
             "staleness_seconds": _staleness(opened, now),
+            "open_transaction_seconds": progress.open_transaction or 0.0,
             "answerable": float(progress.answerable),
             "store_size_bytes": store.size(),
             "store_entries": store.entries(),

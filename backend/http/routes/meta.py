@@ -134,7 +134,7 @@ def partition_document(
 ) -> dict[str, Any]:
     """The document of one store partition; `estimates` lists the fields that are not exact."""
     progress = store_partition.progress
-    staleness = progress.staleness(now)
+    staleness, held = progress.staleness(now), progress.open_transaction
     seconds_left = store_partition.seconds_left(now)
     return {
         "view": store_partition.view.name,
@@ -150,6 +150,7 @@ def partition_document(
         "end": progress.end,
         "lag": progress.lag(now, trusted_for),
         "staleness": None if staleness is None else round(staleness * 1000),
+        "open_transaction": None if held is None else round(held * 1000),
         "seconds_left": None if seconds_left is None else round(seconds_left, 1),
         "size_bytes": store_partition.store.size(),
         "entries": store_partition.store.entries(),

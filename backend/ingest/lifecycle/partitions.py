@@ -365,10 +365,10 @@ class PartitionLifecycle:
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
             if is_newer:
                 self._previous_positions[partition_id] = position, time.monotonic()
-            store_partition.progress.end_fetched(end, topic_metadata.fetched_boot_time)
-            store_partition.completeness.end_fetched(
-                end, position, topic_metadata.fetched_boot_time
-            )
+            at = topic_metadata.fetched_boot_time
+            high = topic_metadata.high_watermarks.get(store_partition.partition)
+            store_partition.progress.end_fetched(end, at, high)
+            store_partition.completeness.end_fetched(end, position, at)
 
     def verify_again(self) -> None:
         """Compare the last record of all stores with the log; meanwhile they answer as before."""

@@ -96,7 +96,9 @@ def open_partition(
     answers = metadata.answerable and end - position <= acceptable_recovery_lag
     to_verify = record_to_verify(store, topic_metadata.starts[partition])
     progress = Progress(position, end, answers, verified=to_verify is None)
-    progress.end_fetched(end, topic_metadata.fetched_boot_time)
+    progress.end_fetched(
+        end, topic_metadata.fetched_boot_time, topic_metadata.high_watermarks.get(partition)
+    )
     # with a retention, expiry would read the store during the bulk load
     if not answers and view.retention is None and end - position >= _BULK_LOAD_LAG:
         store.begin_bulk_load(until=end)

@@ -1,4 +1,4 @@
-"""Fetches metadata of topics from the brokers: ids, partition counts, log starts and log ends."""
+"""Fetches metadata of topics from the brokers: ids, partition counts, and offsets."""
 
 from __future__ import annotations
 
@@ -47,15 +47,25 @@ class _Description:
 
 @dataclass(frozen=True)
 class _RequestedOffsets:
-    """Requests for the log starts and the log ends of a topic's partitions. `known_starts` are not
-    requested."""
+    """Requests for the log starts, the log ends and the high watermarks of a topic's partitions.
+    `known_starts` are not requested."""
 
     known_starts: Mapping[int, int] = field(default_factory=dict)  # by partition
     starts: _Offsets = field(default_factory=dict)
     ends: _Offsets = field(default_factory=dict)
+    high_watermarks: _Offsets = field(default_factory=dict)
 
     def all(self) -> list[Future[ListOffsetsResultInfo]]:
-        return [*self.starts.values(), *self.ends.values()]
+        return [*self.starts.values(), *self.ends.values(), *self.high_watermarks.values()]
+
+
+@dataclass(frozen=True)
+class _FoundOffsets:
+    """By partition. All have the same partitions."""
+
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    high_watermarks: Mapping[int, int]
 
 
 class MetadataFetcher:
@@ -125,21 +135,22 @@ class MetadataFetcher:
         )
         self._wait([each for topic in described for each in requested[topic].all()])
         for topic, description in described.items():
-            starts, ends = self._receive_offsets(topic, requested[topic])
+            offsets = self._receive_offsets(topic, requested[topic])
             try:
                 delete_retention = self._delete_retention_of(topic, description.topic_id)
             except (KafkaException, TimeoutError) as e:
                 self._log.warn(topic, f"topic {topic}: its configuration is not known: {e}")
                 continue
-            if starts or not _needed(watched[topic], description.partitions):
+            if offsets.starts or not _needed(watched[topic], description.partitions):
                 found = TopicMetadata(
                     description.topic_id,
                     description.partitions,
-                    starts,
-                    ends,
+                    offsets.starts,
+                    offsets.ends,
                     delete_retention,
                     fetched_at,
                     fetched_boot_time,
+                    high_watermarks=offsets.high_watermarks,
                 )
                 self.latest[topic] = found.after(self.latest.get(topic))
         return has_answered
@@ -171,8 +182,8 @@ class MetadataFetcher:
         needed: Mapping[str, Iterable[int]],
         known_starts: Mapping[str, Mapping[int, int]] | None = None,
     ) -> dict[str, _RequestedOffsets]:
-        """Request the log starts and the log ends of these partitions, without waiting.
-        `known_starts`: topic -> partition -> log start; these are not requested."""
+        """Request the offsets of these partitions, without waiting. `known_starts`: topic ->
+        partition -> log start; these are not requested."""
         known = known_starts or {}
         requested = {topic: _RequestedOffsets(known.get(topic, {})) for topic in needed}
         partitions = [
@@ -187,21 +198,28 @@ class MetadataFetcher:
         if partitions:
             for partition, future in self._list_offsets(partitions, OffsetSpec.latest()):  # type: ignore[no-untyped-call]
                 requested[partition.topic].ends[partition.partition] = future
+            for partition, future in self._list_offsets(
+                partitions,
+                OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+                IsolationLevel.READ_UNCOMMITTED,
+            ):
+                requested[partition.topic].high_watermarks[partition.partition] = future
         return requested
 
     def _list_offsets(
-        self, partitions: Iterable[TopicPartition], which: OffsetSpec
+        self,
+        partitions: Iterable[TopicPartition],
+        which: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> Iterable[tuple[TopicPartition, Future[ListOffsetsResultInfo]]]:
         return self._admin.list_offsets(
             dict.fromkeys(partitions, which),
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=isolation,
             request_timeout=self._timeout,
         ).items()
 
-    def _receive_offsets(
-        self, topic: str, requested: _RequestedOffsets
-    ) -> tuple[dict[int, int], dict[int, int]]:
-        """The log starts and the log ends, of the partitions that have both."""
+    def _receive_offsets(self, topic: str, requested: _RequestedOffsets) -> _FoundOffsets:
+        """Those of the partitions that have all of them."""
         ends = self._received(topic, requested.ends)
         # a known start after the end is of a log that was truncated
         known = {
@@ -209,13 +227,14 @@ class MetadataFetcher:
             for number, start in requested.known_starts.items()
         }
         starts = {**known, **self._received(topic, requested.starts)}
+        high = self._received(topic, requested.high_watermarks)
         # a start that is newer than its end may be greater
-        both = [
-            number for number, start in starts.items() if number in ends and start <= ends[number]
+        whole = [
+            number
+            for number, start in starts.items()
+            if number in high and number in ends and start <= ends[number]
         ]
-        return {number: starts[number] for number in both}, {
-            number: ends[number] for number in both
-        }
+        return _FoundOffsets(*({each: of[each] for each in whole} for of in (starts, ends, high)))
 
     def _received(self, topic: str, requested: _Offsets) -> dict[int, int]:
         """The offsets by partition, without those that the broker does not return."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from model.records import StoreMetadata
 from model.views import View
@@ -26,6 +26,8 @@ class TopicMetadata:
     # `fetched_at` by `boot_time` (s), for the age of data; 0: unknown, long ago
     fetched_boot_time: float = 0.0
     added_at: float | None = None  # s, monotonic: when it was found to have more than before
+    # partition -> high watermark; greater than the end while a transaction is open
+    high_watermarks: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def has_all_offsets(self) -> bool:

@@ -126,6 +126,7 @@ def _show(state: dict[str, Any], as_json: bool) -> None:
         "lag": state["lag"],
         **{f"lag in {each['topic']}": each["lag"] for each in state["sources"][1:]},
         "staleness ms": state["staleness"],
+        "open transaction ms": state.get("open_transaction"),
         **stats,
     }
     print_table(

@@ -31,7 +31,7 @@ _TIMEOUT = 2.0  # s for one target; a stopped process does not answer
 _BEFORE, _BETWEEN, _AFTER = 10, 5, 30  # minutes
 _COUNTERS = ("_total", "_bucket", "_count", "_sum")
 _TIMESTAMP = "_timestamp_seconds"
-_AGES = ("_staleness_seconds", _TIMESTAMP)
+_AGES = ("_staleness_seconds", "_open_transaction_seconds", _TIMESTAMP)
 _TIMES = (*_AGES, "_seconds_total")
 _LAGS = ("_lag_records",)
 # An age that grows is that of a fault; otherwise it is reset again and again, and two scrapes have

@@ -232,6 +232,26 @@ def test_transaction_markers_in_the_source_are_not_lag(
     backend.wait(lambda: backend.get("/derived/k").headers["Pipeline-Lag"] == "0", "no lag", 40)
 
 
+def test_an_open_transaction_in_the_source_is_no_lag_and_makes_it_stale(
+    backend: Backend, pipeline: Pipeline, broker: Broker
+) -> None:
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": pipeline.group}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(pipeline.source, b"v")
+    assert producer.flush(20) == 0
+    pipeline.commit(0, "running")
+    backend.wait(lambda: (pipeline_status(backend)["open_transaction"] or 0) > 2000, "its age", 20)
+    headers = backend.get("/derived/k").headers
+    assert (headers["Pipeline-Lag"], headers["Pipeline-Staleness"]) == ("0", "unknown")
+    producer.commit_transaction(20)
+    pipeline.commit(1)  # a marker follows
+    backend.wait(lambda: (pipeline_status(backend)["staleness"] or 9999) < 3000, "freshness", 20)
+    assert pipeline_status(backend)["open_transaction"] is None
+
+
 def _second(consumer: Consumer) -> Any:
     message = consumer.poll(1)
     return message if message and not message.error() and message.offset() >= 2 else None

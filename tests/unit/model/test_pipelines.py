@@ -31,6 +31,7 @@ class PolledPipeline:
         self.committed: dict[tuple[str, int], CommittedOffset] = {}
         self.ends: dict[str, dict[int, int]] = {"raw": {0: 0, 1: 0}}
         self.starts: dict[str, dict[int, int]] = {}
+        self.high_watermarks: dict[int, int] = {}
 
     def commit(self, *offsets: int, **heartbeat: Any) -> PolledPipeline:
         """Commit an offset per partition, and a heartbeat with the first one."""
@@ -41,7 +42,10 @@ class PolledPipeline:
 
     def poll(self, after: float = 1.0, has_members: bool | None = None) -> Any:
         self.now += after
-        ends = {t: LogOffsets(self.starts.get(t, {}), e, self.now) for t, e in self.ends.items()}
+        ends = {
+            t: LogOffsets(self.starts.get(t, {}), e, self.now, self.high_watermarks)
+            for t, e in self.ends.items()
+        }
         wall = WALL + round(self.now * 1000)
         self.pipeline.record_poll(self.now, wall, self.committed, ends, has_members)
         return self.status()
@@ -87,6 +91,21 @@ def test_staleness_is_the_time_since_all_records_had_been_read() -> None:
     pipeline.ends = {"raw": {0: 14, 1: 0}}
     # under constant writes: the records of the first of these polls have been read
     assert pipeline.commit(12, 0).poll(after=1).staleness == 2
+
+
+def test_an_open_transaction_in_the_source_makes_the_pipeline_stale() -> None:
+    """Regression: it was as fresh as if nobody had to wait for the end of the transaction."""
+    pipeline = PolledPipeline()
+    pipeline.ends = {"raw": {0: 10, 1: 0}}
+    assert pipeline.commit(10, 0).poll().staleness == 0
+    pipeline.high_watermarks = {0: 14}
+    pipeline.poll()
+    status = pipeline.poll(after=29)
+    assert (status.lag, status.staleness, status.open_transaction) == (0, 30, 29)
+    assert pipeline.commit(14, 0).poll().lag == 0, "a reader of uncommitted records"
+    pipeline.ends, pipeline.high_watermarks = {"raw": {0: 15, 1: 0}}, {0: 15}
+    status = pipeline.commit(15, 0).poll()
+    assert (status.lag, status.staleness, status.open_transaction) == (0, 0, None)
 
 
 def test_a_new_backend_takes_the_staleness_from_the_heartbeat() -> None:

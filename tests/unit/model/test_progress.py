@@ -101,6 +101,45 @@ def test_staleness_with_constant_writes() -> None:
     assert all(staleness is not None and staleness <= 2 for staleness in values[1:])
 
 
+def test_an_open_transaction_makes_it_stale() -> None:
+    """Regression: the staleness was 0, although committed records after it were not read."""
+    progress = Progress(10, target_offset=10, answerable=True)
+    progress.end_fetched(10, now=100, high=10)
+    assert (progress.staleness(100), progress.open_transaction) == (0, None)
+    progress.end_fetched(10, now=101, high=14)
+    assert progress.open_transaction is None, "the high watermark may be a moment newer"
+    progress.end_fetched(10, now=130, high=20)
+    assert (progress.lag(130, 5), progress.staleness(130)) == (0, 30)
+    assert progress.open_transaction == 29
+    progress.end_fetched(20, now=131, high=20)
+    assert progress.open_transaction is None
+    progress.applied(14)
+    assert progress.staleness(132) == 31, "the whole log of 101 is applied, and that of 130 is not"
+    progress.applied(20)
+    assert progress.staleness(132) == 31
+    progress.end_fetched(20, now=132, high=20)
+    assert progress.staleness(132) == 0
+
+
+def test_a_store_that_opens_during_a_transaction_has_no_known_staleness() -> None:
+    progress = Progress(10, target_offset=10, answerable=True)
+    progress.end_fetched(10, now=100, high=14)
+    progress.end_fetched(10, now=101, high=14)
+    assert progress.answerable
+    assert (progress.lag(101, 5), progress.staleness(101)) == (0, None)
+
+
+def test_transactions_one_after_the_other_are_no_open_one() -> None:
+    progress = Progress(0, target_offset=0, answerable=True)
+    for second in range(1, 9):
+        progress.applied(second * 10)
+        progress.end_fetched(second * 10, now=second, high=second * 10 + 5)
+        assert progress.open_transaction is None
+    staleness = progress.staleness(8)
+    assert staleness is not None
+    assert staleness <= 2
+
+
 @dataclass
 class Model:
     """The position and all fetched ends."""
@@ -109,6 +148,7 @@ class Model:
     target_offset: int
     answerable: bool
     ends: list[tuple[float, int]] = field(default_factory=list)
+    high_watermarks: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.answerable |= self.position >= self.target_offset
@@ -117,19 +157,25 @@ class Model:
         self.position = position
         self.answerable |= position >= self.target_offset
 
-    def fetch(self, now: float, end: int) -> None:
+    def fetch(self, now: float, end: int, high: int) -> None:
         if self.ends:  # the first one is fetched with the target offset, or before it
             self.target_offset = min(self.target_offset, end)
         self.ends.append((now, end))
+        self.high_watermarks.append((now, high))
 
     @property
     def caught_up_at(self) -> float | None:
         """The time of the latest fetch whose records have all been applied."""
-        return max((t for t, end in self.ends if end <= self.position), default=None)
+        return max((t for t, high in self.high_watermarks if high <= self.position), default=None)
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["apply", "fetch"]), st.integers(0, 5), st.sampled_from([0.5, 1, 4])),
+    st.tuples(
+        st.sampled_from(["apply", "fetch"]),
+        st.integers(0, 5),
+        st.sampled_from([0.5, 1, 4]),
+        st.integers(0, 3),
+    ),
     max_size=40,
 )
 
@@ -137,16 +183,19 @@ STEPS = st.lists(
 @settings(max_examples=examples(150))
 @given(STEPS, st.integers(0, 20), st.integers(0, 20), st.booleans())
 def test_random_histories(
-    steps: list[tuple[str, int, float]], position: int, target_offset: int, was_answerable: bool
+    steps: list[tuple[str, int, float, int]],
+    position: int,
+    target_offset: int,
+    was_answerable: bool,
 ) -> None:
     progress, model = (of(position, target_offset, was_answerable) for of in (Progress, Model))
     now, end = 0.0, position
-    for kind, by, seconds in steps:
+    for kind, by, seconds, held in steps:
         now += seconds
         if kind == "fetch":
             end = max(end, model.position) + by
-            progress.end_fetched(end, now)
-            model.fetch(now, end)
+            progress.end_fetched(end, now, end + held)
+            model.fetch(now, end, end + held)
         else:
             model.apply(model.position + by)
             before = progress.answerable
@@ -160,7 +209,7 @@ def test_random_histories(
             # it must not be too small
             assert model.caught_up_at is not None
             assert staleness >= now - model.caught_up_at
-        if kind == "fetch" and model.position >= end:
+        if kind == "fetch" and model.position >= end + held:
             assert staleness == 0
 
 

@@ -179,6 +179,7 @@ function describe(placement, replicas) {
     ["Position", count(placement.position)],
     ["Lag", count(placement.lag)],
     ["Staleness", duration(placement.staleness)],
+    ["Open transaction", placement.open_transaction ? duration(placement.open_transaction) : "none"],
     ["Size (estimate)", bytes(placement.size_bytes)],
     ["Dead letters", count(placement.dead_letters)],
     ["Mispartitioned", count(placement.mis_partitioned)],

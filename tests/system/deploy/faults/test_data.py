@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
@@ -40,6 +41,7 @@ class Site:
     writer: Writer
     view: View  # with a folder for pushes
     pin: Callable[[], Pinned]
+    servers: str
 
     def when(self, condition: Callable[[Scrape], bool], what: str) -> Scrape:
         """The first scrape for which it is true."""
@@ -82,7 +84,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             view = next(each for each in parse_views(text).views if each.push)
             path = str(deployment.views_path)
             of = targets(f"http://127.0.0.1:{backend.port}")
-            yield Site(backend, of, detour, writer, view, lambda: pin("pushed", servers, path))
+            yield Site(
+                backend, of, detour, writer, view, lambda: pin("pushed", servers, path), servers
+            )
 
 
 @pytest.mark.raises("QueryableDataStale")
@@ -97,6 +101,27 @@ def test_the_broker_cannot_be_reached(site: Site, alarms: Alarms) -> None:
     assert alarms.raised(healthy, outage, site.again(outage)) == {"QueryableDataStale"}
     site.detour.heal()
     alarms.silent(outage, site.fresh())
+
+
+@pytest.mark.raises("QueryableOpenTransaction", "QueryableDataStale")
+def test_a_producer_leaves_a_transaction_open(site: Site, alarms: Alarms) -> None:
+    healthy = site.fresh()
+    producer = Producer(
+        {"bootstrap.servers": site.servers, "transactional.id": "open", "log_level": 0}
+    )
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("things", b"1", b"in a transaction", partition=0)
+    assert producer.flush(30) == 0
+    held = site.when(
+        lambda found: max(found.of("queryable_open_transaction_seconds", view="things")) > 2,
+        "the transaction",
+    )
+    assert max(held.of("queryable_lag_records", view="things")) == 0
+    found = alarms.raised(healthy, held, site.again(held))
+    assert found == {"QueryableOpenTransaction", "QueryableDataStale"}
+    producer.abort_transaction(30)
+    alarms.silent(held, site.fresh())
 
 
 @pytest.mark.raises("QueryableLagGrows", "QueryableDataStale")

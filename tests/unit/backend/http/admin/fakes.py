@@ -78,12 +78,14 @@ def held(
     end: int | None = 10,
     dead_letters: int = 0,
     mispartitioned: int = 0,
+    held_for: float = 0.0,
 ) -> StorePartition:
     """An open store partition of ORDERS with 100 bytes."""
     now = boot_time()
     progress = Progress(0, goal, answerable=False)
     if end is not None:
-        progress.end_fetched(end, now)
+        progress.end_fetched(end, now - held_for, end + bool(held_for))
+        progress.end_fetched(end, now, end + bool(held_for))
     progress.applied(position)
     store: Any = SimpleNamespace(size=lambda: 100, entries=lambda: 3)
     metadata = StoreMetadata(ORDERS.hash, "topic-id", 3, 0, True, mispartitioned, dead_letters, 0)

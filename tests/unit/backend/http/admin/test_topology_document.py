@@ -142,7 +142,7 @@ def test_the_partitions_of_an_unreachable_instance_are_unknown() -> None:
         "replicas": [
             {"id": "b2", "role": "active", "state": "unknown", "position": None, "goal": None}
             | {"lag": None, "staleness": None, "size_bytes": None, "dead_letters": None}
-            | {"mis_partitioned": None}
+            | {"open_transaction": None, "mis_partitioned": None}
         ],
     }
 
@@ -300,6 +300,14 @@ def test_standbys_come_from_the_map(monkeypatch: pytest.MonkeyPatch) -> None:
             context(B1, active=(0,), holding=(held(0, dead_letters=1),)),
             ["dead-letters"],
             id="dead letters",
+        ),
+        pytest.param(
+            context(B1, active=(0,), holding=(held(0, held_for=12.0),)),
+            ["open-transaction"],
+            id="a transaction that is open for long",
+        ),
+        pytest.param(
+            context(B1, active=(0,), holding=(held(0, held_for=3.0),)), [], id="a short one"
         ),
         pytest.param(
             context(B1, active=(0, 0), partition_counts=(1,)),

@@ -46,7 +46,7 @@ def test_offsets_are_fetched_for_partitions_of_this_instance(
     admin = DescribingAdmin()
     fetcher = fetcher_with(admin)
     assert fetcher.fetch({"orders": watched})
-    assert admin.asked == [needed, needed]
+    assert admin.asked == [needed] * 3, "starts, ends and high watermarks"
     found = fetcher.latest["orders"]
     assert (found.partitions, set(found.starts)) == (5, needed)
     assert found.ends == {number: number for number in needed}
@@ -73,11 +73,11 @@ def test_an_invalid_offset_is_none() -> None:
 
 
 class Recreating(DescribingAdmin):
-    """The topic is created again after the first two answers with offsets."""
+    """The topic is created again after the first answers with offsets."""
 
     def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
         answers = super().list_offsets(requests)
-        if len(self.asked) == 4:
+        if len(self.asked) == 6:
             self.results = {number: 10 + number for number in range(5)}
         return answers
 
@@ -92,21 +92,21 @@ def test_the_offsets_of_a_topic_that_is_created_again_are_its_own() -> None:
     assert fetcher.fetch({"orders": {1, 3}})
     found = fetcher.latest["orders"]
     assert (found.topic_id, found.starts, found.ends) == ("topic-2", {1: 11, 3: 13}, {1: 11, 3: 13})
-    assert len(admin.asked) == 6
+    assert len(admin.asked) == 9
     assert fetcher.fetch({"orders": {1, 3}})
-    assert len(admin.asked) == 8, "they are not requested twice if nothing has changed"
+    assert len(admin.asked) == 12, "they are not requested twice if nothing has changed"
 
 
 def test_log_starts_that_are_known_need_not_be_fetched() -> None:
     admin = DescribingAdmin()
     fetcher = fetcher_with(admin)
     assert fetcher.fetch({"orders": {1, 3}}, with_known_starts=False)
-    assert admin.asked == [{1, 3}, {1, 3}], "they are not known yet"
+    assert admin.asked == [{1, 3}] * 3, "they are not known yet"
     admin.results = {number: 10 + number for number in range(5)}
     assert fetcher.fetch({"orders": {1, 3, 4}}, with_known_starts=False)
     found = fetcher.latest["orders"]
     assert (found.starts, found.ends) == ({1: 1, 3: 3, 4: 14}, {1: 11, 3: 13, 4: 14})
-    assert admin.asked[2:] == [{4}, {1, 3, 4}]
+    assert admin.asked[3:] == [{4}, {1, 3, 4}, {1, 3, 4}]
     assert fetcher.fetch({"orders": {1, 3, 4}})
     assert fetcher.latest["orders"].starts == {1: 11, 3: 13, 4: 14}
 
