@@ -8,6 +8,11 @@ A tombstone is stored as an entry in two cases: in a versioned store, and if the
 another partition, whose entry may be older. Its offset is stored as the bitwise complement, which
 is negative, and its value is empty.
 
+An *unreadable* entry has the value of a record that was not in the view's format when it was
+applied. Its offset is stored plus 2^63. So the first byte of a stored offset is below 0x80 for a
+value, below 0xA0 for an unreadable one, and else that of a tombstone, also in a push. Queries get
+an unreadable entry *placed*: with the partition (4 B) between offset and value.
+
 An entry from a push (`model.pushes`) has no record. Its offset is `pushed_offset` of the push. No
 record has such an offset, and it differs from push to push.
 
@@ -20,6 +25,7 @@ from __future__ import annotations
 import struct
 import zlib
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclasses_fields
 from typing import Any, NamedTuple
 
 import orjson
@@ -37,14 +43,17 @@ _NUMBER = struct.Struct(">q")
 _LAST_RECORD = struct.Struct(">qqI")
 
 _PUSHED = 1 << 62
+_FIRST_TOMBSTONE = (1 << 61) - _SIGN  # offsets of records are less than 2^61
+_PARTITION = struct.Struct(">I")
 
 ENTRY_HEAD_SIZE = _HEAD.size
+_PLACED_SIZE = ENTRY_HEAD_SIZE + _PARTITION.size
 entry_head = _HEAD.pack
 
 
 class Entry(NamedTuple):
     """An entry of a view: the timestamp (ms), offset and value (record bytes) of its record. The
-    value of a tombstone is None."""
+    value of a tombstone is None. That of an unreadable entry is as it is stored or placed."""
 
     timestamp: int
     offset: int
@@ -55,7 +64,9 @@ def decode_entry(stored: bytes) -> Entry:
     """Decode stored bytes. Raises struct.error if they are too short."""
     timestamp, offset = _HEAD.unpack_from(stored)
     if offset < 0:
-        return Entry(timestamp, ~offset, None)
+        if offset >= _FIRST_TOMBSTONE:
+            return Entry(timestamp, ~offset, None)
+        offset += _SIGN
     return Entry(timestamp, offset, stored[ENTRY_HEAD_SIZE:])
 
 
@@ -66,7 +77,30 @@ def tombstone_entry(timestamp: int, offset: int) -> bytes:
 
 def is_tombstone(stored: bytes) -> bool:
     """Whether the stored bytes are a tombstone."""
-    return stored[8] >= 0x80
+    return stored[8] >= 0xA0
+
+
+def unreadable_entry(timestamp: int, offset: int, value: bytes) -> bytes:
+    """The stored bytes of a record whose value is not in the view's format."""
+    return _HEAD.pack(timestamp, offset - _SIGN) + value
+
+
+def is_unreadable(stored: bytes) -> bool:
+    """Whether these are the bytes of an unreadable entry, stored or placed."""
+    return 0x80 <= stored[8] < 0xA0
+
+
+def place(stored: bytes, partition: int) -> bytes:
+    """An unreadable entry of a store, as queries pass it on."""
+    return stored[:ENTRY_HEAD_SIZE] + _PARTITION.pack(partition) + stored[ENTRY_HEAD_SIZE:]
+
+
+def unplace(placed: bytes) -> tuple[int, bytes]:
+    """The partition of a placed entry, and the entry as one that can be read. Raises struct.error
+    if it is too short."""
+    [partition] = _PARTITION.unpack_from(placed, ENTRY_HEAD_SIZE)
+    timestamp, offset, _ = decode_entry(placed)
+    return partition, _HEAD.pack(timestamp, offset) + placed[_PLACED_SIZE:]
 
 
 def entry_offset(stored: bytes) -> int:
@@ -155,11 +189,21 @@ class StoreMetadata:
     earlier_counts: tuple[int, ...] = ()
     # wall clock, ms: when it last had all records of the topic. None: at `alive_at`; 0: never
     complete_at: int | None = None
+    # of the records that could not be decoded, those whose key could not be; and those that became
+    # unreadable entries
+    unreadable_keys: int = 0
+    unreadable_values: int = 0
 
     @property
     def last_complete(self) -> int | None:
         """When it last had all records of the topic (wall clock, ms); None: never."""
         return self.alive_at if self.complete_at is None else self.complete_at or None
+
+    @property
+    def has_skipped(self) -> bool:
+        """Whether keys have an older value than that of their newest record, which could not be
+        decoded."""
+        return self.dead_letters > self.unreadable_keys + self.unreadable_values
 
     @property
     def partition_counts(self) -> set[int]:
@@ -169,9 +213,9 @@ class StoreMetadata:
     def encode(self) -> bytes:
         fields = asdict(self)
         fields["mis_partitioned"] = fields.pop("mispartitioned")  # the stored name
-        for name, absent in (("push", ""), ("earlier_counts", ()), ("complete_at", None)):
-            if fields[name] == absent:
-                del fields[name]  # older versions do not know it
+        for name in _ADDED:
+            if fields[name] == _DEFAULTS[name]:
+                del fields[name]
         return orjson.dumps(fields)
 
     @staticmethod
@@ -183,3 +227,8 @@ class StoreMetadata:
         if "earlier_counts" in fields:
             fields["earlier_counts"] = tuple(fields["earlier_counts"])
         return StoreMetadata(**fields)
+
+
+# fields that older versions do not know; they refuse a store that has one
+_ADDED = ("push", "earlier_counts", "complete_at", "unreadable_keys", "unreadable_values")
+_DEFAULTS = {field.name: field.default for field in dataclasses_fields(StoreMetadata)}

@@ -35,6 +35,10 @@ NEWEST, PARTIAL = "newest", "partial"
 """The values of `same_key`, the meaning of a key in several partitions. NEWEST: the key has moved,
 and its newest record is its value. PARTIAL: each partition has a partial result."""
 
+SKIP = "skip"
+"""The value of `unreadable`, the meaning of a record whose value is not in the view's format: its
+key keeps the value of the record before."""
+
 SPARK_GROUP_PREFIX = "queryable-spark-"
 """The Spark job commits the offsets of a view to the consumer group with this prefix and the view's
 name."""
@@ -43,7 +47,9 @@ CHANGELOG = "-changelog"
 """The suffix of Kafka Streams' changelog topics."""
 
 _SCHEMAS = ("key_schema", "value_schema")
-_OMITTED_IF_UNSET = (*_SCHEMAS, "same_key", "key_fields", "null_deletes", "unwrap")
+_OMITTED_IF_UNSET = (
+    *_SCHEMAS, "same_key", "key_fields", "null_deletes", "unwrap", "unreadable"
+)  # fmt: skip
 _ALWAYS_SHOWN = ("name", "topic", "path", "key", "value", "partitioner", "store")
 
 
@@ -68,6 +74,7 @@ class View:
     key_fields: tuple[str, ...] | None = None  # of the documents that are its keys
     null_deletes: bool | None = None  # whether a null in the value's format deletes
     unwrap: str | None = None  # the program whose changes the values are: DEBEZIUM
+    unreadable: str | None = None  # SKIP; None: reads of its key are refused
     append: bool = dataclasses.field(default=False, compare=False)  # whether POST is allowed
     pipeline: str | None = dataclasses.field(default=None, compare=False)  # consumer group
     spark_view: str | None = dataclasses.field(default=None, compare=False)  # its Python file
@@ -128,6 +135,18 @@ class View:
         if self.unwrap is None and not self.null_deletes:
             return None
         return RowRule(self.unwrap, bool(self.null_deletes)).reader(self.record_codec)
+
+    @cached_property
+    def of_json(self) -> View:
+        """The view as if its values were JSON."""
+        return dataclasses.replace(
+            self, value="json", value_schema=None, unwrap=None, null_deletes=None
+        )
+
+    @property
+    def keeps_unreadable(self) -> bool:
+        """Whether a record whose value is not in the view's format becomes an unreadable entry."""
+        return self.unreadable != SKIP and not self.is_custom
 
     def codecs(self) -> tuple[Codec, Codec]:
         """Of keys and values; ConfigurationError, which names the view and the field, if one is a

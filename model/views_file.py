@@ -31,7 +31,7 @@ from model.toml_lines import view_table
 from model.versions import stored_name
 from model.view_conflicts import conflicts
 from model.view_field import BOOLEAN, Field, as_text, join_quoted, no_string
-from model.views import ANY_PARTITION, NEWEST, PARTIAL, SPARK_GROUP_PREFIX, Deployment, View
+from model.views import ANY_PARTITION, NEWEST, PARTIAL, SKIP, SPARK_GROUP_PREFIX, Deployment, View
 
 # The first segments of this product's own paths.
 RESERVED_SEGMENTS = frozenset(
@@ -75,6 +75,7 @@ _FIELDS = {
     "same_key": Field("", ("", NEWEST, PARTIAL), "the meaning of a key in several partitions"),
     "null_deletes": Field("false", BOOLEAN, "whether null as a value deletes the key"),
     "unwrap": Field("", ("", DEBEZIUM), "the program whose changes the values are"),
+    "unreadable": Field("", ("", SKIP), "what a value means that is not in its format"),
     "persistence": Field("rocksdb", ("rocksdb", "memory"), "where the view is stored"),
     "append": Field("off", ("off", "on"), "whether clients may append records over HTTP"),
     "quota": Field("", None, 'the requests that are answered in a time, such as "5000/s"'),
@@ -208,6 +209,7 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         key_fields=key_fields,
         null_deletes=values["null_deletes"] == "true" or None,
         unwrap=values["unwrap"] or None,
+        unreadable=values["unreadable"] or None,
         quota=_parse_quota(values["quota"], table, reader),
         push=_parse_push(values, table, reader),
         pipeline=_parse_pipeline(values["pipeline"], table, reader)

@@ -19,6 +19,7 @@ from queryable.client.protocol.answers import (
     Ranking,
     Session,
     Source,
+    Unreadable,
     Version,
     Window,
 )
@@ -37,6 +38,7 @@ from queryable.client.protocol.errors import (
     Unavailable,
     Unconfirmed,
     UnexpectedValue,
+    ValueUnreadable,
 )
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.rows import ALL_KEYS
@@ -78,6 +80,8 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "UnexpectedValue",
+    "Unreadable",
+    "ValueUnreadable",
     "Version",
     "View",
     "Window",

@@ -40,7 +40,8 @@ _INTERNAL = b"/internal/"
 
 # request headers that affect the answer; `Authorization` is passed on with every request
 _FORWARDED_HEADERS = frozenset(
-    b"accept content-type if-none-match last-event-id tracestate view-push view-version".split()
+    b"accept content-type if-none-match last-event-id queryable-unreadable tracestate view-push "
+    b"view-version".split()
 )
 # response headers that belong to the connection, or that this instance sets itself
 _OMITTED_HEADERS = frozenset(

@@ -25,6 +25,7 @@ from backend.http.routes.meta import (
     proxy_document,
     quota_document,
     readiness,
+    unreadable_document,
 )
 from backend.http.view_names import described, processors_for_clients
 from backend.instance_context import InstanceContext
@@ -84,7 +85,8 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
         if found is None:
             known = ", ".join(context.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
-        answer = _json({**_view(context, name, found), **_schemas(found)})
+        unreadable = unreadable_document(context, found.name)
+        answer = _json({**_view(context, name, found), **_schemas(found), **unreadable})
         for header, value in context.view_headers(found):
             answer.headers[header.decode()] = value.decode()
         return answer

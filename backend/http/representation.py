@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from backend.queries.routing import OCTETS
 from backend.wire.answer import Header
 from model.formats.codec import Codec
 from model.views import View
 
 JSON = "json"
-OCTETS = "octet-stream"
 
 VARY: Header = (b"vary", b"accept")
 

@@ -33,6 +33,7 @@ from model.kinds.versioned import validity_json
 from model.machine.clock import boot_time
 from model.problems import NotFound, Problem
 from model.records import ENTRY_HEAD_SIZE, entry_offset
+from model.rows.unreadable import ValueUnreadable
 from model.topology import ROLES
 from model.views import View
 
@@ -75,9 +76,12 @@ class KeyResponses:
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
         """The value of a key from this instance, or 404; NotOwner, Problem as in `resolve_one`."""
-        if options.as_of is not None:
-            return self._version_here(key, options, options.as_of)
-        state, entry = self.reads.resolve_one(key, options)
+        try:
+            if options.as_of is not None:
+                return self._version_here(key, options, options.as_of)
+            state, entry = self.reads.resolve_one(key, options)
+        except ValueUnreadable as problem:
+            return self._unreadable(problem)
         headers = self.state_headers(state)
         if entry is None:
             self._counts.missed += 1
@@ -165,6 +169,12 @@ class KeyResponses:
         except Exception as error:
             not_counted(error)
 
+    def _unreadable(self, problem: ValueUnreadable) -> Answer:
+        """The answer of one store partition; 406."""
+        answer = self.unreadable(problem, self.state_headers(problem.state) + self.miss_form)
+        answer.role = problem.state.store_partition.role
+        return answer
+
     def _represented(self, state: State, entry: Entry, headers: list[Header], kind: str) -> Answer:
         """The value in the representation that the client accepts."""
         more, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
@@ -176,6 +186,11 @@ class KeyResponses:
         assert isinstance(self.reads, VersionedReads)
         state, version = self.reads.resolve_version(key, options, as_of)
         return self.version(key, as_of, version, self.state_headers(state))
+
+    def unreadable(self, problem: ValueUnreadable, headers: list[Header]) -> Answer:
+        """The answer for a key whose value cannot be read."""
+        self._counts.refused += 1
+        return problem_answer(problem, headers)
 
     # from all partitions
 

@@ -192,7 +192,7 @@ class RecordApplier:
             metadata = replace(metadata, mispartitioned=metadata.mispartitioned + mispartitioned)
         if dead_letters:
             self._dead_letters.take(store_partition, dead_letters)
-            metadata = replace(metadata, dead_letters=metadata.dead_letters + len(dead_letters))
+            metadata = _with_dead_letters(metadata, dead_letters)
         store_partition.metadata = metadata
         if mispartitioned and not before.mispartitioned:
             self._registry.end_streams(store_partition.view.name)
@@ -272,6 +272,17 @@ class RecordApplier:
             yield
         except StoreError as e:
             self._lifecycle.fail(store_partition, e)
+
+
+def _with_dead_letters(metadata: StoreMetadata, letters: list[DeadLetter]) -> StoreMetadata:
+    values = sum(letter.is_stored for letter in letters)
+    keys = sum(not letter.is_of_value for letter in letters)
+    return replace(
+        metadata,
+        dead_letters=metadata.dead_letters + len(letters),
+        unreadable_values=metadata.unreadable_values + values,
+        unreadable_keys=metadata.unreadable_keys + keys,
+    )
 
 
 def _identify(record: Record) -> LastRecord:

@@ -22,8 +22,11 @@ from model.kafka.headers import headers_of
 from model.kinds import expiry
 from model.partitioner import puts_anywhere
 from model.partitioner_numpy import partitions_of_batch
-from model.records import ENTRY, entry_head, tombstone_entry
+from model.records import ENTRY, entry_head, tombstone_entry, unreadable_entry
 from model.views import ANY_PARTITION, View
+
+OF_VALUE = "value: "
+"""The start of the reason why a value cannot be decoded."""
 
 _NO_KEY = "the record has no key"
 
@@ -46,10 +49,13 @@ class Record(Protocol):
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A record that cannot be decoded in the view's formats, and the reason."""
+    """A record that cannot be decoded in the view's formats, and the reason. `is_of_value`: whether
+    its key can be decoded. `is_stored`: whether it became an unreadable entry."""
 
     record: Record
     reason: str
+    is_of_value: bool = False
+    is_stored: bool = False
 
     @cached_property
     def size(self) -> int:
@@ -70,6 +76,7 @@ class BatchResult:
     stopped_at: int = 0  # if a schema is missing: index of the first record that needs it
     earliest_future_time: int = expiry.MAX_TIME  # ms: smallest time after `max_stream_time`
     rows: Sequence[Record] = ()  # the processed records, as the view has them
+    stored_letters: int = 0  # so far, while records with times are added
 
 
 def build_batch(
@@ -82,8 +89,9 @@ def build_batch(
 ) -> BatchResult:
     """Add the records, which begin at the position of the store or later, to the batch.
 
-    A null value deletes the key. An undecodable record leaves the previous value in place. A record
-    whose schema is not available yet ends the run.
+    A null value deletes the key. A record whose value cannot be decoded becomes an unreadable
+    entry, or leaves the previous value in place (`View.keeps_unreadable`). A record whose key
+    cannot be decoded changes nothing. A record whose schema is not available yet ends the run.
 
     `max_stream_time` (ms): later record times do not advance the stream time yet.
     `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
@@ -98,8 +106,9 @@ def build_batch(
         result = _build_timed(batch, view, rows, stream_time, stores_tombstone, max_stream_time)
     result.rows = rows
     if result.missing_schema is not None:
-        # each processed record has added either a key or a dead letter
-        processed = len(result.keys) + len(result.dead_letters)
+        # each processed record has added a key, or a dead letter that is not stored, or both
+        skipped = [letter for letter in result.dead_letters if not letter.is_stored]
+        processed = len(result.keys) + len(skipped)
         result.rows, result.stopped_at = rows[:processed], run.index_of(processed)
     elif run.missing_schema is not None:
         result.missing_schema, result.stopped_at = run.missing_schema, run.stopped_at
@@ -141,12 +150,16 @@ def _build_latest(
                 entry = head(record.timestamp()[1], record.offset())
                 put(stored_key(key), entry + value if keeps_value else entry)
         except ValueError:
-            reason = _decode_error(view, record, key)
-            if reason is not None:
-                dead_letters.append(DeadLetter(record, reason))
-                continue
-            # the probe is faster than the check, and stricter
-            _build_latest(batch, view, [record], stream_time, stores_tombstone, is_checked=True)
+            letter = _dead_letter(view, record, key)
+            if letter is None:
+                # the probe is faster than the check, and stricter
+                _build_latest(batch, view, [record], stream_time, stores_tombstone, is_checked=True)
+            else:
+                dead_letters.append(letter)
+                if not letter.is_stored:
+                    continue
+                entry = unreadable_entry(record.timestamp()[1], record.offset(), value or b"")
+                put(stored_key(key), entry)
         except SchemaNotYet as missing:
             return BatchResult(keys, dead_letters, stream_time, missing)
         keys.append(key)
@@ -167,8 +180,11 @@ def _build_timed(
     keeps_value = view.value_codec.stores_values
     has_versions, time_of = kind.has_versions, kind.time_of
     result = BatchResult([], [], stream_time)
+    stored_before = 0
     for bare, stored_key, value, timestamp, offset in _valid_records(view, records, result):
         result.keys.append(bare)
+        is_readable = result.stored_letters == stored_before
+        stored_before = result.stored_letters
         is_stored = (
             value is not None
             or has_versions
@@ -189,7 +205,9 @@ def _build_timed(
             # `advance` needs the index keys of future times, also of tombstones
             if is_stored or time > max_stream_time:
                 put(expiry.index_key(time, stored_key), b"")
-        if value is not None:
+        if value is not None and not is_readable:
+            put(stored_key, unreadable_entry(timestamp, offset, value))
+        elif value is not None:
             entry = entry_head(timestamp, offset)
             put(stored_key, entry + value if keeps_value else entry)
         elif is_stored:
@@ -211,10 +229,10 @@ def _build_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> 
 def _valid_records(
     view: View, records: Sequence[Record], result: BatchResult
 ) -> Iterator[tuple[bytes, bytes, bytes | None, int, int]]:
-    """Yield (bare key, stored key, value, timestamp in ms, offset) of each valid record.
+    """Yield (bare key, stored key, value, timestamp in ms, offset) of each record to store.
 
-    Adds dead letters to `result`. A schema that is not available yet ends the iteration and is set
-    in `result`.
+    Adds dead letters to `result`, and counts those that are stored. A schema that is not available
+    yet ends the iteration and is set in `result`.
     """
     probe_key, probe_value = view.key_codec.probe, view.value_codec.probe
     layout = view.layout
@@ -231,10 +249,12 @@ def _valid_records(
             if value is not None:
                 probe_value(value)
         except ValueError:
-            reason = _decode_error(view, record, bare)
-            if reason is not None:
-                result.dead_letters.append(DeadLetter(record, reason))
-                continue
+            letter = _dead_letter(view, record, bare)
+            if letter is not None:
+                result.dead_letters.append(letter)
+                if not letter.is_stored:
+                    continue
+                result.stored_letters += 1
             stored_key = layout.stored_key(key, timestamp)
         except SchemaNotYet as missing:
             result.missing_schema = missing
@@ -249,19 +269,21 @@ def from_offset(records: Sequence[Record], offset: int) -> Sequence[Record]:
     return records[bisect_left(records, offset, key=lambda record: record.offset()) :]
 
 
-def _decode_error(view: View, record: Record, bare: bytes) -> str | None:
-    """Why a record that has a key is not valid; None if it is. `bare`: its key without a time."""
+def _dead_letter(view: View, record: Record, bare: bytes) -> DeadLetter | None:
+    """That of a record with a key; None if the record is valid. `bare`: its key without a time."""
     try:
         view.key_codec.check(bare)
         view.layout.stored_key(cast(bytes, record.key()), record.timestamp()[1])
     except ValueError as e:
-        return f"key: {e}"
+        return DeadLetter(record, f"key: {e}")
     value = record.value()
     try:
         if value is not None:
             view.value_codec.check(value)
     except ValueError as e:
-        return f"value: {e}"
+        return DeadLetter(
+            record, OF_VALUE + str(e), is_of_value=True, is_stored=view.keeps_unreadable
+        )
     return None
 
 

@@ -6,17 +6,18 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from backend.ingest.batch import DeadLetter, Record
+from backend.ingest.batch import OF_VALUE, DeadLetter, Record
 from model.kinds.layout import Layout
 
 
 class Change(NamedTuple):
     """An applied record of a watched key; the value is None if the key is missing now. Time in
-    ms."""
+    ms. `unreadable`: why the value cannot be read."""
 
     offset: int
     timestamp: int
     value: bytes | None
+    unreadable: str | None = None
 
 
 Listener = Callable[[Sequence[Change] | None], None]
@@ -59,9 +60,12 @@ class ChangeListeners:
         dead_letters: Sequence[DeadLetter],
         horizon: int,
     ) -> None:
-        """Notify listeners of stored records; dead letters among them are skipped. `horizon`: the
-        smallest time (ms) of a record that has not expired."""
-        skipped = {letter.record.offset() for letter in dead_letters}
+        """Notify listeners of stored records; other dead letters among them are skipped. `horizon`:
+        the smallest time (ms) of a record that has not expired."""
+        reasons = {
+            letter.record.offset(): letter.reason.removeprefix(OF_VALUE) for letter in dead_letters
+        }
+        skipped = {letter.record.offset() for letter in dead_letters if not letter.is_stored}
         changes: dict[bytes, list[Change]] = {}
         for record in records:
             raw = record.key()
@@ -71,7 +75,9 @@ class ChangeListeners:
             if key in self._by_key:
                 timestamp = record.timestamp()[1]
                 value = record.value() if timestamp >= horizon else None
-                changes.setdefault(key, []).append(Change(record.offset(), timestamp, value))
+                unreadable = None if value is None else reasons.get(record.offset())
+                change = Change(record.offset(), timestamp, value, unreadable)
+                changes.setdefault(key, []).append(change)
         for key, of_key in changes.items():
             with self._lock:
                 listeners = list(self._by_key.get(key, ()))

@@ -27,6 +27,7 @@ from backend.wire.scan_codec import pack, unpack
 from model.formats.json_encoder import encode_json
 from model.problems import NonRetryable, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE
+from model.rows.unreadable import ValueUnreadable
 from model.versions import base_of
 from model.views import View
 
@@ -392,6 +393,7 @@ def _item(key_json: bytes, value: bytes | None) -> bytes:
 
 
 def _problem_item(key_json: bytes, problem: Problem) -> bytes:
-    return b'{"key":%b,"status":%d,"code":"%b"}' % (
-        key_json, problem.status, problem.code.encode()
-    )  # fmt: skip
+    item = b'{"key":%b,"status":%d,"code":"%b"' % (key_json, problem.status, problem.code.encode())
+    if isinstance(problem, ValueUnreadable):
+        return b'%b,"unreadable":%b}' % (item, encode_json(problem.found.document()))
+    return item + b"}"

@@ -1,7 +1,8 @@
 """The changes of one key as server-sent events: its value now, then each change that is applied.
 
-Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`) or
-`deleted` (`{"key"}`). Its id is `partition:offset` of its record; if the key is missing or its
+Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`),
+`deleted` (`{"key"}`), or `unreadable` (`{"key", "unreadable"}`) if the newest record of the key is
+not in the view's format. Its id is `partition:offset` of its record; if the key is missing or its
 value is from a push, of the last record that was applied. In version 2 of a view, it is
 `2/partition:offset`.
 
@@ -20,6 +21,8 @@ import re
 import time
 from collections.abc import AsyncGenerator, Sequence
 
+import orjson
+
 from backend.ingest.change_listeners import Change
 from backend.ingest.store_partitions import StorePartition
 from backend.queries.change_backlog import Backlog, BacklogBudget
@@ -29,6 +32,7 @@ from backend.rate_limited_log import RateLimitedLog
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry, is_pushed
+from model.rows.unreadable import MAX_REASON, Unreadable, UnreadableEntry
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
@@ -111,7 +115,7 @@ class Changes:
                     return
                 if change.offset > self._seen or self._is_of_other_log():
                     self._note_seen(change.offset)
-                    yield self._event(change.offset, change.value)
+                    yield self._event(change)
         finally:
             listeners.remove(self._key, self._notify)
             self._backlog.close()
@@ -154,10 +158,13 @@ class Changes:
 
     def _current(self) -> bytes:
         position = self._store_partition.progress.position
+        unreadable: str | None = None
         try:
             stored = self._reads.look_up(self._store_partition.store, self._key)
+        except UnreadableEntry as e:
+            stored, unreadable = e.entry, e.found.reason
         except (StoreClosedError, StoreError) as e:
-            raise self._reads.unreadable(self._store_partition, e) from None
+            raise self._reads.store_problem(self._store_partition, e) from None
         if stored is None:
             offset, value = position - 1, None
         else:
@@ -168,19 +175,24 @@ class Changes:
         if offset <= self._seen:
             return b": nothing new\n\n"
         self._note_seen(offset)
-        return self._event(offset, value)
+        return self._event(Change(offset, 0, value, unreadable))
 
     def _note_seen(self, offset: int) -> None:
         self._seen, self._seen_at = offset, time.monotonic()
 
-    def _event(self, offset: int, value: bytes | None) -> bytes:
-        view = self._reads.view
+    def _event(self, change: Change) -> bytes:
+        view, partition = self._reads.view, self._store_partition.partition
+        offset, _, value, unreadable = change
         key = _on_one_line(view.key_codec.to_json(self._key))
-        event_id = b"%d:%d" % (self._store_partition.partition, offset)
+        event_id = b"%d:%d" % (partition, offset)
         if view.version > 1:
             event_id = b"%d/%b" % (view.version, event_id)
         if value is None:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
+        if unreadable is not None:
+            report = Unreadable(partition, offset, unreadable[:MAX_REASON], value).document()
+            body = b'{"key":%b,"unreadable":%b}' % (key, orjson.dumps(report))
+            return b"id: %b\nevent: unreadable\ndata: %b\n\n" % (event_id, body)
         document = _on_one_line(view.value_codec.to_json(value))
         return b"id: %b\nevent: value\ndata: %b\n\n" % (event_id, DOCUMENT % (key, document))
 

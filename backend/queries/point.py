@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
 from backend.instance_context import InstanceContext, ReadCounts
-from backend.queries.routing import PLAIN, KeyRouting, NotOwner, ReadOptions
+from backend.queries.key_texts import KeyTexts
+from backend.queries.routing import OCTETS, PLAIN, KeyRouting, NotOwner, ReadOptions
+from backend.queries.scans.merged_entries import PlacedEntries
 from backend.storage.bounded_reads import SLICE, ReadBudget
 from model.machine.clock import boot_time
 from model.problems import (
-    BadRequest,
     KeyTooLong,
     NotFound,
     Problem,
@@ -33,7 +34,8 @@ from model.problems import (
     StoreError,
     Unavailable,
 )
-from model.records import ENTRY, decode_entry, is_tombstone
+from model.records import ENTRY, decode_entry, is_tombstone, place, unplace
+from model.rows.unreadable import Unreadable, UnreadableEntry, ValueUnreadable, settle
 from model.views import View
 
 _T = TypeVar("_T")
@@ -68,63 +70,22 @@ class Unresolved(NamedTuple):
     why: NotOwner | Problem
 
 
-class ViewReads(KeyRouting):
+class ViewReads(KeyTexts, KeyRouting):
     """Point reads of one view, from the store partitions of this instance. `stores_text`: whether a
     stored key is 0x01 and the text of the key."""
 
     def __init__(self, view: View, context: InstanceContext) -> None:
-        super().__init__(view, context)
+        KeyRouting.__init__(self, view, context)
+        KeyTexts.__init__(self, view, context.settings.max_key_bytes)
         self.counts: ReadCounts = context.counts[view.name]
-        self._from_text = view.key_codec.from_text
-        self._is_text = view.key_codec.is_text
         self.other_key = view.key_codec.other_key
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
-        self.stores_text = plain and self._is_text
+        self.stores_text = plain and view.key_codec.is_text
         self._expires = view.retention is not None
         self.key_json = view.key_codec.to_json
         self.value_json: Callable[[bytes], bytes] = view.value_codec.to_json
-        self.max_key_bytes = context.settings.max_key_bytes
         self._max_stored_key_bytes = self.max_key_bytes + len(ENTRY)
-
-    def parse_key(self, text: bytes) -> bytes:
-        """Percent-decoded text of a URL as record bytes; BadRequest, KeyTooLong."""
-        if len(text) > self.max_key_bytes:
-            raise KeyTooLong(
-                "key-too-long",
-                f"The key has {len(text)} bytes; at most {self.max_key_bytes} are allowed.",
-            )
-        try:
-            return self._from_text(text)
-        except ValueError as e:
-            raise BadRequest(
-                "key-undecodable",
-                f"View {self.view.name} has {self.view.key} keys, and this is {e}.",
-            ) from None
-
-    def parse_keys(self, texts: list[bytes]) -> list[bytes]:
-        """`parse_key` of each; raises if one of them is refused."""
-        if not self._is_text or max(map(len, texts)) > self.max_key_bytes:
-            return list(map(self.parse_key, texts))
-        try:
-            # if the joined text is UTF-8, so is each part
-            b" ".join(texts).decode()
-        except UnicodeDecodeError:
-            return list(map(self.parse_key, texts))
-        return texts
-
-    def parse_raw_key(self, raw: bytes) -> bytes:
-        """Checks record bytes from a client; BadRequest, KeyTooLong."""
-        if len(raw) > self.max_key_bytes:
-            return self.parse_key(raw)
-        try:
-            self.view.key_codec.check(raw)
-        except ValueError as e:
-            raise BadRequest(
-                "key-undecodable",
-                f"View {self.view.name} has {self.view.key} keys, and these bytes are {e}.",
-            ) from None
-        return raw
 
     def resolve(
         self, keys: Sequence[bytes], options: ReadOptions = PLAIN, budget: ReadBudget | None = None
@@ -165,8 +126,12 @@ class ViewReads(KeyRouting):
         state = self._state_of_one(store_partition)
         try:
             entry = self.look_up(store_partition.store, key)
+        except UnreadableEntry as e:
+            if options.representation != OCTETS:
+                raise self._value_unreadable(state, e) from None
+            entry = e.entry
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(store_partition, e) from None
+            raise self.store_problem(store_partition, e) from None
         if entry is None:
             self.refuse_doubtful([key])
         return state, entry
@@ -204,8 +169,10 @@ class ViewReads(KeyRouting):
                 entries = self.look_up_many(store_partition.store, keys)
             else:
                 entries = budget.read(partial(self.look_up_many, store_partition.store), keys)
+        except UnreadableEntry as e:
+            raise self._value_unreadable(state, e) from None
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(store_partition, e) from None
+            raise self.store_problem(store_partition, e) from None
         if None in entries:
             self.refuse_doubtful(
                 [key for key, entry in zip(keys, entries, strict=True) if entry is None]
@@ -224,9 +191,13 @@ class ViewReads(KeyRouting):
         self.refuse_doubtful([key])
         state = self._state_of_one(store_partition)
         try:
-            return state, read(store_partition.store)
+            placed = PlacedEntries(store_partition.store, store_partition.partition)
+            return state, read(cast(Store, placed))
+        except ValueUnreadable as problem:
+            problem.state = state
+            raise
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(store_partition, e) from None
+            raise self.store_problem(store_partition, e) from None
 
     def resolve_stored(
         self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float, most: int
@@ -264,12 +235,33 @@ class ViewReads(KeyRouting):
                 read = partial(self._stored_entries, store_partition.store)
                 entries = ReadBudget(most).read(read, stored_keys)
         except (StoreClosedError, StoreError) as e:
-            raise self.unreadable(store_partition, e) from None
+            raise self.store_problem(store_partition, e) from None
+        except (UnreadableEntry, Unavailable):
+            entries, here = self._without_unreadable(store_partition, stored_keys, most)
+            stored_keys = [stored_keys[i] for i in here]
+            numbers = here if numbers is None else [numbers[i] for i in here]
         if None in entries:
             entries, kept = self._without_doubtful(stored_keys, entries)
             if kept is not None:
                 numbers = kept if numbers is None else [numbers[i] for i in kept]
         return state, entries, numbers
+
+    def _without_unreadable(
+        self, store_partition: StorePartition, stored_keys: list[bytes], most: int
+    ) -> tuple[list[Entry | None], list[int]]:
+        """The entries, and the indexes of their keys, without those that cannot be read."""
+        budget, store = ReadBudget(most), store_partition.store
+        entries: list[Entry | None] = []
+        kept: list[int] = []
+        for index, stored_key in enumerate(stored_keys):
+            try:
+                entries.append(budget.take(self._stored_entries(store, [stored_key])[0]))
+            except (UnreadableEntry, Unavailable):
+                continue
+            except (StoreClosedError, StoreError) as e:
+                raise self.store_problem(store_partition, e) from None
+            kept.append(index)
+        return entries, kept
 
     def _without_doubtful(
         self, stored_keys: list[bytes], entries: list[Entry | None]
@@ -325,15 +317,15 @@ class ViewReads(KeyRouting):
         )
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
-        """The key's entry; None if it is missing, deleted or expired."""
+        """The key's entry; None if it is missing, deleted or expired. UnreadableEntry."""
         stored = store.get(self._stored_key(key))
-        if stored is None or is_tombstone(stored):
+        if stored is None:
             return None
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
             if decode_entry(stored).timestamp < until:
                 return None
-        return stored
+        return stored if stored[8] < 0x80 else self._of_marked(stored)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         """`look_up` of each; raises if one of them fails."""
@@ -347,10 +339,27 @@ class ViewReads(KeyRouting):
         # `is_tombstone` inlined: the call would take most of the time
         for index, stored in enumerate(found):
             if stored is not None and stored[8] >= 0x80:
-                found[index] = None
+                found[index] = self._of_marked(stored)
         return found
 
-    def unreadable(
+    def _of_marked(self, stored: bytes) -> Entry | None:
+        """The entry in stored bytes that are not those of a plain value; None for a tombstone.
+        UnreadableEntry, SchemaNotYet."""
+        if is_tombstone(stored):
+            return None
+        placed = place(stored, 0)
+        found = settle(self.view, placed)
+        if isinstance(found, Unreadable):
+            raise UnreadableEntry(found, unplace(placed)[1])
+        return found
+
+    def _value_unreadable(self, state: State, error: UnreadableEntry) -> ValueUnreadable:
+        found = error.found._replace(partition=state.store_partition.partition)
+        problem = ValueUnreadable(self.view, found)
+        problem.state = state
+        return problem
+
+    def store_problem(
         self, store_partition: StorePartition, error: StoreClosedError | StoreError
     ) -> Problem:
         """The problem for the client. Ingest rebuilds a store that is damaged."""
@@ -360,32 +369,13 @@ class ViewReads(KeyRouting):
         return Unavailable("store-damaged", "The store partition cannot be read.")
 
 
-class WrongStoreReads(ViewReads):
-    """Refuses point reads of a view whose keys have many entries, and says which path has them."""
-
-    def resolve(
-        self, keys: Sequence[bytes], options: ReadOptions = PLAIN, budget: ReadBudget | None = None
-    ) -> list[Resolved | Unresolved]:
-        return [Unresolved(range(len(keys)), self._refusal())]
-
-    def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
-        raise self._refusal()
-
-    def _refusal(self) -> BadRequest:
-        resource = self.view.kind.history
-        return BadRequest(
-            "wrong-store",
-            f"View {self.view.name} has {resource}, not one value per key: use "
-            f"/views/{self.view.name}/keys/{{key}}/{resource}.",
-        )
-
-
 def _may_differ(problem: Problem) -> bool:
     """Whether other keys of the partition may have another outcome. In a mispartitioned view, and
     after partitions were added, only a miss is uncertain. A damaged block is a part of the store.
     """
     return problem.code in (
-        "mis-partitioned", "repartitioned", "not-here", "store-damaged", "store-failed"
+        "mis-partitioned", "repartitioned", "not-here", "store-damaged", "store-failed",
+        "value-unreadable", "schema-unavailable",
     )  # fmt: skip
 
 

@@ -52,6 +52,9 @@ class NotOwner(Exception):
         return self.members[0]
 
 
+OCTETS = "octet-stream"
+"""The representation of a value as its record bytes."""
+
 OF_BOUNDS = frozenset(("not-up-to-offset", "too-far-behind", "too-stale"))
 """The problem codes of a read whose bounds no instance can keep."""
 
@@ -72,7 +75,7 @@ class ReadOptions:
     redirect: bool = False
     local: bool = False  # no other instance is asked
     partials: bool = False  # what each partition has of the key
-    representation: str = "json"  # or "octet-stream", or that of the codec
+    representation: str = "json"  # or OCTETS, or that of the codec
     asked_at: float = field(default_factory=time.monotonic, compare=False)
 
     @property

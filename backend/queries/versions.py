@@ -14,7 +14,8 @@ from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import ReadOptions
 from model.kinds.versioned import VersionedLayout, validity, version_at
 from model.problems import Gone
-from model.records import is_tombstone
+from model.records import is_tombstone, is_unreadable
+from model.rows.unreadable import Unreadable, ValueUnreadable, settle
 
 
 class Version(NamedTuple):
@@ -30,7 +31,9 @@ class VersionedReads(ViewReads):
 
     def look_up(self, store: Store, key: bytes) -> Entry | None:
         found = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
-        return None if found is None or is_tombstone(found[1]) else found[1]
+        if found is None:
+            return None
+        return found[1] if found[1][8] < 0x80 else self._of_marked(found[1])
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]
@@ -57,4 +60,13 @@ class VersionedReads(ViewReads):
             )
         if found is None or is_tombstone(found[1]):
             return None
-        return Version(found[1], *validity(layout, found, following))
+        return Version(self._settled(found[1]), *validity(layout, found, following))
+
+    def _settled(self, stored: bytes) -> Entry:
+        """An entry that can be read; ValueUnreadable, SchemaNotYet."""
+        if not is_unreadable(stored):
+            return stored
+        found = settle(self.view, stored)
+        if isinstance(found, Unreadable):
+            raise ValueUnreadable(self.view, found)
+        return found

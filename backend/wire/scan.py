@@ -19,7 +19,11 @@ given (None), all answerable replicas may, the active before its standbys."""
 
 Row = tuple[bytes, bytes, bytes]
 """Stored key (without the time, if the store is versioned), entry head (timestamp, offset), item.
-A tombstone has an empty item: it may be newer than the entry of another partition."""
+A tombstone has an empty item: it may be newer than the entry of another partition. An unreadable
+entry has a JSON item, or the rest of the placed entry (`model.records.place`)."""
+
+KNOWS_UNREADABLE = (b"queryable-unreadable", b"1")
+"""The header of a request for a scan: its sender knows unreadable entries. Older ones do not."""
 
 
 @dataclass(frozen=True)
@@ -71,4 +75,5 @@ class ScanResponse:
     positions: dict[int, int] = field(default_factory=dict)  # of the partitions, before the scan
     # with which the records up to these positions were written; empty: not known
     partition_counts: tuple[int, ...] = ()
+    unreadable: int = 0  # entries that a reducer did not get, because they cannot be read
     instance: str = ""  # that has responded; set by the sender of the request

@@ -124,6 +124,7 @@ class _PartFields(BaseModel):
     partition_counts: Annotated[list[_Natural], Field(max_length=MAX_PARTITIONS)] = Field(
         default_factory=list
     )
+    unreadable: _Natural = 0
 
 
 _PLAIN_FIELDS = tuple(each.name for each in fields(ScanRequest) if each.name != "query")
@@ -199,6 +200,7 @@ def encode_response(part: ScanResponse) -> bytes:
             "roles": part.roles,
             "positions": list(part.positions.items()),
             "partition_counts": part.partition_counts,
+            "unreadable": part.unreadable,
         }
     )
     parts = [len(header).to_bytes(4, "little"), header]
@@ -225,6 +227,7 @@ def decode_response(body: bytes) -> ScanResponse:
         roles=tuple(header.roles),
         positions=dict(header.positions),
         partition_counts=tuple(header.partition_counts),
+        unreadable=header.unreadable,
     )
     if (8 + ENTRY_HEAD_SIZE) * count > len(body) - at:
         raise ValueError("an answer of fewer rows than it says")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from model.kinds.layout import EntryKey, Layout
 from model.records import ENTRY_HEAD_SIZE, is_tombstone
+from model.rows.unreadable import item_of
 
 if TYPE_CHECKING:
     from model.views import View
@@ -162,7 +163,7 @@ def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> byt
     """An item of a listing without its key: a history has the key only once. None: a tombstone."""
     if is_tombstone(entry[1]):
         return None
-    [item] = render((entry,))
+    item = item_of(view, render, entry)
     return b"{" + item[len(b'{"key":%b,' % view.key_codec.to_json(key)) :]
 
 

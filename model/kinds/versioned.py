@@ -25,6 +25,7 @@ from model.kinds.kind import (
 )
 from model.kinds.layout import EntryKey, Range, TimedLayout, after
 from model.records import from_ordered_time, is_tombstone, ordered_time
+from model.rows.unreadable import value_member
 
 if TYPE_CHECKING:
     from model.views import View
@@ -142,7 +143,7 @@ class Versioned(Kind):
             return stored_key, None
         layout = cast(VersionedLayout, view.layout)
         times = validity_json(*validity(layout, version, following))
-        return stored_key, b'{%b,"value":%b}' % (times, view.value_codec.to_json(stored[VALUE]))
+        return stored_key, b"{%b,%b}" % (times, value_member(view, stored))
 
     def delete_expired(
         self,

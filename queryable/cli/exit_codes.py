@@ -20,6 +20,7 @@ from queryable.client.protocol.errors import (
     OutsideHistory,
     QueryableError,
     Unauthenticated,
+    ValueUnreadable,
 )
 
 P = ParamSpec("P")
@@ -37,6 +38,9 @@ USAGE_ERROR = 2
 UNAVAILABLE = 3
 """No answer, 503, 500 or 429, a record that was not confirmed, output that cannot be written, or an
 unexpected error, which has a stack trace."""
+
+UNREADABLE = 4
+"""The value of a key is not in the view's format."""
 
 INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -58,6 +62,8 @@ class NoBroker(NoAnswer):
 
 
 def exit_code_of(error: QueryableError) -> int:
+    if isinstance(error, ValueUnreadable):
+        return UNREADABLE
     rejected = (BadRequest, Forbidden, NotFound, OutsideHistory, Unauthenticated, ValueError)
     return USAGE_ERROR if isinstance(error, rejected) else UNAVAILABLE
 

@@ -21,7 +21,14 @@ from rich.table import Table
 from rich.text import Text
 
 from queryable.cli.table_layout import column_widths, record_lines
-from queryable.cli.values import cell_text, json_text, json_value, printable, with_iso_times
+from queryable.cli.values import (
+    as_item,
+    cell_text,
+    json_text,
+    json_value,
+    printable,
+    with_iso_times,
+)
 from queryable.client.protocol.errors import BadUse
 
 _SPARK_CHARACTERS = "▁▂▃▄▅▆▇█"
@@ -113,39 +120,53 @@ def write_rows(
     `on_row` is called after each row with the number of rows so far.
     """
     counted = _Counted(rows, on_row)
+    _write(counted, output)
+    if counted.unreadable:
+        note_unreadable(counted.unreadable)
+    return counted.number
+
+
+def note_unreadable(count: int) -> None:
+    """Says on stderr how many values cannot be read."""
+    what = "1 value is" if count == 1 else f"{count:,} values are"
+    print(f"{what} not in the view's format, and cannot be read", file=sys.stderr)
+
+
+def _write(counted: _Counted, output: Output) -> None:
     if output is Output.JSON:
         for row in counted:
             write_line(row)
         sys.stdout.flush()
-        return counted.number
+        return
     shown = map(with_iso_times, counted)
     if output is Output.CSV:
         _write_csv(shown)
-        return counted.number
+        return
     if output is Output.VERTICAL:
         _write_records(shown)
-        return counted.number
+        return
     kept = list(islice(shown, _MAX_TABLE_ROWS))
     for _ in shown:
         pass  # they are counted
     print_table(kept)
     if counted.number > len(kept):
         Console(stderr=True).print(f"… {counted.number - len(kept):,} more rows: use --json.")
-    return counted.number
 
 
 class _Counted:
-    """Rows; `number` is how many of them were read."""
+    """Rows; `number` is how many of them were read, and `unreadable` how many have a value that
+    cannot be read."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], on_row: Callable[[int], None]) -> None:
         self._rows = rows
         self._on_row = on_row
-        self.number = 0
+        self.number = self.unreadable = 0
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        for row in self._rows:
+        for row in map(as_item, self._rows):
             yield row
             self.number += 1
+            self.unreadable += "unreadable" in row
             self._on_row(self.number)
 
 

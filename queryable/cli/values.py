@@ -14,7 +14,7 @@ from model.formats.base64url import from_base64url, to_base64url
 from model.formats.float64 import float_text
 from model.formats.format import WrittenJson
 from model.times import EPOCH
-from queryable import Raw, View
+from queryable import Raw, Unreadable, View
 from queryable.client.protocol.errors import BadUse
 from queryable.client.protocol.formats import Format
 
@@ -53,6 +53,8 @@ def json_value(value: Any) -> Any:
         return {"@base64url": to_base64url(value.data).decode()}
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, Unreadable):
+        return {"unreadable": value.to_json()}
     if isinstance(value, WrittenJson):
         return json.loads(value.text)
     return value
@@ -91,6 +93,16 @@ def iso_time(ms: int | None) -> str | None:
     except OverflowError:
         return str(ms)
     return moment.isoformat(timespec="milliseconds" if ms % 1000 else "seconds")[:-6] + "Z"
+
+
+def as_item(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row as in the JSON of the API: with `unreadable` in place of a value that cannot be
+    read."""
+    value = row.get("value")
+    if not isinstance(value, Unreadable):
+        return row
+    rest = {name: cell for name, cell in row.items() if name != "value"}
+    return {**rest, "unreadable": value.to_json()}
 
 
 def with_iso_times(row: Mapping[str, Any]) -> dict[str, Any]:

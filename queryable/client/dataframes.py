@@ -4,7 +4,8 @@ Each field of a row (`key`, `start`, …) becomes a column. A value that is an o
 column per field, named `value.<field>` where a row has a field of the same name; any other value
 becomes the column `value`. In pandas, whole numbers beside missing values are `Int64`, and those
 that a float would round stay Python's. An Arrow column has one type, and UUIDs become text. Values
-that do not fit raise BadUse.
+that do not fit raise BadUse. If some values cannot be read, the column `unreadable` has the
+reasons.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from queryable.client.protocol.answers import Unreadable
 from queryable.client.protocol.errors import BadUse
 
+_UNREADABLE = "unreadable"
 _EXACT = 2**53
 """Floats have all whole numbers up to this one."""
 
@@ -22,13 +25,17 @@ _EXACT = 2**53
 def records(rows: Sequence[Any]) -> list[dict[str, Any]]:
     """One dictionary per row."""
     result = []
+    has_unreadable = any(isinstance(row.value, Unreadable) for row in rows)
     for row in rows:
         record: dict[str, Any] = row._asdict()
         value = record["value"]
-        if isinstance(value, dict):
+        names = {*row._fields, *([_UNREADABLE] if has_unreadable else [])}
+        if isinstance(value, Unreadable):
+            record["value"], record[_UNREADABLE] = None, value.reason
+        elif isinstance(value, dict):
             del record["value"]
             for name, field in value.items():
-                record[f"value.{name}" if name in row._fields else name] = field
+                record[f"value.{name}" if name in names else name] = field
         result.append(record)
     return result
 

@@ -36,7 +36,7 @@ _OF_INSTANCE = (
 )  # fmt: skip
 _OF_REPLICA = (
     "state", "position", "goal", "lag", "staleness", "open_transaction", "size_bytes",
-    "dead_letters", "mis_partitioned",
+    "dead_letters", "unreadable_values", "unreadable_keys", "mis_partitioned",
 )  # fmt: skip
 
 Status = dict[str, Any]
@@ -130,7 +130,8 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
                                    "staleness": ms, "open_transaction": ms, "size_bytes", …,
                                    "replicas": [{"id", "role", "state", "position", "goal", "lag",
                                                  "staleness", "open_transaction", "size_bytes",
-                                                 "dead_letters", "mis_partitioned"}]}]}]}
+                                                 "dead_letters", "unreadable_values",
+                                                 "unreadable_keys", "mis_partitioned"}]}]}]}
 
     The state of a placement is what clients get. It is "answerable" if the active or a standby is
     answerable; the numbers are those of the first that is. Otherwise it is the state that the

@@ -92,11 +92,17 @@ def view_warnings(
                 f"The pipeline of topic {topic} (consumer group {pipeline.group}) has "
                 f"{status.state}{behind}{why}.",
             )
-    dead = sum(p.get("dead_letters") or 0 for p in placement)
+    dead, values, keys = (
+        sum(p.get(name) or 0 for p in placement)
+        for name in ("dead_letters", "unreadable_values", "unreadable_keys")
+    )
     if dead:
+        kinds = [f"{values:,} have an unreadable value"] if values else []
+        kinds += [f"{keys:,} have an unreadable key"] if keys else []
         warn(
             "dead-letters",
-            f"{_records(dead)} not decodable. See topic {topic}.dead-letter.",
+            f"{_records(dead)} not in the view's formats"
+            f"{': ' if kinds else ''}{', '.join(kinds)}. See topic {topic}.dead-letter.",
         )
     return warnings
 

@@ -32,6 +32,7 @@ from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
 from model.formats.base64url import from_base64url
 from model.problems import BadRequest, Problem, Unavailable
+from model.records import ENTRY_HEAD_SIZE, is_unreadable, unplace
 from model.views import View
 
 MAX_COUNTED = 100_000  # entries; the count of more is an estimate
@@ -169,8 +170,8 @@ class RawReads:
                 size += sum([len(key) + len(value) for key, _, value in rows])
                 _check_size(view, len(found) + len(rows), size)
                 found += [
-                    RawEntry(row_key(view, key, with_times=False).key, value)
-                    for key, _, value in rows
+                    RawEntry(row_key(view, key, with_times=False).key, _record_value(head, value))
+                    for key, head, value in rows
                 ]
         return found
 
@@ -192,7 +193,7 @@ class RawReads:
         async def take(response: ScanResponse) -> None:
             nonlocal counted
             freshness.note(response)
-            counted += response.counted
+            counted += response.counted + response.unreadable
             if freshness.mispartitioned or counted > MAX_COUNTED:
                 raise StopWalk
 
@@ -256,6 +257,11 @@ def _parse_page(answer: Answer) -> tuple[list[TimedEntry], str | None]:
             "owner-unreachable",
             "The instance that has the key does not send record bytes. Upgrade all instances.",
         ) from None
+
+
+def _record_value(head: bytes, item: bytes) -> bytes:
+    """The record bytes of a row, also if they cannot be read: the client's serde decides."""
+    return unplace(head + item)[1][ENTRY_HEAD_SIZE:] if is_unreadable(head) else item
 
 
 def _check_size(view: View, entries: int, size: int) -> None:

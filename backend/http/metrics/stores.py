@@ -30,6 +30,8 @@ _COUNTERS = {
     "applied_records": "Records applied since the start.",
     "ingested_bytes": "Bytes of entries and deletes written to the store since it was opened.",
     "dead_letters": "Records that could not be decoded, since the store was created.",
+    "unreadable_values": "Records whose value is not in the view's format, and was stored.",
+    "unreadable_keys": "Records whose key is not in the view's format.",
     "mis_partitioned_records": "Records in a partition other than their key's.",
 }
 # ticker of RocksDB -> metric, its text, and the divisor to its unit
@@ -77,6 +79,8 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
         counters["applied_records"].add_metric(at, opened.applied_records)
         counters["ingested_bytes"].add_metric(at, store.written_bytes)
         counters["dead_letters"].add_metric(at, opened.metadata.dead_letters)
+        counters["unreadable_values"].add_metric(at, opened.metadata.unreadable_values)
+        counters["unreadable_keys"].add_metric(at, opened.metadata.unreadable_keys)
         counters["mis_partitioned_records"].add_metric(at, opened.metadata.mispartitioned)
     yield from gauges.values()
     yield from counters.values()

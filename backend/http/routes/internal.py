@@ -15,6 +15,7 @@ from backend.queries.scans.partition_scan import MalformedArguments, PartitionSc
 from backend.queries.stores import refuse_custom
 from backend.queries.turns import next_turn
 from backend.wire.answer import JSON, Answer, Header
+from backend.wire.scan import KNOWS_UNREADABLE
 from backend.wire.scan_codec import decode_request, encode_response, pack
 from model.problems import BadRequest, Unavailable
 from model.versions import base_of
@@ -54,7 +55,8 @@ class InternalRoutes:
         if view is not None and ask.view_hash == view.hash:
             refuse_custom(view)
         try:
-            response = await self._scans.answer(ask, partitions, after)
+            knows_unreadable = KNOWS_UNREADABLE in request.headers
+            response = await self._scans.answer(ask, partitions, after, knows_unreadable)
         except MalformedArguments as e:
             raise _malformed(e) from None
         return Answer(200, [OCTETS], encode_response(response))

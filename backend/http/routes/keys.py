@@ -32,7 +32,7 @@ from backend.queries.key_bodies import parse_search, record_key
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker
-from backend.queries.routing import PLAIN, NotOwner, ReadOptions
+from backend.queries.routing import OCTETS, PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.scatter_gather import ScatterGather
@@ -45,6 +45,7 @@ from backend.wire.scan import Query
 from model.formats.base64url import to_base64url
 from model.formats.registry import FORMATS
 from model.problems import BadRequest, NotFound, Unavailable
+from model.rows.unreadable import ValueUnreadable
 from model.views import View
 
 _EVENTS: list[Header] = [
@@ -71,7 +72,7 @@ class KeyRoutes:
         self._record_histories = {
             view.name: History(
                 responses[view.name].reads,
-                replace(view, value="bytes", value_schema=None, unwrap=None),
+                replace(view, value="bytes", value_schema=None, unwrap=None, null_deletes=None),
             )
             for view in with_history
         }
@@ -234,17 +235,32 @@ class KeyRoutes:
         if options.partials:
             items = await self._all.values(view, key, options.stale, freshness)
             return responses.partial_values(key, items, freshness)
-        if options.as_of is None:
-            value = await self._all.newest(view, key, options.stale, freshness)
+        try:
+            if options.as_of is None:
+                value = await self._newest(view, key, options, freshness)
+                freshness.check(options)
+                return responses.newest(key, value, options.representation, freshness)
+            assert isinstance(responses.reads, VersionedReads)
+            version = await self._all.entries(
+                view, key, Query(first=options.as_of, last=options.as_of, stale=options.stale),
+                freshness, partial(responses.reads.version_at, key, options.as_of),
+            )  # fmt: skip
+        except ValueUnreadable as problem:
             freshness.check(options)
-            return responses.newest(key, value, options.representation, freshness)
-        assert isinstance(responses.reads, VersionedReads)
-        version = await self._all.entries(
-            view, key, Query(first=options.as_of, last=options.as_of, stale=options.stale),
-            freshness, partial(responses.reads.version_at, key, options.as_of),
-        )  # fmt: skip
+            return responses.unreadable(problem, responses.freshness(freshness))
         freshness.check(options)
         return responses.version(key, options.as_of, version, responses.freshness(freshness))
+
+    async def _newest(
+        self, view: View, key: bytes, options: ReadOptions, freshness: Freshness
+    ) -> bytes | None:
+        """As `AnyPartitionReads.newest`; to a client that accepts bytes, also unreadable ones."""
+        try:
+            return await self._all.newest(view, key, options.stale, freshness)
+        except ValueUnreadable as problem:
+            if options.representation != OCTETS:
+                raise
+            return problem.found.value
 
     def _history(
         self, view: View, key: bytes, options: ReadOptions, span: Span, as_records: bool
@@ -295,7 +311,7 @@ class KeyRoutes:
         answer = await self._forwarding.answer(query, self._get(view, key, b"", []))
         if answer.status == 503:
             raise Unavailable(code_of(answer), "It is not known yet which of two keys is meant.")
-        return key if answer.status == 200 else other
+        return other if answer.status == 404 else key
 
     def _forwardable(self, request: Request) -> ForwardableRequest:
         headers = pinned_headers(request.headers, request.of, self._context.versions)

@@ -114,6 +114,19 @@ def quota_document(view: View) -> dict[str, Any]:
     return {} if view.quota is None else {"quota": str(view.quota)}
 
 
+def unreadable_document(context: InstanceContext, view: str) -> dict[str, Any]:
+    """{"unreadable": {"values", "keys": records that are not in the view's formats, "partitions":
+    those of this instance, which are counted}}."""
+    opened = [each.metadata for each in list(context.store_partitions.of_view(view).values())]
+    return {
+        "unreadable": {
+            "values": sum(each.unreadable_values for each in opened),
+            "keys": sum(each.unreadable_keys for each in opened),
+            "partitions": len(opened),
+        }
+    }
+
+
 def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:
     """{"pipeline": the state of the view's pipeline}; empty if the view names none."""
     pipeline = context.pipelines.get(view)
@@ -158,6 +171,8 @@ def partition_document(
         if store_partition.view.is_custom
         else ["size_bytes", "entries"],  # by RocksDB
         "dead_letters": store_partition.metadata.dead_letters,
+        "unreadable_values": store_partition.metadata.unreadable_values,
+        "unreadable_keys": store_partition.metadata.unreadable_keys,
         "mis_partitioned": store_partition.metadata.mispartitioned,
         "push": store_partition.metadata.push or None,
     }

@@ -63,6 +63,8 @@ def rebuild_reason(
         return "the view's definition has changed"
     if metadata.topic_id != topic_metadata.topic_id:
         return f"topic {view.topic} was deleted and recreated"
+    if view.keeps_unreadable and metadata.has_skipped:
+        return "keys have older values instead of unreadable ones: an older version wrote it"
     start, end = topic_metadata.starts[partition], topic_metadata.ends[partition]
     if position > end:
         return f"the log was truncated: it ends at {end}, before the position {position}"

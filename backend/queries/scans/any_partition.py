@@ -25,6 +25,8 @@ from backend.wire.scan import Query
 from backend.wire.scan_codec import ENTRIES, RAW
 from model.partitioner import puts_anywhere
 from model.problems import Unavailable
+from model.records import ENTRY_HEAD_SIZE, is_unreadable
+from model.rows.unreadable import Unreadable, ValueUnreadable, settle
 from model.views import View
 
 _T = TypeVar("_T")
@@ -95,7 +97,7 @@ class AnyPartitionReads:
     async def newest(
         self, view: View, key: bytes, stale: str | None, freshness: Freshness
     ) -> bytes | None:
-        """The record bytes of the key's newest entry; None if it is missing."""
+        """The record bytes of the key's newest entry; None if it is missing. ValueUnreadable."""
         query = _of_key(view, key, Query(stale=stale))
 
         async def read(partitions: Sequence[int] | None) -> bytes | None:
@@ -104,7 +106,15 @@ class AnyPartitionReads:
             )
             if not rows and reached is not None:
                 raise Unavailable("took-too-long", "Not all partitions have answered in time.")
-            return rows[0][2] if rows else None
+            if not rows:
+                return None
+            _, head, value = rows[0]
+            if not is_unreadable(head):
+                return value
+            found = settle(view, head + value)
+            if isinstance(found, Unreadable):
+                raise ValueUnreadable(view, found)
+            return found[ENTRY_HEAD_SIZE:]
 
         return await self._moved_keys.read(view, key, freshness, read)
 

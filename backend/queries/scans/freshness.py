@@ -22,6 +22,7 @@ class Freshness:
     answerers: ServedBy = field(default_factory=ServedBy)
     entries: int = 0  # that were read; a key in two partitions has two
     positions: dict[int, int] = field(default_factory=dict)  # of partitions; the least seen
+    unreadable: int = 0  # entries whose values a query needs and that cannot be read
     unread: set[int] = field(default_factory=set)  # partitions that are being opened
 
     def note(self, part: ScanResponse) -> None:

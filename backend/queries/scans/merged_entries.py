@@ -1,10 +1,39 @@
-"""The entries of one key from all partitions, readable like one store."""
+"""The entries of one key from one partition or all, readable like one store."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import Protocol
+
+from model.records import is_unreadable, place
+
+
+class _Scanned(Protocol):
+    stream_time: int | None
+
+    def scan(
+        self, low: bytes, high: bytes, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]: ...
+
+
+class PlacedEntries:
+    """The entries of a store partition, with the unreadable ones placed."""
+
+    def __init__(self, store: _Scanned, partition: int) -> None:
+        self._store, self._partition = store, partition
+
+    @property
+    def stream_time(self) -> int | None:
+        return self._store.stream_time
+
+    def scan(
+        self, low: bytes, high: bytes, backwards: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """As that of a store."""
+        for key, stored in self._store.scan(low, high, backwards):
+            yield key, place(stored, self._partition) if is_unreadable(stored) else stored
 
 
 class MergedEntries:

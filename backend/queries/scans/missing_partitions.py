@@ -9,6 +9,8 @@ _WHY = {
     "not-here": "is moving from one instance to another",
     "nobody": "is held by no instance now",
     "not-active": "is no longer active on the instance that was asked",
+    "older-version": "has unreadable entries. The instance that asks has an older version, which "
+    "does not know them",
     "owner-unreachable": "is held by an instance that does not answer",
     "overloaded": "is held by an instance that runs too many scans",
     "store-damaged": "cannot be read",

@@ -9,6 +9,7 @@ from backend.ingest.protocols import Store
 from backend.queries.scans.merged_entries import MergedEntries
 from backend.queries.scans.partials import Partial
 from model.records import decode_entry, is_tombstone
+from model.rows.unreadable import value_member
 from model.views import View
 
 
@@ -21,8 +22,8 @@ def partial_values(view: View, partials: Iterable[Partial]) -> list[bytes]:
                 continue
             timestamp, offset, _ = decode_entry(head)
             items.append(
-                b'{"partition":%d,"offset":%d,"timestamp":%d,"value":%b}'
-                % (each.partition, offset, timestamp, view.value_codec.to_json(value))
+                b'{"partition":%d,"offset":%d,"timestamp":%d,%b}'
+                % (each.partition, offset, timestamp, value_member(view, head + value))
             )
     return items
 

@@ -12,6 +12,7 @@ from backend.wire.scan import Query
 from model.kinds.kind import Pair
 from model.kinds.layout import after
 from model.problems import StoreClosedError, StoreError
+from model.records import is_unreadable, place
 
 CHUNK_BYTES = 1 << 18  # a chunk ends after it
 _PIECE = 50  # entries that are read before their sizes are added up
@@ -69,7 +70,8 @@ class PartitionRun:
         return store.scan(self._low, self._high, self._backwards, self._once)
 
     def read(self, count: int) -> list[Pair]:
-        """The next chunk: of the next `count` entries at most, those that the query asks for."""
+        """The next chunk: of the next `count` entries at most, those that the query asks for.
+        Unreadable ones are placed."""
         chunk = self._guarded(lambda: self._next(count))
         if self._latest_only:
             chunk = self._latest(chunk)
@@ -77,8 +79,17 @@ class PartitionRun:
             self.reached = chunk[-1][0]
         if self._keep is not None:
             chunk = [pair for pair in chunk if self._keep(pair)]
-        # the innermost loop: `is_tombstone` inlined
-        return chunk if self._with_deletes else [pair for pair in chunk if pair[1][8] < 0x80]
+        if not self._with_deletes:
+            # the innermost loop: `is_tombstone` inlined
+            chunk = [pair for pair in chunk if pair[1][8] < 0xA0]
+        # after it was read: ingest counts an unreadable entry before it writes it
+        if self.store_partition.metadata.unreadable_values:
+            partition = self.store_partition.partition
+            chunk = [
+                (key, place(stored, partition)) if is_unreadable(stored) else (key, stored)
+                for key, stored in chunk
+            ]
+        return chunk
 
     def _next(self, count: int) -> list[Pair]:
         """Fewer than `count` at the end, or if they are large."""

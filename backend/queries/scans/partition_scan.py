@@ -8,7 +8,7 @@ no rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TypeVar
 
@@ -24,10 +24,11 @@ from backend.queries.scans.scan_budget import ScanBudget
 from backend.queries.turns import next_turn
 from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
-from model.kinds.kind import Pair
+from model.kinds.kind import Pair, Render
 from model.machine.clock import boot_time
 from model.problems import StoreClosedError, StoreError
-from model.records import ENTRY_HEAD_SIZE, is_tombstone
+from model.records import ENTRY_HEAD_SIZE, is_tombstone, is_unreadable
+from model.rows.unreadable import item_of, split
 from model.views import View
 
 PAGE_BYTES = 2 << 20  # a response ends with the row that exceeds it
@@ -51,9 +52,14 @@ class PartitionScans:
         self._renderers = {name: view.kind.render(view) for name, view in context.views.items()}
 
     async def answer(
-        self, request: ScanRequest, partitions: list[int], after: bytes | None
+        self,
+        request: ScanRequest,
+        partitions: list[int],
+        after: bytes | None,
+        knows_unreadable: bool = True,
     ) -> ScanResponse:
-        """Scan the partitions, from `after` (exclusive). MalformedArguments, BadRequest."""
+        """Scan the partitions, from `after` (exclusive). `knows_unreadable`: whether the sender
+        knows unreadable entries. MalformedArguments, BadRequest."""
         view = self._context.views.get(request.view)
         if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
@@ -70,6 +76,8 @@ class PartitionScans:
                 await self._fill(response, view, request, store_partitions, after)
                 for each in store_partitions:
                     self._check(each)
+                    if each.metadata.unreadable_values and not knows_unreadable:
+                        raise PartitionLost(each, "older-version")  # to it, they are deletes
                     if code := refusal(each, request.query.stale):  # its role may have changed
                         raise PartitionLost(each, code)
                 # after the scan: by an earlier one, entries that it left out might not have expired
@@ -223,7 +231,8 @@ class PartitionScans:
             response.counted += len(found)
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
-            response.rows += zip(map(_KEY, ready), heads, _items(ready, render), strict=True)
+            items = _items(view, ready, render, request.what == ROWS)
+            response.rows += zip(map(_KEY, ready), heads, items, strict=True)
             response.reached = frontier
             is_full = is_full or len(response.rows) >= request.limit or size >= PAGE_BYTES
             if frontier is None or is_full or budget.is_spent():
@@ -233,7 +242,11 @@ class PartitionScans:
         self, response: ScanResponse, reducer: Reducer, run: PartitionRun, budget: ScanBudget
     ) -> None:
         while not run.ended and (run.reached is None or not budget.is_spent()):
-            reducer.add(run.read(budget.chunk))
+            pairs = run.read(budget.chunk)
+            if run.store_partition.metadata.unreadable_values:
+                pairs, unreadable = split(run.store_partition.view, pairs)
+                response.unreadable += unreadable
+            reducer.add(pairs)
             if budget.count_chunk(run):
                 await next_turn()
                 budget.begin_step()
@@ -256,13 +269,23 @@ def _empty_items(pairs: Iterable[Pair]) -> list[bytes]:
     return [b"" for _ in pairs]
 
 
-def _items(pairs: list[Pair], render: Callable[[Iterable[Pair]], list[bytes]]) -> list[bytes]:
-    """The item of each entry; empty for a tombstone."""
-    live = [pair for pair in pairs if not is_tombstone(pair[1])]
-    if len(live) == len(pairs):
+def _items(view: View, pairs: list[Pair], render: Render, is_json: bool) -> list[bytes]:
+    """The item of each entry; empty for a tombstone. That of an unreadable entry is JSON, or the
+    rest of the placed entry."""
+    plain = [pair for pair in pairs if pair[1][8] < 0x80]
+    if len(plain) == len(pairs):
         return render(pairs)
-    items = iter(render(live))
-    return [b"" if is_tombstone(stored) else next(items) for _, stored in pairs]
+    items = iter(render(plain))
+    found = []
+    for pair in pairs:
+        if is_tombstone(pair[1]):
+            found.append(b"")
+        elif not is_unreadable(pair[1]):
+            found.append(next(items))
+        else:
+            item = item_of(view, render, pair) if is_json else pair[1][ENTRY_HEAD_SIZE:]
+            found.append(item)
+    return found
 
 
 def _fitting(rows: list[Pair], room: int, space: int) -> int:

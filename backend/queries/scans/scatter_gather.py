@@ -43,7 +43,7 @@ from backend.queries.scans.partials import (
 from backend.queries.scans.partition_scan import PartitionScans
 from backend.queries.turns import next_turn
 from backend.wire.answer import code_of
-from backend.wire.scan import NEVER, Query, Row, ScanResponse
+from backend.wire.scan import KNOWS_UNREADABLE, NEVER, Query, Row, ScanResponse
 from backend.wire.scan_codec import (
     ENTRIES,
     ESTIMATE,
@@ -204,7 +204,7 @@ class ScatterGather:
             return response
         body = encode_request(request, partitions, after)
         try:
-            answer = await self._asker.ask(turn, "POST", SCAN_PATH, [], body)
+            answer = await self._asker.ask(turn, "POST", SCAN_PATH, [KNOWS_UNREADABLE], body)
         except Unavailable as e:
             return ScanResponse(missing=dict.fromkeys(partitions, e.code))
         code = "owner-unreachable"  # also if it is an older version that refuses the request

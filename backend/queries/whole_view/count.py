@@ -42,7 +42,7 @@ class _Sum:
 
 
 class Count:
-    """Every entry is read, and a key in several partitions counts once.
+    """Every entry is read, and a key in several partitions counts once. Unreadable ones count, too.
 
     Without `exact=true`, the answer is RocksDB's estimate if that is above MAX_COUNTED."""
 
@@ -62,7 +62,8 @@ class Count:
                 return QueryResult(orjson.dumps(document), freshness)
         reduction = Reduction(self, query, _Sum, needs_values=False)
         found, freshness = await reduction.run(scatter_gather, view)
-        return QueryResult(orjson.dumps({"count": found.count, "exact": True}), freshness)
+        count = found.count + freshness.unreadable
+        return QueryResult(orjson.dumps({"count": count, "exact": True}), freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
         if arguments:

@@ -7,6 +7,7 @@ time, slice by slice, with the query's reducer.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
@@ -26,15 +27,23 @@ from backend.queries.scans.scatter_gather import (
 from backend.wire.scan import Query, ScanResponse
 from backend.wire.scan_codec import BARE, RAW
 from model.problems import Unavailable
+from model.rows.unreadable import split
 from model.views import View
 
 
 @dataclass
 class QueryResult:
-    """A JSON document, and how fresh it is."""
+    """A JSON object, and how fresh it is. If there are entries whose values cannot be read, the
+    object has their number as `unreadable`."""
 
-    body: bytes
+    document: bytes
     freshness: Freshness
+
+    @property
+    def body(self) -> bytes:
+        unreadable = self.freshness.unreadable
+        more = b',"unreadable":%d' % unreadable if unreadable else b""
+        return b"%b%b}" % (self.document[:-1], more)
 
 
 class ViewQuery(Protocol):
@@ -85,10 +94,11 @@ class Reduction(Generic[_Merger]):
 
     async def run(self, scatter_gather: ScatterGather, view: View) -> tuple[_Merger, Freshness]:
         """The merged responses of all partitions. Unavailable, and what the merger raises."""
-        freshness, merger = Freshness(), self.new_merger()
+        freshness, merger, unreadable = Freshness(), self.new_merger(), 0
         request = scatter_gather.request(view, self.of.name, self.query, self.limit, self.arguments)
 
         async def take(response: ScanResponse) -> None:
+            nonlocal unreadable
             freshness.note(response)
             if freshness.mispartitioned:
                 raise StopWalk  # a key may be in several partitions: start again below
@@ -96,6 +106,7 @@ class Reduction(Generic[_Merger]):
                 await merger.add(response)
             except (ValueError, KeyError, TypeError):
                 raise _malformed() from None
+            unreadable += response.unreadable
 
         in_several = scatter_gather.may_be_in_several(view)
         if not in_several:
@@ -103,7 +114,10 @@ class Reduction(Generic[_Merger]):
                 await scatter_gather.walk(request, WALK_BUDGET, take)
         if in_several or freshness.mispartitioned:
             merger = self.new_merger()
-            await merger.add(await self._of_newest(scatter_gather, view, freshness))
+            response = await self._of_newest(scatter_gather, view, freshness)
+            await merger.add(response)
+            unreadable = response.unreadable
+        freshness.unreadable = unreadable
         return merger, freshness
 
     async def _of_newest(
@@ -111,7 +125,7 @@ class Reduction(Generic[_Merger]):
     ) -> ScanResponse:
         """A key may be in several partitions: reduces its newest entry of all partitions here."""
         ends = time.monotonic() + WALK_BUDGET
-        reducer = self.of.reducer(view, self.arguments)
+        reducer, response = self.of.reducer(view, self.arguments), ScanResponse()
         kind = RAW if self.needs_values else BARE
         steps = scatter_gather.rows(view, self.query, STREAM_ROWS, None, freshness, kind)
         async with aclosing(steps):
@@ -119,10 +133,12 @@ class Reduction(Generic[_Merger]):
                 if time.monotonic() > ends:
                     raise took_too_long(WALK_BUDGET)
                 try:
-                    reducer.add([(key, head + value) for key, head, value in rows])
-                except (ValueError, KeyError, TypeError):
+                    pairs = [(key, head + value) for key, head, value in rows]
+                    pairs, unreadable = split(view, pairs)
+                    response.unreadable += unreadable
+                    reducer.add(pairs)
+                except (ValueError, KeyError, TypeError, struct.error):
                     raise _malformed() from None
-        response = ScanResponse()
         await reducer.fill(response)
         return response
 

@@ -21,7 +21,7 @@ from queryable.cli.options import (
     Vertical,
     ViewName,
 )
-from queryable.cli.output import Output, output_of, print_table, write_rows
+from queryable.cli.output import Output, note_unreadable, output_of, print_table, write_rows
 
 app = typer.Typer()
 
@@ -79,4 +79,6 @@ def aggregate(
         print_table(rows, bars=() if has_numbers else bars([group.entries for group in groups]))
     else:
         write_rows(rows, output)
+    if groups.unreadable:
+        note_unreadable(groups.unreadable)
     exit_if_empty(len(rows), f"view {view} has no entries within these bounds")

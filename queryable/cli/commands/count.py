@@ -9,7 +9,7 @@ import typer
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import print_stderr, reports_errors
 from queryable.cli.options import AsJson, StaleOption, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.output import is_for_terminal, note_unreadable, write_line
 
 app = typer.Typer()
 
@@ -39,9 +39,13 @@ def count(
     with Connection(url, timeout, token_file).client() as client:
         result = client.count(view, exact=exact, stale=mode)
     if not is_for_terminal(as_json):
-        said = {} if result.is_exact else {"estimate": True}
+        said: dict[str, object] = {} if result.is_exact else {"estimate": True}
+        if result.unreadable:
+            said["unreadable"] = result.unreadable
         write_line({"count": result.count, "exact": result.is_exact, **said})
         return
     print(f"{result.count:,}" if result.is_exact else f"about {result.count:,}")
+    if result.unreadable:
+        note_unreadable(result.unreadable)
     if not result.is_exact:
         print_stderr("an estimate; use --exact to count every entry")

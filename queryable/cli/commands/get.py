@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from queryable import Answer
+from queryable import Answer, Unreadable
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
+from queryable.cli.exit_codes import NOT_FOUND, UNREADABLE, print_stderr, reports_errors
 from queryable.cli.options import (
     AsCsv,
     AsJson,
@@ -67,7 +67,7 @@ def get(
 ) -> None:
     """Print the value of one or more keys.
 
-    Exits with 1 if a key is not found.
+    Exits with 1 if a key is not found, and with 4 if a value is not in the view's format.
 
     \b
     Examples:
@@ -96,6 +96,8 @@ def get(
         missing = ", ".join(key for key, answer in zip(keys, answers, strict=True) if not answer)
         print_stderr(f"not found: {missing}")
         raise SystemExit(NOT_FOUND)
+    if any(isinstance(answer.value, Unreadable) for answer in answers):
+        raise SystemExit(UNREADABLE)
 
 
 def _print(answers: list[Answer], output: Output) -> None:

@@ -23,7 +23,7 @@ from queryable.cli.options import (
     Vertical,
     ViewName,
 )
-from queryable.cli.output import Output, output_of, print_table, write_rows
+from queryable.cli.output import Output, note_unreadable, output_of, print_table, write_rows
 
 app = typer.Typer()
 
@@ -66,11 +66,14 @@ def top(
     output = output_of(as_json, as_csv, vertical)
     options: Any = {"order": order, "stale": stale}
     with Connection(url, timeout, token_file).client() as client:
-        rows = [row._asdict() for row in client.top(view, by, limit=limit, **options)]
+        ranking = client.top(view, by, limit=limit, **options)
+    rows = [row._asdict() for row in ranking]
     if output is Output.TABLE:
         print_table(rows, bars=bars([number_at(row["value"], by) for row in rows]))
     else:
         write_rows(rows, output)
+    if ranking.unreadable:
+        note_unreadable(ranking.unreadable)
     number = f"a number in field {by}" if by else "a number as its value"
     exit_if_empty(len(rows), f"no entry of view {view} has {number}")
 

@@ -11,12 +11,12 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from queryable import Client, Unavailable, View
+from queryable import Client, Unavailable, Unreadable, View
 from queryable.cli.config import Connection
 from queryable.cli.exit_codes import print_stderr, reports_errors
 from queryable.cli.options import AsJson, RawKey, Timeout, TokenFile, Url, ViewName, parse_prefix
 from queryable.cli.output import is_for_terminal, write_line
-from queryable.cli.values import cell_text, iso_time, json_value, parse_key
+from queryable.cli.values import as_item, cell_text, iso_time, json_value, parse_key
 from queryable.client.protocol.errors import BadUse
 
 app = typer.Typer()
@@ -81,6 +81,8 @@ def _key_events(client: Client, view: str, key: Any) -> Iterator[_Event]:
     for change in client.changes(view, key):
         record = {"partition": change.partition, "offset": change.offset}
         kind = "deleted" if change.is_deleted else "value"
+        if isinstance(change.value, Unreadable):
+            kind = "unreadable"
         yield _Event(kind, change.key, change.value, record)
 
 
@@ -132,5 +134,5 @@ def _print(event: _Event, as_json: bool) -> None:
         print(iso_time(now), event.kind, cell_text(event.key), value)
     else:
         line = {"time": now, "event": event.kind, "key": event.key, "value": event.value}
-        write_line({**line, **event.record})
+        write_line({**as_item(line), **event.record})
     sys.stdout.flush()

@@ -19,6 +19,8 @@ class StateOfView:
     entries: int
     size_bytes: int
     dead_letters: int
+    unreadable_values: int
+    unreadable_keys: int
     lag: int | None
     position: int
     made_at: int
@@ -45,6 +47,8 @@ class StateOfView:
             total("entries"),
             total("size_bytes"),
             total("dead_letters"),
+            total("unreadable_values"),
+            total("unreadable_keys"),
             None if None in lags else total("lag"),
             total("position"),
             made_at,
@@ -64,6 +68,8 @@ class StateOfView:
             "entries": self.entries,
             "size_bytes": self.size_bytes,
             "dead_letters": self.dead_letters,
+            "unreadable_values": self.unreadable_values,
+            "unreadable_keys": self.unreadable_keys,
             "lag": self.lag,
             "records_per_second": self.records_per_second(before),
         }
@@ -81,9 +87,18 @@ def state_lines(document: Mapping[str, Any]) -> dict[str, str]:
         "size": bytes_text(document["size_bytes"]),
         "answerable": f"{document['answerable']} partitions",
         "lag": "unknown" if lag is None else f"{lag:,} records",
-        "dead letters": f"{document['dead_letters']:,}",
+        "dead letters": _dead_letters(document),
         "rates": ", ".join(rates),
     }
+
+
+def _dead_letters(document: Mapping[str, Any]) -> str:
+    """Their number, and how many have an unreadable value or key."""
+    number = f"{document['dead_letters']:,}"
+    values, keys = document["unreadable_values"], document["unreadable_keys"]
+    if not values and not keys:
+        return number
+    return f"{number}: {values:,} unreadable values, {keys:,} unreadable keys"
 
 
 def bytes_text(size: int) -> str:

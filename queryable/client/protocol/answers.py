@@ -140,6 +140,23 @@ class Answer(Source):
         return f"Answer(key={self.key!r}, {result}, {super().__repr__()})"
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The value of a row whose record is not in the view's format: where the record is, and why it
+    cannot be read. A read of the key alone raises ValueUnreadable."""
+
+    partition: int
+    offset: int
+    reason: str
+
+    @staticmethod
+    def from_json(report: Mapping[str, Any]) -> Unreadable:
+        return Unreadable(report["partition"], report["offset"], str(report["reason"]))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"partition": self.partition, "offset": self.offset, "reason": self.reason}
+
+
 class Entry(NamedTuple):
     """A row of a scan or a ranking."""
 
@@ -148,11 +165,13 @@ class Entry(NamedTuple):
 
 
 class Ranking(list[Entry]):
-    """Entries in the order of their rank."""
+    """Entries in the order of their rank. `unreadable`: the number of entries without a rank
+    because their values cannot be read."""
 
-    def __init__(self, entries: Iterable[Entry], source: Source) -> None:
+    def __init__(self, entries: Iterable[Entry], source: Source, unreadable: int = 0) -> None:
         super().__init__(entries)
         self.source = source
+        self.unreadable = unreadable
 
 
 class Window(NamedTuple):
@@ -184,7 +203,7 @@ class Version(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A key's new value, or its deletion.
+    """A key's new value, or its deletion. The value may be Unreadable.
 
     `partition` and `offset` are those of the record; offset -1: the partition was empty. `version`:
     of the view; None if it is not declared with versions. `push`: the id of the push that the
@@ -209,11 +228,13 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of entries; an estimate unless `is_exact`."""
+    """The number of entries; an estimate unless `is_exact`. `unreadable`: how many of an exact
+    number have a value that cannot be read."""
 
     count: int
     is_exact: bool
     source: Source
+    unreadable: int = 0
 
     def __int__(self) -> int:
         return self.count

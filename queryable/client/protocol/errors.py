@@ -6,6 +6,7 @@
     ├── Unauthenticated     401: no token, or one that is not valid (any more)
     ├── Forbidden           403: the token's scopes do not allow this
     ├── NotFound            404: unknown view or path (for a missing key, see Answer.found)
+    ├── ValueUnreadable     406: the value of the key is not in the view's format
     ├── OutsideHistory      410: `as_of` is before the history that the view keeps
     ├── Unavailable         503: not available now; a later retry can succeed
     │   ├── TooManyRequests 429: a quota or limit is used up; see `retry_after`
@@ -72,6 +73,13 @@ class NotFound(QueryableError):
     status = 404
 
 
+class ValueUnreadable(QueryableError):
+    """The newest record of the key is not in the view's format (406). No retry helps. `more` has
+    the `partition`, `offset` and `reason`, and names the record's `dead_letter`."""
+
+    status = 406
+
+
 class OutsideHistory(QueryableError):
     """`as_of` is before the history that the view keeps (410)."""
 
@@ -132,6 +140,7 @@ _BY_STATUS = {
     429: TooManyRequests,
     503: Unavailable,
 }
+_BY_CODE = {"value-unreadable": ValueUnreadable}
 _MAX_EXCERPT = 100  # characters
 _READ_FOR_EXCERPT = 4000
 _TAGS = re.compile(r"<(script|style)\b.*?</\1>|<[!/a-z][^<>]*>", re.IGNORECASE | re.DOTALL)
@@ -187,7 +196,11 @@ def _in_one_line(text: str) -> str:
 
 def error_with_status(status: int, code: str, detail: str, **more: Any) -> QueryableError:
     """The error for a status and a code of the API."""
-    kind = _BY_STATUS.get(status) or (BadRequest if 400 <= status < 500 else ServerError)
+    kind = (
+        _BY_CODE.get(code)
+        or _BY_STATUS.get(status)
+        or (BadRequest if 400 <= status < 500 else ServerError)
+    )
     error = kind(code, detail, **more)
     error.status = status
     return error

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from queryable.client.protocol.answers import Entry, Session, Version, Window
+from queryable.client.protocol.answers import Entry, Session, Unreadable, Version, Window
 from queryable.client.protocol.views import View
 
 ALL_KEYS: Any = type("AllKeys", (), {"__repr__": lambda _: "ALL_KEYS"})()
 """Passed as the key, selects the windows or sessions of all keys."""
 
 
+def value_from_json(view: View, item: Mapping[str, Any]) -> Any:
+    """The value of a row, an item of a batch, or a change; it may be Unreadable."""
+    if "unreadable" in item:
+        return Unreadable.from_json(item["unreadable"])
+    return view.value.from_json(item["value"])
+
+
 def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:
-    return Entry(view.key.key_from_json(item["key"]), view.value.from_json(item["value"]))
+    return Entry(view.key.key_from_json(item["key"]), value_from_json(view, item))
 
 
 def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Window:
@@ -23,7 +30,7 @@ def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -
         item["start"],
         item["end"],
         item["sequence"],
-        view.value.from_json(item["value"]),
+        value_from_json(view, item),
     )
 
 
@@ -38,7 +45,7 @@ def session_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) 
         view.key.key_from_json(item["key"]) if key is ALL_KEYS else key,
         item["start"],
         item["end"],
-        view.value.from_json(item["value"]),
+        value_from_json(view, item),
     )
 
 
@@ -48,7 +55,7 @@ def session_position(session: Session) -> tuple[int, int]:
 
 
 def version_from_json(view: View, item: Mapping[str, Any], key: Any) -> Version:
-    return Version(key, item["valid_from"], item["valid_to"], view.value.from_json(item["value"]))
+    return Version(key, item["valid_from"], item["valid_to"], value_from_json(view, item))
 
 
 def version_position(version: Version) -> tuple[int, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from queryable.client.protocol.answers import Answer, Appended, Change, Source
+from queryable.client.protocol.answers import Answer, Appended, Change, Source, Unreadable
 from queryable.client.protocol.calls import append, batch, changes, point
 from queryable.client.protocol.context import ClientContext
-from queryable.client.protocol.errors import BadUse, UnexpectedValue
+from queryable.client.protocol.errors import BadUse, UnexpectedValue, ValueUnreadable
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.transport import Call
@@ -96,6 +96,9 @@ class TypedCalls(Generic[K, V]):
         return converted
 
     def _value(self, key: Any, value: Any) -> V:
+        if isinstance(value, Unreadable):
+            said = f"The value of key {key!r} of view {self.name} cannot be read: {value.reason}."
+            raise ValueUnreadable("value-unreadable", said, **value.to_json())
         try:
             converted: V = self._read_value(value)
         except Mismatch as mismatch:

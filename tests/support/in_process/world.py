@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import orjson
 
+from backend.cluster.peer_client import _is_forwarded
 from backend.http.access import AccessControl
 from backend.http.router import Router
 from backend.ingest.store_partitions import StorePartition
@@ -53,13 +54,14 @@ class Peers:
         if member.id in self.down:
             raise Unavailable("owner-unreachable", "down")
         accept = next((value for name, value in headers if name == b"accept"), b"*/*")
+        others = [each for each in headers if each[0] not in (b"accept", b"content-type")]
         return await self._world.request(
             member.id,
             method,
             target.decode(),
             body,
             accept=accept.decode(),
-            headers=[*passed_on(), *claimed()],
+            headers=[*filter(_is_forwarded, others), *passed_on(), *claimed()],
         )
 
     async def post(

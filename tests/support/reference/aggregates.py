@@ -7,18 +7,19 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from tests.support.reference.tables import Item, Table
+from tests.support.reference.tables import FOREVER, Item, Listing, Table
 
 
 def aggregate(
     table: Table, by: str | None, value: str | None, first: float, last: float
 ) -> list[Item]:
     """`GET …/aggregate?by=&value=&from=&to=`, in the documented order of groups."""
-    listing = {"window": table.windows, "session": table.sessions}.get(table.view.store)
-    listed = table.keys() if listing is None else listing(first, last)
+    listed = entries(table, first, last)
     with_numbers = value is not None or table.view.value in ("int32", "int64", "float64")
     groups: dict[str, list[Any]] = {}
     for _, item in listed:
+        if "value" not in item:
+            continue
         group = as_name(field_of(item["value"], by) if by else None)
         number = field_of(item["value"], value) if value else item["value"]
         if table.view.value == "float64" and isinstance(number, str):
@@ -33,6 +34,12 @@ def aggregate(
             row |= {"count": len(numbers), **sums_of(numbers)}
         found.append(row)
     return found
+
+
+def entries(table: Table, first: float = -FOREVER, last: float = FOREVER) -> Listing:
+    """All entries of the view: the keys, windows or sessions."""
+    listing = {"window": table.windows, "session": table.sessions}.get(table.view.store)
+    return table.keys() if listing is None else listing(first, last)
 
 
 def field_of(document: Any, path: str) -> Any:

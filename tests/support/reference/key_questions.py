@@ -32,7 +32,12 @@ from tests.support.reference.tables import (
 def _judge_point(key: bytes, kind: str) -> Callable[[Table, Answer], None]:
     def judge(table: Table, answer: Answer) -> None:
         entry = table.point(key)
-        assert_same(answer.status, 200 if entry else 404)
+        is_unreadable = entry is not None and entry.unreadable is not None and kind != "bytes"
+        assert_same(answer.status, 406 if is_unreadable else 200 if entry else 404)
+        if entry is not None and is_unreadable:
+            if kind != "head":
+                _check_unreadable(entry, answer)
+            return
         if entry is None:
             if kind != "head":
                 assert_same(answer.json()["code"], "key-not-found")
@@ -45,6 +50,13 @@ def _judge_point(key: bytes, kind: str) -> Callable[[Table, Answer], None]:
     return judge
 
 
+def _check_unreadable(entry: Entry, answer: Answer) -> None:
+    problem = answer.json()
+    assert_same(problem["code"], "value-unreadable")
+    assert_same({name: problem[name] for name in ("partition", "offset")}, entry.unreadable)
+    assert problem["reason"]
+
+
 def _check_form(view: View, key: bytes, kind: str, entry: Entry, answer: Answer) -> None:
     if kind == "head":
         assert_same(answer.body, b"")
@@ -52,8 +64,7 @@ def _check_form(view: View, key: bytes, kind: str, entry: Entry, answer: Answer)
     if kind == "bytes":
         assert_same(answer.body, b"" if view.value == "none" else entry.value)
         return
-    expected = {"key": json_of(key, view.key), "value": json_of(entry.value or b"", view.value)}
-    assert_same(answer.json(), expected)
+    assert_same(answer.json(), {"key": json_of(key, view.key), **entry.shown(view)})
 
 
 def point(dice: Random, view: View, key: bytes) -> Question:
@@ -83,7 +94,7 @@ def as_of(dice: Random, view: View, key: bytes, moment: int) -> Question:
         if version is not None:
             expected = {
                 "key": json_of(key, view.key),
-                "value": json_of(version.value or b"", view.value),
+                **version.entry.shown(view),
                 "valid_from": version.since,
                 "valid_to": version.until,
             }
@@ -130,9 +141,11 @@ def batch(dice: Random, view: View, keys: Sequence[bytes]) -> Question:
             entry = table.point(key)
             if entry is None:
                 assert_same(item, {"key": shown, "status": 404})
+            elif entry.unreadable is not None:
+                code = {"status": 406, "code": "value-unreadable"}
+                assert_same(item, {"key": shown, **code, **entry.shown(view)})
             else:
-                value = json_of(entry.value or b"", view.value)
-                assert_same(item, {"key": shown, "status": 200, "value": value})
+                assert_same(item, {"key": shown, "status": 200, **entry.shown(view)})
 
     body = f'{{"keys": [{", ".join(key_in_json(key, view) for key in asked)}]}}'
     stale = any_stale(dice)

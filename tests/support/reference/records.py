@@ -78,5 +78,5 @@ def record(
         tail = 16 if view.store == "session" else 12 if view.window_key == "changelog" else 8
         wrong = dice.choice((wrong + bytes(tail), b"short")) if view.key != "bytes" else b"short"
     if wrong is not None and dice.random() < 0.5 and view.value in ("json", "int64", "float64"):
-        return Record(offset, key, at, b"{", time, False, sound.record_key(view))
+        return Record(offset, key, at, b"{", time, False, is_of_value=True)
     return Record(offset, key, at, value, time, False, wrong)

@@ -72,10 +72,11 @@ class Record:
     timestamp: int
     sound: bool = True  # False: not in the view's formats, so it is a dead letter
     raw_key: bytes | None = b""  # of a record in an invalid format
+    is_of_value: bool = False  # only the value is not: its key is unreadable
 
     def record_key(self, view: View) -> bytes | None:
         """As in changelogs of Kafka Streams; for `window_key = "topic"`, as `to()` writes it."""
-        if not self.sound:
+        if not self.sound and not self.is_of_value:
             return self.raw_key
         if view.store == "window":
             start, sequence = self.at
@@ -87,12 +88,20 @@ class Record:
 
 
 class Entry(NamedTuple):
-    """The stored part of a record. A delete has no value."""
+    """The stored part of a record. A delete has no value. `unreadable`: the partition and offset of
+    a record whose value is not in the view's format."""
 
     timestamp: int
     offset: int
     value: bytes | None
     time: int  # the time from which retention counts
+    unreadable: Item | None = None
+
+    def shown(self, view: View) -> Item:
+        """The last member of an item."""
+        if self.unreadable is not None:
+            return {"unreadable": self.unreadable}
+        return {"value": json_of(self.value or b"", view.value)}
 
     @property
     def age(self) -> tuple[int, int]:
@@ -105,7 +114,7 @@ class Version(NamedTuple):
 
     since: int
     until: int | None
-    value: bytes | None
+    entry: Entry
 
     def was_valid(self, moment: float) -> bool:
         return self.since <= moment and (self.until is None or moment < self.until)
@@ -141,7 +150,8 @@ class Partition:
         self.position = record.offset + 1
         if not record.sound:
             self.dead += 1
-            return
+            if not record.is_of_value:
+                return
         store = self.view.store
         time = record.at[0] if store in ("window", "session") else record.timestamp
         self.clock = time if self.clock is None else max(self.clock, time)
@@ -152,7 +162,9 @@ class Partition:
             at = (record.at[0], 0)
         if time < self.horizon and store == "versioned":
             return
-        entry = Entry(record.timestamp, record.offset, record.value, time)
+        place = {"partition": self.number, "offset": record.offset}
+        unreadable = None if record.sound else place
+        entry = Entry(record.timestamp, record.offset, record.value, time, unreadable)
         self.entries[record.key, *at] = entry
 
     def live(self) -> dict[Place, Entry]:
@@ -229,7 +241,7 @@ class Table:
         """All versions of a key with their ends, including deletes."""
         of_key = sorted((at[1], e) for at, e in self.everything().items() if at[0] == key)
         return [
-            Version(one[0], None if following is None else following[0], one[1].value)
+            Version(one[0], None if following is None else following[0], one[1])
             for one, following in zip_longest(of_key, of_key[1:])
         ]
 
@@ -243,7 +255,9 @@ class Table:
             return {410}, None
         if valid is None:
             return {404}, None
-        if valid.value is None:
+        if valid.entry.unreadable is not None:
+            return {406}, None
+        if valid.entry.value is None:
             return ({404, 410} if moment < self.horizon else {404}), None
         return {200}, valid
 
@@ -264,13 +278,12 @@ class Table:
 
     def _history_of_versions(self, key: bytes, first: float, last: float) -> Listing:
         listing: Listing = []
-        for since, until, value in self.versions(key):
+        for since, until, entry in self.versions(key):
             # versions that ended before the horizon are not known
             known_from = first if until is None else max(first, self.horizon)
             overlaps = since <= last and known_from <= last
-            if overlaps and (until is None or until > known_from) and value is not None:
-                shown = json_of(value, self.view.value)
-                item = {"valid_from": since, "valid_to": until, "value": shown}
+            if overlaps and (until is None or until > known_from) and entry.value is not None:
+                item = {"valid_from": since, "valid_to": until, **entry.shown(self.view)}
                 listing.append(((key, since), item))
         return listing
 
@@ -283,10 +296,7 @@ class Table:
         return [
             (
                 (self._rank(key), key),
-                {
-                    "key": json_of(key, self.view.key),
-                    "value": json_of(entry.value or b"", self.view.value),
-                },
+                {"key": json_of(key, self.view.key), **entry.shown(self.view)},
             )
             for key, entry in sorted(self.latest().items(), key=lambda pair: self._rank(pair[0]))
             if self._within(key, first, last) and key.startswith(prefix)
@@ -310,7 +320,7 @@ class Table:
                     "start": start,
                     "end": None if size is None else start + size,
                     "sequence": sequence,
-                    "value": json_of(entry.value or b"", self.view.value),
+                    **entry.shown(self.view),
                 }
                 listing.append(((self._rank(key), key, start, sequence), item))
         return sorted(listing, key=lambda pair: pair[0])
@@ -331,7 +341,7 @@ class Table:
                     "key": json_of(key, self.view.key),
                     "start": start,
                     "end": end,
-                    "value": json_of(entry.value or b"", self.view.value),
+                    **entry.shown(self.view),
                 }
                 listing.append(((self._rank(key), key, end, start), item))
         return sorted(listing, key=lambda pair: pair[0])
@@ -340,12 +350,17 @@ class Table:
         """`GET …/count?exact=true`: entries, or the keys of a versioned view."""
         return len(self.latest() if self.view.store == "versioned" else self.present())
 
+    def unreadable(self, listing: Listing) -> Item:
+        """What a query of values says in addition: the number of those that cannot be read."""
+        count = sum("unreadable" in item for _, item in listing)
+        return {"unreadable": count} if count else {}
+
     def top(self, by: str | None, descending: bool, limit: int) -> list[Item]:
         """`GET …/top?by=&order=&limit=`: by the number in that field. Values without a number are
         skipped; equal numbers are in key order."""
         ranked = []
         for (rank, _), item in self.keys():
-            number = item["value"]
+            number = item.get("value")
             for name in by.split(".") if by else []:
                 number = number.get(name) if isinstance(number, dict) else None
             if by is None and self.view.value == "float64" and isinstance(number, str):

@@ -74,8 +74,15 @@ def test_undecodable_records_go_to_the_dead_letter_topic(
         lambda: backend.get(key_path("v", "last")).status == 200 and counted(backend) == len(bad),
         "the last record, and all dead letters counted",
     )
-    assert backend.get(key_path("v", "good")).json()["value"] == "kept"
-    assert sum(p["dead_letters"] for p in backend.partitions("v")) == len(bad)
+    assert backend.get(key_path("v", "good")).code == "value-unreadable"
+    counts = {
+        name: sum(p[name] for p in backend.partitions("v"))
+        for name in ("dead_letters", "unreadable_values", "unreadable_keys")
+    }
+    assert counts == {"dead_letters": len(bad), "unreadable_values": 3, "unreadable_keys": 2}
+    assert backend.get("/views/v").json()["unreadable"] == {
+        "values": 3, "keys": 2, "partitions": 2,
+    }  # fmt: skip
 
     found = letters(broker, f"{topic}.dead-letter", len(bad))
     assert len(found) == len(bad)
@@ -105,7 +112,19 @@ def test_undecodable_records_go_to_the_dead_letter_topic(
     backend.wait_positions("v", ends_of(logs))
     assert counted(backend) == len(bad)
     assert len(letters(broker, f"{topic}.dead-letter", len(bad))) == len(bad)
-    assert json.loads(backend.get(key_path("v", "good")).body)["value"] == "kept"
+    problem = backend.get(key_path("v", "good"))
+    assert problem.status == 406
+    document = json.loads(problem.body)
+    newest = there[f"{topic}:{document['partition']}:{document['offset']}"]
+    assert newest == (b"good", b"\xff")
+    letter = document["dead_letter"]
+    assert letter["topic"] == f"{topic}.dead-letter"
+    [reason] = [
+        dict(each.headers() or [])["reason"].decode()
+        for each in found
+        if each.key().decode() == letter["key"]
+    ]
+    assert reason == f"value: {document['reason']}"
 
 
 def test_headers_and_timestamps_are_kept(broker: Broker, make_topic: MakeTopic) -> None:

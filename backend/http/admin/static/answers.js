@@ -27,7 +27,7 @@ export function showAnswer(asked, answer, body, took) {
     ...outcome(asked, answer, body, fields),
     pairs: pairsOf(answer, took),
     owner: answer.headers.get("Served-By"),
-    buttons: asked.query === "get" && [200, 404].includes(answer.status) ? [compareButton(asked)] : [],
+    buttons: asked.query === "get" && [200, 404, 406].includes(answer.status) ? [compareButton(asked)] : [],
   });
 }
 
@@ -42,7 +42,7 @@ export function reasonOf(asked, answer, body) {
  * returns a promise of the reason if there is none.
  */
 export function showItems(asked, answer, body, took, more) {
-  const { items, next } = parseExact(body);
+  const { items, next, unreadable } = parseExact(body);
   asked.items.push(...items);
   const isFull = asked.items.length >= MAX_ITEMS;
   const chart = OF_ONE_KEY.has(asked.query) ? itemChart(asked.items) : [];
@@ -58,7 +58,10 @@ export function showItems(asked, answer, body, took, more) {
   show(asked, {
     tone: "good",
     title: `${count(asked.items.length)} item${asked.items.length === 1 ? "" : "s"}`,
-    detail: next ? (isFull ? `The page keeps ${count(MAX_ITEMS)} items at most.` : "There are more.") : "",
+    detail: [
+      next ? (isFull ? `The page keeps ${count(MAX_ITEMS)} items at most.` : "There are more.") : "",
+      unreadable ? unreadableText(unreadable) : "",
+    ].filter(Boolean).join(" "),
     pairs: pairsOf(answer, took),
     owner: answer.headers.get("Served-By"),
     content,
@@ -121,11 +124,16 @@ function outcome(asked, answer, body, fields) {
     return {
       tone: "good",
       title: `${isExact ? "" : "about "}${fields.count.join("")}`,
-      detail: isExact ? "" : "This is an estimate of RocksDB, which can be far too high.",
+      detail: !isExact ? "This is an estimate of RocksDB, which can be far too high."
+        : fields.unreadable ? unreadableText(fields.unreadable.join("")) : "",
     };
   }
   const member = (name) => (fields?.[name] ? JSON.parse(fields[name].join("")) : null);
   const code = member("code");
+  if (code === "value-unreadable") {
+    const content = [inForms({ Hex: () => bytesOf(asked) })];
+    return { tone: "bad", title: "unreadable", detail: member("detail"), content };
+  }
   const retry = answer.headers.get("Retry-After");
   return {
     tone: answer.status === 404 ? "plain" : answer.status === 503 ? "warn" : "bad",
@@ -135,6 +143,10 @@ function outcome(asked, answer, body, fields) {
       retry === null ? "" : `Retry after ${retry} s.`,
     ].join(" ").trim(),
   };
+}
+
+function unreadableText(number) {
+  return `Values that are not in the view's format, and cannot be read: ${number}.`;
 }
 
 /** The value as text, as a tree, and in hexadecimal digits, which are asked for. */

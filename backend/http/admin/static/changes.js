@@ -54,6 +54,7 @@ async function read(body, take) {
 }
 
 function row({ id, event, data }) {
-  const value = members(data)?.value?.join("") ?? "";
+  const of = members(data);
+  const value = (of?.value ?? of?.unreadable)?.join("") ?? "";
   return el("tr", {}, ...[clock(Date.now()), id ?? "", event ?? "", value].map((text) => el("td", {}, text)));
 }

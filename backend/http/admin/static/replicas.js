@@ -50,7 +50,7 @@ function valuesIn(text, number) {
 
 function show(place, { partition, replicas }, values) {
   const contents = replicas.map((each, i) => values[i] ?? `${each.status} ${each.code ?? ""}`);
-  const isRead = replicas.some(({ status }) => status === 200 || status === 404);
+  const isRead = replicas.some(({ status }) => [200, 404, 406].includes(status));
   const isSame = isRead && contents.every((content) => content === contents[0]);
   const lines = contents.map((content) => content.split("\n"));
   const sets = lines.map((each) => new Set(each));

@@ -116,6 +116,8 @@ function describeAll({ placement, pipeline, replicas }) {
       ? duration(Math.max(...stalenesses)) : "unknown"],
     ["Size (estimate)", sumOf(placement, "size_bytes", bytes)],
     ["Dead letters", sumOf(placement, "dead_letters", count)],
+    ["Unreadable values", sumOf(placement, "unreadable_values", count)],
+    ["Unreadable keys", sumOf(placement, "unreadable_keys", count)],
     ["Mispartitioned", sumOf(placement, "mis_partitioned", count)],
   ];
 }
@@ -182,6 +184,8 @@ function describe(placement, replicas) {
     ["Open transaction", placement.open_transaction ? duration(placement.open_transaction) : "none"],
     ["Size (estimate)", bytes(placement.size_bytes)],
     ["Dead letters", count(placement.dead_letters)],
+    ["Unreadable values", count(placement.unreadable_values)],
+    ["Unreadable keys", count(placement.unreadable_keys)],
     ["Mispartitioned", count(placement.mis_partitioned)],
   );
   return pairs;

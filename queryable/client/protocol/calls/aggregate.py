@@ -35,11 +35,13 @@ class Group:
 
 
 class Groups(list[Group]):
-    """Groups in order: None, False, True, numbers, texts, other JSON."""
+    """Groups in order: None, False, True, numbers, texts, other JSON. `unreadable`: the number of
+    entries in no group because their values cannot be read."""
 
-    def __init__(self, groups: Iterable[Group], source: Source) -> None:
+    def __init__(self, groups: Iterable[Group], source: Source, unreadable: int = 0) -> None:
         super().__init__(groups)
         self.source = source
+        self.unreadable = unreadable
 
 
 def aggregate(
@@ -70,7 +72,8 @@ def aggregate(
     response = yield from context.send(request, deadline)
     document = json_of(response)
     with decoding():
-        return Groups(map(_group, document["items"]), Source(response.headers))
+        unreadable = int(document.get("unreadable", 0))
+        return Groups(map(_group, document["items"]), Source(response.headers), unreadable)
 
 
 def _group(item: dict[str, Any]) -> Group:

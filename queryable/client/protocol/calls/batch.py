@@ -7,15 +7,16 @@ from functools import partial
 from typing import Any
 
 from model.limits import MAX_BATCH_BYTES, MAX_JSON_PARTS, json_parts
-from queryable.client.protocol.answers import Answer
+from queryable.client.protocol.answers import Answer, Unreadable
 from queryable.client.protocol.calls.point import get
 from queryable.client.protocol.context import MAX_DESCRIBED, ClientContext
 from queryable.client.protocol.descriptions import changing
-from queryable.client.protocol.errors import error_with_status
+from queryable.client.protocol.errors import ValueUnreadable, error_with_status
 from queryable.client.protocol.formats import Raw
 from queryable.client.protocol.parameters import Parameters, Stale
 from queryable.client.protocol.requests import ApiRequest, json_post
 from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.rows import value_from_json
 from queryable.client.protocol.transport import Call
 from queryable.client.protocol.views import View
 
@@ -30,7 +31,7 @@ def get_many(
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[list[Answer]]:
-    """The answers for many keys, in the order of the keys.
+    """The answers for many keys, in the order of the keys. A value may be Unreadable.
 
     A request has up to 1,000 keys, fewer if they are large; `timeout` is for each request. In a
     session the keys are read one by one: the API's batches have no `min_offset`.
@@ -41,7 +42,7 @@ def get_many(
         if _needs_point_reads(context, view_info, wanted):
             answers = []
             for key in wanted:
-                answers.append((yield from get(context, view, key, stale=stale, timeout=timeout)))
+                answers.append((yield from _one(context, view, key, stale, timeout)))
             return answers
         found, answering = yield from _in_batches(context, view, view_info, wanted, stale, timeout)
         if found is not None:
@@ -75,8 +76,8 @@ def _in_batches(
         with decoding():
             for key, item in zip(wanted[start:end], document["items"], strict=True):
                 status = item["status"]
-                if status == 200:
-                    value = answering.value.from_json(item["value"])
+                if status == 200 or "unreadable" in item:
+                    value = value_from_json(answering, item)
                     answers.append(Answer(response.headers, key, True, value))
                     continue
                 answers.append(Answer(response.headers, key, False))
@@ -87,8 +88,18 @@ def _in_batches(
             if status != 503:
                 raise error_with_status(status, code, f"View {view} rejects key {key!r}.")
             # a point read waits for this key's partition, and its error has the cause
-            answers[index] = yield from get(context, view, key, stale=stale, timeout=timeout)
+            answers[index] = yield from _one(context, view, key, stale, timeout)
     return answers, view_info
+
+
+def _one(
+    context: ClientContext, view: str, key: Any, stale: Stale | None, timeout: float | None
+) -> Call[Answer]:
+    """The answer for a key that is read by itself."""
+    try:
+        return (yield from get(context, view, key, stale=stale, timeout=timeout))
+    except ValueUnreadable as error:
+        return Answer({}, key, True, Unreadable.from_json(error.more))
 
 
 def _request(target: str, body: bytes, _: View) -> ApiRequest:

@@ -14,6 +14,7 @@ from queryable.client.protocol.pagination import Pager
 from queryable.client.protocol.parameters import Parameters, key_target
 from queryable.client.protocol.requests import ApiRequest
 from queryable.client.protocol.responses import decoding
+from queryable.client.protocol.rows import value_from_json
 from queryable.client.protocol.stream_decoders import Event, EventDecoder
 from queryable.client.protocol.transport import (
     Call,
@@ -184,7 +185,7 @@ class ChangePager:
             document = decode_json("\n".join(event.data).encode())
             key = self._answering.key.key_from_json(document["key"])
             is_deleted = event.kind == "deleted"
-            value = None if is_deleted else self._answering.value.from_json(document["value"])
+            value = None if is_deleted else value_from_json(self._answering, document)
         self._last_id = event.id
         if offset >= 0:
             self._context.note_record(self._answering, partition, offset)

@@ -26,4 +26,5 @@ def count(
     response = yield from context.send(request, context.deadline(timeout))
     document = json_of(response)
     with decoding():
-        return Count(document["count"], document["exact"], Source(response.headers))
+        unreadable = int(document.get("unreadable", 0))
+        return Count(document["count"], document["exact"], Source(response.headers), unreadable)

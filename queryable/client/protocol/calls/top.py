@@ -32,4 +32,5 @@ def top(
     answering = yield from context.answering(view_info, response.headers, deadline)
     with decoding():
         entries = [entry_from_json(answering, item) for item in document["items"]]
-    return Ranking(entries, Source(response.headers))
+        unreadable = int(document.get("unreadable", 0))
+    return Ranking(entries, Source(response.headers), unreadable)

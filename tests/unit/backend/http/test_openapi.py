@@ -23,8 +23,7 @@ from backend.http.router import Router
 from backend.queries.history import MAX_LIMIT
 from backend.queries.key_bodies import MAX_KEYS
 from backend.queries.parameters import DEFAULT_LIMIT
-from backend.queries.point import WrongStoreReads
-from backend.queries.point_by_kind import reads_of
+from backend.queries.point_by_kind import WrongStoreReads, reads_of
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS, refuse_custom, refuse_store
 from backend.queries.whole_view.ranking import Ranking
 from backend.queries.whole_view.registry import VIEW_QUERIES

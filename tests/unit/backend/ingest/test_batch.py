@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backend.ingest.batch import build_batch, count_mispartitioned, from_offset
 from model.partitioner import partition_of
-from model.records import ENTRY, decode_entry
+from model.records import ENTRY, decode_entry, unreadable_entry
 from model.views import View
 from tests.support.examples import examples
 from tests.support.in_process.avro_examples import FakeSchemas, framed
@@ -66,7 +66,7 @@ def test_records_before_the_position_are_skipped() -> None:
     assert applied(ORDERS, records, position=8) == ({}, [], [])
 
 
-def test_an_undecodable_record_leaves_the_previous_value() -> None:
+def test_an_undecodable_key_changes_nothing_and_an_undecodable_value_is_stored() -> None:
     records = [
         Rec(0, None, b"1"),
         Rec(1, b"\xff", b"1"),
@@ -78,8 +78,8 @@ def test_an_undecodable_record_leaves_the_previous_value() -> None:
     ]
     batch, keys, dead = applied(ORDERS, records, before={ENTRY + b"a": b"kept"})
     assert sorted(batch) == [ENTRY + b"a", ENTRY + b"b"]
-    assert batch[ENTRY + b"a"] == b"kept"
-    assert keys == [b"b"]
+    assert batch[ENTRY + b"a"] == unreadable_entry(7, 3, b"")
+    assert keys == [b"a", b"a", b"b"]
     assert [offset for offset, _ in dead] == [0, 1, 2, 3, 5, 6]
     assert [reason.split(":")[0] for _, reason in dead] == [
         "the record has no key", "key", "value", "value", "key", "key",
@@ -179,7 +179,7 @@ def test_a_record_whose_schema_is_not_available_yet_ends_the_run(
     assert records[result.stopped_at].offset() == 6
     assert [letter.record.offset() for letter in result.dead_letters] == [3, 4]
     assert "knows no schema" in result.dead_letters[1].reason
-    assert result.keys == [b"a", b"b"][position // 2 :]
+    assert result.keys == [b"a", b"b", b"c", b"d"][position // 2 :]
     assert not any(key.endswith(b"e") for key in batch)
     schemas.by_id[8] = "int"
     batch = DictBatch()

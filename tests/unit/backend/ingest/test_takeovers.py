@@ -11,7 +11,7 @@ from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
 from tests.support.reference.tables import Record
 
-BAD = Record(0, b"a", (), b"no json", 10, sound=False, raw_key=b"a")
+BAD = Record(0, b"a", (), b"no json", 10, sound=False, is_of_value=True)
 B1, B2, B3 = range(3)
 
 

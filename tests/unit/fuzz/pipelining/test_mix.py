@@ -16,6 +16,7 @@ from backend.http.paths import Paths
 from backend.http.route_table import OTHER, RouteTable
 from backend.http.router import Router
 from backend.security.signatures import Purpose, Signer
+from model.group_views import GroupViews
 from model.problems import Unavailable
 from model.views_file import parse_views
 from tests.fuzz.pipelining.example import KEYS, PARTITIONS, VIEWS, text_of_views
@@ -53,7 +54,10 @@ def mix(tmp_path: Path) -> Mix:
 
 def test_every_route_has_requests_that_are_answered(mix: Mix) -> None:
     of = context(PARSED)
-    table = RouteTable(Router(of, _no_pages).routes, Paths(of.versions), of.versions)
+    hashes = {view.name: view.hash for view in PARSED}
+    paths = {view.name: view.path for view in PARSED if view.path is not None}
+    versions = of.versions.in_group(GroupViews(hashes, paths))
+    table = RouteTable(Router(of, _no_pages).routes, Paths(versions), versions)
     patterns = {route.pattern for route in table.routes}
     answered = _patterns(mix, [kind for kind in mix.kinds if not kind.is_refused], table)
     refused = _patterns(mix, [kind for kind in mix.kinds if kind.is_refused], table)

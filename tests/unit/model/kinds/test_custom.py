@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.ingest.batch import build_batch
-from backend.queries.custom_point import CustomReads
+from backend.queries.point_by_kind import CustomReads
 from backend.storage.bloom_filter import BloomFilter
 from backend.storage.custom import CustomPartition, load_store
 from backend.storage.data_directory import DataDirectory

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.queries.history import History, Span
-from backend.queries.point import ViewReads, WrongStoreReads
+from backend.queries.point import ViewReads
+from backend.queries.point_by_kind import WrongStoreReads
 from backend.queries.routing import ReadOptions
 from model.kinds.registry import KINDS
 from model.problems import BadRequest, Gone, Problem

@@ -46,6 +46,8 @@ B2_SAYS = {
             "staleness": None,
             "size_bytes": 50,
             "dead_letters": 4,
+            "unreadable_values": 1,
+            "unreadable_keys": 3,
             "mis_partitioned": 0,
         }
     ],
@@ -143,6 +145,7 @@ def test_the_partitions_of_an_unreachable_instance_are_unknown() -> None:
             {"id": "b2", "role": "active", "state": "unknown", "position": None, "goal": None}
             | {"lag": None, "staleness": None, "size_bytes": None, "dead_letters": None}
             | {"open_transaction": None, "mis_partitioned": None}
+            | {"unreadable_values": None, "unreadable_keys": None}
         ],
     }
 

@@ -1,0 +1,128 @@
+"""Unreadable entries: the values of records that were not in the view's format when applied.
+
+Whether a value can be read is decided each time it is read, from its bytes. So it becomes readable
+with a later version that knows more of the format, or when its schema is known again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import orjson
+
+from model.dead_letters import SUFFIX
+from model.problems import NotAcceptable
+from model.records import ENTRY_HEAD_SIZE, decode_entry, entry_head, is_unreadable, unplace
+
+if TYPE_CHECKING:
+    from model.kinds.kind import Pair, Render
+    from model.views import View
+
+MAX_REASON = 500  # characters: the error of a custom format may have the whole value
+_VALUE = b'"value":'
+
+
+class Unreadable(NamedTuple):
+    """A value that cannot be read: where its record is, why, and its record bytes."""
+
+    partition: int
+    offset: int
+    reason: str
+    value: bytes
+
+    def document(self) -> dict[str, Any]:
+        """{"partition", "offset", "reason"}."""
+        return {"partition": self.partition, "offset": self.offset, "reason": self.reason}
+
+
+def settle(view: View, placed: bytes) -> bytes | Unreadable:
+    """A placed entry (`records.place`) as one that can be read, if its value can be read now.
+    SchemaNotYet."""
+    partition, stored = unplace(placed)
+    value = stored[ENTRY_HEAD_SIZE:]
+    try:
+        row = _row_of(view, value)
+    except ValueError as e:
+        return Unreadable(partition, decode_entry(stored).offset, str(e)[:MAX_REASON], value)
+    return stored[:ENTRY_HEAD_SIZE] + row
+
+
+def _row_of(view: View, value: bytes) -> bytes:
+    """The value of the view in that of a record; ValueError, SchemaNotYet."""
+    row = value if view.row_reader is None else view.row_reader(value)
+    if not isinstance(row, bytes):
+        raise ValueError("it deletes the key, or is no row: rebuild the partition")
+    view.value_codec.check(row)
+    return row
+
+
+def item_of(view: View, render: Render, entry: Pair) -> bytes:
+    """The item of an entry that is not a tombstone. If its value cannot be read, the item has
+    `unreadable` in place of `value`."""
+    key, stored = entry
+    if is_unreadable(stored):
+        found = settle(view, stored)
+        if isinstance(found, Unreadable):
+            return _report(view, key, stored, found)
+        stored = found
+    [item] = render(((key, stored),))
+    return item
+
+
+def value_member(view: View, stored: bytes) -> bytes:
+    """The last member of an item without its name and key: `"value":…`, or `"unreadable":…`."""
+    if is_unreadable(stored):
+        found = settle(view, stored)
+        if isinstance(found, Unreadable):
+            return b'"unreadable":%b' % orjson.dumps(found.document())
+        stored = found
+    return b'"value":%b' % view.value_codec.to_json(stored[ENTRY_HEAD_SIZE:])
+
+
+def split(view: View, pairs: list[Pair]) -> tuple[list[Pair], int]:
+    """The pairs whose values can be read, and the number of the others. No pair is a tombstone.
+    SchemaNotYet."""
+    found: list[Pair] = []
+    for key, stored in pairs:
+        settled = settle(view, stored) if is_unreadable(stored) else stored
+        if isinstance(settled, bytes):
+            found.append((key, settled))
+    return found, len(pairs) - len(found)
+
+
+def _report(view: View, key: bytes, placed: bytes, found: Unreadable) -> bytes:
+    """An item is rendered with the report as its value, which is the last member."""
+    report = orjson.dumps(found.document())
+    head = entry_head(decode_entry(placed).timestamp, found.offset)
+    [item] = view.kind.render(view.of_json)(((key, head + report),))
+    return b'%b"unreadable":%b}' % (item[: -len(_VALUE) - len(report) - 1], report)
+
+
+class ValueUnreadable(NotAcceptable):
+    """The newest record of the key has a value that is not in the view's format. No instance can
+    answer otherwise, and a retry does not help: 406, which nothing retries."""
+
+    title = "Value unreadable"
+
+    def __init__(self, view: View, found: Unreadable) -> None:
+        letter = f"{view.topic}:{found.partition}:{found.offset}"
+        super().__init__(
+            "value-unreadable",
+            f"The newest record of this key in view {view.name} is at offset {found.offset} of "
+            f"partition {found.partition} of topic {view.topic}, and its value is not in the "
+            f"format {view.value}: {found.reason}. To get its bytes, accept "
+            f"application/octet-stream.",
+            **found.document(),
+            dead_letter={"topic": view.topic + SUFFIX, "key": letter},
+        )
+        self.found = found
+        self.state: Any = None  # `queries.point.State`, if one store partition has answered
+
+
+class UnreadableEntry(Exception):
+    """The entry of a key has a value that cannot be read. The partition in `found` is unknown.
+    `entry`: as one that can be read."""
+
+    def __init__(self, found: Unreadable, entry: bytes) -> None:
+        super().__init__(found.reason)
+        self.found, self.entry = found, entry
