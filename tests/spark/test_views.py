@@ -279,7 +279,7 @@ def test_lines_that_no_view_accepts_are_rejected_with_reasons(records: Records) 
     wrong = {
         "request_id: missing": request(1, "10:00:00", request_id=""),
         "client: missing": request(1, "10:00:00", client=""),
-        "time: not a time": request(1, "10:00"),
+        "time: not a time": request(1, "10:60"),
         "bytes: not within": request(1, "10:00:00", bytes=2**40),
         "bytes: not a whole number": request(1, "10:00:00", bytes=2**63),
         "bytes: missing": request(1, "10:00:00", bytes=None),
