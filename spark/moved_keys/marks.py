@@ -22,8 +22,9 @@ class Mark:
     ``query``: the folder of the view's query; a rebuild has another one. ``partitions``: topic ►
     their number then. ``since``: the view had written all records before these positions when the
     topics had this number, so only keys of later records can have moved. ``growing``: the greater
-    numbers that the topics have had since; empty when that is done. ``again_at``: when to look
-    again (epoch s), because all producers know the new partitions then. ``moved``: topics whose
+    numbers that the topics have had since, or the same ones if keys are written to several
+    partitions without that; empty when that is done. ``again_at``: when to look again (epoch s),
+    because all producers know the new partitions then. ``moved``: topics whose
     moved keys the view cannot follow.
     """
 
@@ -34,6 +35,11 @@ class Mark:
     growing: Mapping[str, int] = field(default_factory=dict)
     again_at: float | None = None
     moved: tuple[str, ...] = ()
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the topics have got more partitions since the look."""
+        return bool(self.growing) and self.growing != self.partitions
 
 
 def read_mark(files: CheckpointFiles, checkpoint: str) -> Mark | None:

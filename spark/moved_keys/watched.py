@@ -33,8 +33,9 @@ class WatchedView:
     ``counts``: of its sources, now. ``dependence``: None if it is not known yet. ``first``: the
     counts when the view began, if its state may compare records by partition. ``positions``: at
     the last check of the topics. ``current_at``: when it had last caught up without doubt.
-    ``need``, ``ends`` and ``looked_at``: of the look that has begun: why, up to which positions,
-    and the counts then. ``has_moved``: it has found keys to write again.
+    ``need``, ``ends``, ``begun_at`` and ``looked_at``: of the look that has begun: why, up to which
+    positions, when the view had read all of them (epoch s), and the counts then. ``has_moved``: it
+    has found keys to write again.
     """
 
     view: View
@@ -46,6 +47,7 @@ class WatchedView:
     current_at: float | None = None
     need: Need | None = None
     ends: Positions = field(default_factory=dict)
+    begun_at: float | None = None
     looked_at: Counts = field(default_factory=dict)
     search: Search | None = None
     has_moved: bool = False

@@ -134,7 +134,7 @@ class MovedKeys:
                 self._take_result(each, each.search)
             else:
                 each.need = each.next_need(statuses[name].caught_up_at, time.time())
-                self._begin(each, _positions(statuses[name]))
+                self._begin(each, _positions(statuses[name]), statuses[name].caught_up_at)
 
     def put_in_order(self, name: str) -> None:
         """Writes the results of moved keys again. The view must not run. After an error, it is due
@@ -142,8 +142,7 @@ class MovedKeys:
         each = self._views[name]
         each.looked_at = dict(each.counts)
         try:
-            folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
-            each.ends = committed_positions(self._files, folder)
+            each.ends = self._committed(each)
             count = self._write_again(each)
         except (PySparkException, Py4JError, OSError, JobError) as error:
             self._try_later(each, summary(str(error)))
@@ -151,7 +150,7 @@ class MovedKeys:
         each.has_moved = False
         if count:
             self._log(f"{name}: wrote {count} keys again that have records in several partitions")
-        self._settle(each)
+        self._settle(each, has_written=count > 0)
 
     def finish(self, statuses: Mapping[str, ViewStatus]) -> list[JobError]:
         """With ``once``: call when the queries have ended. Returns an error for each view that
@@ -166,7 +165,7 @@ class MovedKeys:
                 continue
             now = time.time()
             each.need = each.next_need(now, now)
-            self._begin(each, _positions(statuses[name]))
+            self._begin(each, self._committed(each), now)  # also if it has read nothing now
             if each.search is not None:
                 each.search.wait()
                 self._take_result(each, each.search)
@@ -181,10 +180,10 @@ class MovedKeys:
         for each in self._views.values():
             each.stop_search()
 
-    def _begin(self, each: WatchedView, ends: Positions) -> None:
+    def _begin(self, each: WatchedView, ends: Positions, caught_up_at: float | None) -> None:
         """Begins with a look, if it is due."""
-        each.ends = ends
-        if each.need is None or not ends:
+        each.ends, each.begun_at = ends, caught_up_at
+        if each.need is None or not each.ends:
             return
         each.looked_at = dict(each.counts)
         try:
@@ -240,21 +239,32 @@ class MovedKeys:
         finally:
             keys.unpersist()
 
-    def _settle(self, each: WatchedView, moved: tuple[str, ...] = ()) -> None:
-        """The look is complete."""
+    def _settle(
+        self, each: WatchedView, moved: tuple[str, ...] = (), has_written: bool = False
+    ) -> None:
+        """The look is complete. ``has_written``: it has found keys whose results were written."""
         need, each.need = each.need, None
         kind, mark = self._dependence(each), each.mark
+        each.current_at = each.begun_at
         folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
-        again_at = None
+        looked = Mark(folder, kind, each.looked_at, each.ends, moved=moved)
         if mark is None or need is Need.LOADED:
             if kind is Dependence.WRITES and max(each.looked_at.values()) > 1:
-                again_at = time.time() + PRODUCERS_LEARN  # perhaps they were added just before
+                looked = replace(looked, again_at=_next_look())  # they may have been added just now
         elif need is Need.GROWN or each.looked_at != each.counts:
             each.has_looked = True
             return
-        self._write_mark(
-            each, Mark(folder, kind, each.looked_at, each.ends, again_at=again_at, moved=moved)
-        )
+        elif has_written:
+            looked = replace(looked, again_at=_next_look())
+            if not mark.has_grown:  # keys are still written to several partitions
+                each.has_looked = True
+                looked = replace(looked, growing=each.looked_at)
+                self._warn(each.view.name, _IN_SEVERAL)
+        self._write_mark(each, looked)
+
+    def _committed(self, each: WatchedView) -> Positions:
+        folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
+        return committed_positions(self._files, folder)
 
     def _try_later(self, each: WatchedView, why: str) -> None:
         each.not_before = time.monotonic() + _RETRY_AFTER
@@ -274,9 +284,8 @@ class MovedKeys:
         is_known = counts == each.counts
         each.counts = counts
         if is_grown and each.mark is not None:
-            again_at = time.time() + PRODUCERS_LEARN
             each.grown_at, each.has_looked = time.time(), False
-            self._write_mark(each, replace(each.mark, growing=counts, again_at=again_at))
+            self._write_mark(each, replace(each.mark, growing=counts, again_at=_next_look()))
             self._log(
                 f"{each.view.name}: its topic has more partitions. Of keys that move to another "
                 "one, the newest record counts; values that are written to both meanwhile may "
@@ -358,6 +367,11 @@ def _positions(status: ViewStatus) -> Positions:
     }
 
 
+def _next_look() -> float:
+    """When all producers know the partitions of now (epoch s)."""
+    return time.time() + PRODUCERS_LEARN
+
+
 def _grown_join(topic: str, before: int, now: int) -> str:
     return (
         f"topic {topic} had {before} partitions when the view began, and now has {now}, so keys "
@@ -373,4 +387,11 @@ _WHAT_TO_DO = (
     "The view may keep old rows of them, also after a rebuild, for example if it joins tables "
     "without `newest`. Then write the entries of the topic to a new one, and add a version of the "
     "view that reads that: see docs/changes-to-a-deployment.md."
+)
+
+_IN_SEVERAL = (
+    "producers still write keys to several partitions, where nothing orders their records. Their "
+    f"values may be older ones, and are put in order every {PRODUCERS_LEARN / 60:.0f} minutes, as "
+    "long as this goes on. Let all producers choose the partition by the key, in the same way: see "
+    "docs/changes-to-a-deployment.md."
 )
