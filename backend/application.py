@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from backend.app import Instance
 from backend.http.access import access_control
@@ -21,6 +22,7 @@ from backend.kafka_clients import kafka_clients
 from backend.security.configuration import open_to_others, token_keys, unchecked_claims
 from backend.server.interpreter import tune_interpreter
 from backend.settings import Settings
+from model.kafka.clients import closing
 from model.problems import ConfigurationError
 from model.views import Deployment
 
@@ -47,6 +49,8 @@ class Application:
         except ConfigurationError as e:
             raise ConfigurationError(f"{settings.views}: {e}") from None
         try:
+            with closing(AdminClient({**kafka.librdkafka, "log_level": 0})):
+                pass  # it has checked the settings
             self.instance = Instance(settings, deployment, kafka)
         except KafkaException as e:
             # librdkafka checks its settings when a client is created; the original error may quote

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from backend.kafka_clients import KafkaClients
 from backend.settings import Settings
+from model.kafka.clients import closing
 from model.problems import ConfigurationError
 
 
@@ -21,20 +22,20 @@ def wait_for_broker(kafka: KafkaClients, settings: Settings, stopping: threading
     """
     errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
     client: dict[str, Any] = {**kafka.librdkafka, "log_level": 0, "error_cb": errors.append}
-    admin = AdminClient(client)
     deadline = time.monotonic() + settings.start_timeout
-    while not stopping.is_set():
-        try:
-            admin.list_topics(timeout=2.0)
-            return
-        except KafkaException as e:
-            admin.poll(0)  # calls error_cb
-            if time.monotonic() > deadline:
-                error = next(filter(_is_refusal, errors), e.args[0])
-                # not the original error, because it may quote a secret
-                raise ConfigurationError(
-                    _message(settings, kafka.hide(error.str()), _is_refusal(error))
-                ) from None
+    with closing(AdminClient(client)) as admin:
+        while not stopping.is_set():
+            try:
+                admin.list_topics(timeout=2.0)
+                return
+            except KafkaException as e:
+                admin.poll(0)  # calls error_cb
+                if time.monotonic() > deadline:
+                    error = next(filter(_is_refusal, errors), e.args[0])
+                    # not the original error, because it may quote a secret
+                    raise ConfigurationError(
+                        _message(settings, kafka.hide(error.str()), _is_refusal(error))
+                    ) from None
 
 
 def _is_refusal(error: KafkaError) -> bool:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from backend.kafka_tokens import TokenProvider
+from model.kafka.clients import close
 from model.kafka.config import for_kafka_python, for_librdkafka, hide, oidc_client
 from model.kafka.config_providers import resolve
 
@@ -39,7 +41,8 @@ class KafkaClients:
 
 @dataclass(frozen=True)
 class Librdkafka:
-    """Opens clients with these settings. A test opens others, which need no broker."""
+    """Makes clients with these settings; `model.kafka.clients` says who destroys them. A test makes
+    others, which need no broker."""
 
     admin: Callable[[dict[str, Any]], AdminClient] = AdminClient
     consumer: Callable[[dict[str, Any]], Consumer] = Consumer
@@ -59,6 +62,18 @@ def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:
         kafka_python["sasl_oauth_token_provider"] = TokenProvider(oidc)
     librdkafka = {**for_librdkafka(resolved), "bootstrap.servers": servers}
     return KafkaClients(table, librdkafka, kafka_python, resolved)
+
+
+def discard(producer: Producer) -> None:
+    """Close a producer that has failed, in the thread that has made it. Calls back for the records
+    that it had."""
+    producer.purge()
+    with suppress(KafkaException):  # the fatal error again
+        close(producer)
+
+
+def code_of(error: KafkaException) -> int:
+    return int(error.args[0].code())
 
 
 def is_refusal(error: KafkaError) -> bool:

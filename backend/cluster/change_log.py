@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
@@ -31,9 +31,10 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.admin_results import only_result
 from backend.cluster.change_subject import Subject
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka, is_final
+from backend.kafka_clients import LIBRDKAFKA, Librdkafka, code_of, is_final
 from backend.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
+from model.kafka.clients import closing, own
 from model.kafka.headers import headers_of
 from model.problems import Conflict, Unavailable
 
@@ -98,7 +99,8 @@ class ChangeLog(Generic[S]):
         end = time.monotonic() + timeout
         while True:
             try:
-                return self._topic_id(self._admin()) is not None
+                with self._admin() as admin:
+                    return self._topic_id(admin) is not None
             except KafkaException as e:
                 if is_final(e.args[0]):
                     return False
@@ -107,8 +109,9 @@ class ChangeLog(Generic[S]):
             if time.monotonic() > end or self._stop.wait(_POLL):
                 return None
 
-    def _admin(self) -> AdminClient:
-        return self._librdkafka.admin({**self._client_settings, "log_level": 0})
+    def _admin(self) -> AbstractContextManager[AdminClient]:
+        """For one task: after an outage, a client can wait for the controller for ever."""
+        return closing(self._librdkafka.admin({**self._client_settings, "log_level": 0}))
 
     def _topic_id(self, admin: AdminClient) -> str | None:
         """The id of the topic; None if it does not exist. Raises KafkaException, TimeoutError.
@@ -120,7 +123,7 @@ class ChangeLog(Generic[S]):
             )
             return str(described.topic_id)
         except KafkaException as e:
-            if _code_of(e) == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if code_of(e) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
             raise
 
@@ -156,11 +159,11 @@ class ChangeLog(Generic[S]):
 
     def delete_topic(self, topic: str) -> None:
         """Delete the topic of a dropped version. Raises Unavailable."""
-        admin = self._admin()
         try:
-            only_result(
-                admin.delete_topics([topic], operation_timeout=self._timeout), self._timeout + 1
-            )
+            with self._admin() as admin:
+                only_result(
+                    admin.delete_topics([topic], operation_timeout=self._timeout), self._timeout + 1
+                )
         except (KafkaException, TimeoutError) as e:
             raise Unavailable(
                 "topic-not-deleted",
@@ -177,15 +180,14 @@ class ChangeLog(Generic[S]):
 
         with self._writing:
             if self._producer is None:
-                self._producer = self._librdkafka.producer(
-                    {
-                        **self._client_settings,
-                        "acks": "all",
-                        "linger.ms": 0,
-                        "delivery.timeout.ms": round(self._timeout * 1000),
-                        "log_level": 0,
-                    }
-                )
+                settings = {
+                    **self._client_settings,
+                    "acks": "all",
+                    "linger.ms": 0,
+                    "delivery.timeout.ms": round(self._timeout * 1000),
+                    "log_level": 0,
+                }
+                self._producer = own(self._librdkafka.producer(settings))
             self._producer.produce(
                 self.topic,
                 value,
@@ -211,7 +213,9 @@ class ChangeLog(Generic[S]):
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                if self._topic_exists():
+                with self._admin() as admin:
+                    exists = self._topic_exists(admin)
+                if exists:
                     self._read()
                 else:
                     self._publish(_Reading(self._states))  # perhaps nothing was changed yet
@@ -220,10 +224,9 @@ class ChangeLog(Generic[S]):
                 self._log.warn("read", f"cannot read topic {self.topic}: {e}", unexpected)
             self._stop.wait(self._retry_after)
 
-    def _topic_exists(self) -> bool:
+    def _topic_exists(self, admin: AdminClient) -> bool:
         """Whether the topic exists; creates it if it does not. False if that is refused. Raises
         KafkaException, TimeoutError."""
-        admin = self._admin()
         if self._topic_id(admin) is not None:
             self._check_retention(admin)
             return True
@@ -232,7 +235,7 @@ class ChangeLog(Generic[S]):
             only_result(admin.create_topics([new]), self._timeout + 1)
             log.info("created topic %s: it says %s", self.topic, self._subject.decides)
         except KafkaException as e:
-            if _code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
+            if code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True
             if not is_final(e.args[0]):
                 raise
@@ -265,47 +268,49 @@ class ChangeLog(Generic[S]):
 
     def _read(self) -> None:
         """Read the topic from its start, until stopped or failed."""
-        consumer = self._librdkafka.consumer(
-            {
-                **self._client_settings,
-                "group.id": self._group,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "enable.partition.eof": True,
-                "fetch.error.backoff.ms": 50,
-                "log_level": 0,
-            }
-        )
-        reading: _Reading[S] = _Reading(topic_id=self._topic_id(self._admin()))
+        settings = {
+            **self._client_settings,
+            "group.id": self._group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "fetch.error.backoff.ms": 50,
+            "log_level": 0,
+        }
+        with self._admin() as admin:
+            reading: _Reading[S] = _Reading(topic_id=self._topic_id(admin))
         try:
-            consumer.assign([Partition(self.topic, 0, OFFSET_BEGINNING)])
-            while not self._stop.is_set():
-                message = consumer.poll(_POLL)
-                if message is None:
-                    self._check_position(reading, consumer)
-                    self._check_id(reading)
-                    continue
-                error, offset = message.error(), message.offset() or 0
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
-                if offset < reading.position:
-                    # instances that start from now on do not know the changes that are gone
-                    raise Unavailable(
-                        self._subject.unknown,
-                        "it has lost its last records, or was created again: it is read again",
-                    )
-                if error is None:
-                    self._apply(reading, message)
-                    reading.position = offset + 1
-                else:
-                    self._is_live = True
-                    reading.position = offset  # also if the topic has lost its first records
-                if self._is_live:
-                    self._publish(reading)
-                    self._write_first(reading)
+            with closing(self._librdkafka.consumer(settings)) as consumer:
+                self._read_with(consumer, reading)
         finally:
             self._is_live = False
-            consumer.close()
+
+    def _read_with(self, consumer: Consumer, reading: _Reading[S]) -> None:
+        consumer.assign([Partition(self.topic, 0, OFFSET_BEGINNING)])
+        while not self._stop.is_set():
+            message = consumer.poll(_POLL)
+            if message is None:
+                self._check_position(reading, consumer)
+                self._check_id(reading)
+                continue
+            error, offset = message.error(), message.offset() or 0
+            if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            if offset < reading.position:
+                # instances that start from now on do not know the changes that are gone
+                raise Unavailable(
+                    self._subject.unknown,
+                    "it has lost its last records, or was created again: it is read again",
+                )
+            if error is None:
+                self._apply(reading, message)
+                reading.position = offset + 1
+            else:
+                self._is_live = True
+                reading.position = offset  # also if the topic has lost its first records
+            if self._is_live:
+                self._publish(reading)
+                self._write_first(reading)
 
     def _check_position(self, reading: _Reading[S], consumer: Consumer) -> None:
         """Raises Unavailable if the topic has records after the position, and none was fetched
@@ -334,7 +339,8 @@ class ChangeLog(Generic[S]):
             return
         reading.id_checked_at = time.monotonic()
         with suppress(KafkaException, TimeoutError):  # the broker does not answer
-            topic_id = self._topic_id(self._admin())
+            with self._admin() as admin:
+                topic_id = self._topic_id(admin)
             reading.topic_id = reading.topic_id or topic_id  # None: it had just been created
             if topic_id != reading.topic_id:
                 raise Unavailable(self._subject.unknown, "it was created again: it is read again")
@@ -392,7 +398,3 @@ class _Reading(Generic[S]):
     checked_at: float = field(default_factory=time.monotonic)  # s, monotonic
     behind_at: int | None = None  # the position, if the last check has found later records
     id_checked_at: float = field(default_factory=time.monotonic)  # s, monotonic
-
-
-def _code_of(error: KafkaException) -> int:
-    return int(error.args[0].code())

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from backend.kafka_clients import discard
 from backend.rate_limited_log import RateLimitedLog
+from model.kafka.clients import own
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
@@ -52,12 +55,14 @@ class Appender:
             "topic.metadata.refresh.interval.ms": _METADATA_MS,
         }
         self._producer: Producer | None = None
+        self._is_made: Future[None] = Future()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="append", daemon=True)
 
     def start(self) -> None:
-        self._producer = Producer(self._settings)
+        """Raises KafkaException if librdkafka refuses the settings."""
         self._thread.start()
+        self._is_made.result()
 
     def append(
         self,
@@ -81,6 +86,8 @@ class Appender:
             self._producer.produce(topic, value, key, partition=partition, on_delivery=delivered)
         except BufferError:
             raise QueueFull from None
+        except RuntimeError as e:  # it was closed just now
+            raise NotTaken(str(e)) from None
         except KafkaException as e:
             error: KafkaError = e.args[0]
             if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
@@ -95,7 +102,12 @@ class Appender:
             self._thread.join(10)
 
     def _serve(self) -> None:
-        assert self._producer is not None
+        try:
+            self._producer = own(Producer(self._settings))
+        except Exception as e:
+            self._is_made.set_exception(e)
+            return
+        self._is_made.set_result(None)
         while not self._stop.is_set():
             try:
                 self._producer.poll(0.1)
@@ -106,6 +118,5 @@ class Appender:
     def _replace(self, failed: Producer, error: KafkaException) -> None:
         """Use a new producer: after a fatal error, the failed one takes no more records."""
         log.warn("fatal", f"the producer of appends is replaced: {error.args[0].str()}")
-        self._producer = Producer(self._settings)
-        failed.purge()
-        failed.flush(1)  # calls back for the records that it had
+        self._producer = own(Producer(self._settings))
+        discard(failed)

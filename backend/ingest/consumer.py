@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from backend.ingest.batch import Record
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.rate_limited_log import RateLimitedLog
+from model.kafka.clients import close, own
 
 log = logging.getLogger(__name__)
 _errors = RateLimitedLog(log)
@@ -88,8 +89,8 @@ class RecordConsumer:
         """`client_settings`: librdkafka requires a `group.id`, and looks up its coordinator. The
         consumer joins no group and commits nothing. `topics`: that may be assigned."""
         self._log = _ClientLog()
-        own = {"logger": self._log, **_SETTINGS}
-        self._consumer = Consumer({"group.id": "queryable-unused", **client_settings, **own})
+        more = {"logger": self._log, **_SETTINGS}
+        self._consumer = own(Consumer({"group.id": "queryable-unused", **client_settings, **more}))
         self._assigned: set[Source] = set()
         # Damaged records make librdkafka fetch from a random offset, too. The error of that comes
         # later, even after the next `assign` (librdkafka 2.16): so many of them do not count.
@@ -195,7 +196,7 @@ class RecordConsumer:
         return left > 0
 
     def close(self) -> None:
-        self._consumer.close()
+        close(self._consumer)
 
 
 def _source(message: Message) -> Source:

@@ -10,6 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from model.dead_letters import SUFFIX
+from model.kafka.clients import closing
 from model.kafka.headers import headers_of
 from model.problems import Unavailable
 
@@ -37,7 +38,14 @@ class DeadLetterReader:
         self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
     ) -> None:
         """`client_settings`: of librdkafka. `timeout` (s): for the whole request."""
-        self._settings = dict(client_settings or {})
+        self._settings = {
+            **(client_settings or {}),
+            "client.id": "queryable-dead-letters",
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
         self._timeout = timeout
 
     def newest(self, topic: str, limit: int) -> dict[str, Any]:
@@ -51,20 +59,8 @@ class DeadLetterReader:
         """
         letters = topic + SUFFIX
         try:
-            consumer = Consumer(
-                {
-                    **self._settings,
-                    "client.id": "queryable-dead-letters",
-                    "group.id": "unused",
-                    "enable.auto.commit": False,
-                    "enable.partition.eof": True,
-                    "log_level": 0,
-                }
-            )
-            try:
+            with closing(Consumer(self._settings)) as consumer:
                 stored, found = self._read(consumer, letters, limit)
-            finally:
-                consumer.close()
         except KafkaException as e:
             raise Unavailable(
                 "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."

@@ -19,9 +19,10 @@ from confluent_kafka.admin import NewTopic
 from backend.admin_results import only_result
 from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka, is_fatal
+from backend.kafka_clients import LIBRDKAFKA, Librdkafka, code_of, discard, is_fatal
 from backend.rate_limited_log import RateLimitedLog
 from model.dead_letters import SUFFIX, Rejected, dead_letter
+from model.kafka.clients import closing, own
 from model.kafka.config import NOT_FROM_THE_FUTURE
 from model.kafka.headers import headers_of
 from model.topology import ACTIVE
@@ -123,6 +124,8 @@ class DeadLetters:
                 is_repeated = True
             if is_repeated:
                 # some may be written twice
+                assert self._producer is not None
+                discard(self._producer)
                 self._producer, self._failed = None, failed_before
                 self._send(topic, view, partition, dead_letters)
         except (KafkaException, BufferError, TimeoutError) as e:
@@ -191,18 +194,17 @@ class DeadLetters:
     def _producer_for(self, topic: str) -> Producer:
         """The producer, after the topic was created. Raises KafkaException, TimeoutError."""
         if self._producer is None:
-            self._producer = self._librdkafka.producer(
-                {
-                    **self._settings,
-                    "client.id": "queryable-dead-letters",
-                    "enable.idempotence": True,
-                    "allow.auto.create.topics": False,  # with the broker's defaults
-                    "linger.ms": 5,
-                    "message.max.bytes": _MAX_BYTES,
-                    "message.timeout.ms": int(self._timeout * 1000),
-                    "queue.buffering.max.kbytes": 65536,
-                }
-            )
+            settings = {
+                **self._settings,
+                "client.id": "queryable-dead-letters",
+                "enable.idempotence": True,
+                "allow.auto.create.topics": False,  # with the broker's defaults
+                "linger.ms": 5,
+                "message.max.bytes": _MAX_BYTES,
+                "message.timeout.ms": int(self._timeout * 1000),
+                "queue.buffering.max.kbytes": 65536,
+            }
+            self._producer = own(self._librdkafka.producer(settings))
         if topic not in self._topics:
             self._ensure(topic)
             self._topics.add(topic)
@@ -224,20 +226,20 @@ class DeadLetters:
         try:
             return self._create(topic, {**_TOPIC_CONFIG, **NOT_FROM_THE_FUTURE})
         except KafkaException as e:
-            if e.args[0].code() != KafkaError.INVALID_CONFIG:
+            if code_of(e) != KafkaError.INVALID_CONFIG:
                 raise
             return self._create(topic, _TOPIC_CONFIG)
 
     def _create(self, topic: str, config: dict[str, str]) -> bool:
-        admin = self._librdkafka.admin(self._settings)
         # one partition: dead letters are few, and consumers read them in order
         new = NewTopic(topic, num_partitions=1, config=config)
         try:
-            only_result(
-                admin.create_topics([new], operation_timeout=self._timeout), self._timeout + 1
-            )
+            with closing(self._librdkafka.admin(self._settings)) as admin:
+                only_result(
+                    admin.create_topics([new], operation_timeout=self._timeout), self._timeout + 1
+                )
         except KafkaException as e:
-            if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            if code_of(e) != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
             return False
         return True

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from model.kafka.clients import close, own
 from model.pipelines.status import SourcePartition
 
 _GroupPartition = tuple[str, SourcePartition]  # of a consumer group
@@ -66,7 +67,7 @@ class LogGaps:
         for of, offsets in gaps.items():
             if of not in self._results and self._previous.get(of) == offsets:
                 if self._consumer is None:
-                    self._consumer = Consumer(self._settings)
+                    self._consumer = own(Consumer(self._settings))
                 (_, (topic, partition)), (offset, _) = of, offsets
                 self._consumer.assign([TopicPartition(topic, partition, offset)])
                 self._current = of, offsets
@@ -96,5 +97,5 @@ class LogGaps:
 
     def close(self) -> None:
         if self._consumer is not None:
-            self._consumer.close()
+            close(self._consumer)
             self._consumer = None

@@ -28,6 +28,7 @@ from local.kafka.topics import create_topics
 from local.progress import bar
 from local.settings import REPOSITORY
 from local.spark_views import declared_views
+from model.kafka.clients import close, own
 from model.partitioner import partition_of
 
 _ANY = -1
@@ -55,20 +56,22 @@ def load(servers: str | Kafka, dataset: Dataset) -> int:
         if error is not None:
             failures.append(error.str())
 
-    producer = Producer(
-        {
-            **kafka,
-            "partitioner": "murmur2_random",  # like Java clients and the views
-            "enable.idempotence": True,
-            "linger.ms": 50,
-            "batch.num.messages": 20_000,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 200_000,
-            "message.timeout.ms": 60_000,
-            "delivery.report.only.error": True,
-            "on_delivery": on_delivery,
-            "log_level": 0,
-        }
+    producer = own(
+        Producer(
+            {
+                **kafka,
+                "partitioner": "murmur2_random",  # like Java clients and the views
+                "enable.idempotence": True,
+                "linger.ms": 50,
+                "batch.num.messages": 20_000,
+                "compression.type": "lz4",
+                "queue.buffering.max.messages": 200_000,
+                "message.timeout.ms": 60_000,
+                "delivery.report.only.error": True,
+                "on_delivery": on_delivery,
+                "log_level": 0,
+            }
+        )
     )
     produced = 0
     with bar(f"loading {name}", total) as update:
@@ -84,7 +87,8 @@ def load(servers: str | Kafka, dataset: Dataset) -> int:
         update(sum(loaded.values()) + produced)
     if failures:
         producer.purge()
-        producer.flush(0)
+    close(producer)
+    if failures:
         raise LocalError(
             f"the broker {kafka['bootstrap.servers']} rejected records of {name}: {failures[0]}."
         )
@@ -94,16 +98,16 @@ def load(servers: str | Kafka, dataset: Dataset) -> int:
 def end_offsets(servers: str | Kafka, topic: str, timeout: float = 20.0) -> dict[int, int]:
     """Partition ► offset after the last record. ``servers`` as for ``load``."""
     kafka = settings_of(servers)
-    admin = admin_of(kafka)
     try:
-        shown = admin.list_topics(topic, timeout).topics[topic]
-        if shown.error is not None:
-            raise KafkaException(shown.error)
-        latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in shown.partitions}  # type: ignore[no-untyped-call]
-        return {
-            partition.partition: int(future.result(timeout).offset)
-            for partition, future in admin.list_offsets(latest, request_timeout=timeout).items()
-        }
+        with admin_of(kafka) as admin:
+            shown = admin.list_topics(topic, timeout).topics[topic]
+            if shown.error is not None:
+                raise KafkaException(shown.error)
+            latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in shown.partitions}  # type: ignore[no-untyped-call]
+            return {
+                partition.partition: int(future.result(timeout).offset)
+                for partition, future in admin.list_offsets(latest, request_timeout=timeout).items()
+            }
     except KafkaException as error:
         raise LocalError(
             f"cannot read the offsets of topic {topic} from {kafka['bootstrap.servers']}: "
@@ -152,7 +156,8 @@ def main(
     """Create the demo's topics and load the raw topics."""
     kafka = kafka_of(bootstrap_servers, views_toml)
     derived = declared_views(views_toml or REPOSITORY / "views.toml")
-    create_topics(admin_of(kafka), demo_topics(derived.values()))
+    with admin_of(kafka) as admin:
+        create_topics(admin, demo_topics(derived.values()))
     for dataset in DATASETS:
         produced = load(kafka, dataset)
         print(f"{dataset.topic.name}: {produced:,} records produced")

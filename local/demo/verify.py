@@ -26,6 +26,7 @@ from local.demo.expected import (
 from local.demo.load import end_offsets
 from local.kafka.connection import Kafka, settings_of
 from local.progress import bar
+from model.kafka.clients import closing
 
 CONCURRENCY = 16
 CATCH_UP_TIMEOUT = 60.0
@@ -214,16 +215,14 @@ def dead_letters(
 ) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
     """Key ► value and headers of its last record, in a topic with one partition."""
     found = {}
-    consumer = Consumer(
-        {
-            **settings_of(servers),
-            "group.id": "unused",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    try:
+    settings = {
+        **settings_of(servers),
+        "group.id": "unused",
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        "log_level": 0,
+    }
+    with closing(Consumer(settings)) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         while (message := consumer.poll(20)) is not None:
             error = message.error()
@@ -232,8 +231,6 @@ def dead_letters(
                 found[message.key() or b""] = (message.value() or b"", headers)
             elif error.code() == KafkaError._PARTITION_EOF:
                 break
-    finally:
-        consumer.close()
     return found
 
 

@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 from local import ports
 from local.errors import LocalError, friendly, tail
 from local.kafka.broker_config import JVM, LOGGING, Listeners, escaped, server_properties
-from local.kafka.connection import admin_of
+from local.kafka.connection import admin_of, quiet
 from local.kafka.jars import kafka_jars
 from local.kafka.java import find_java
 from local.processes import end, how_it_ended, spawn
@@ -257,12 +257,12 @@ class Broker:
         return [find_java(), *memory, *JVM, *LOGGING, "-cp", classes, main_class, *arguments]
 
     def _answers(self) -> bool:
-        client = quiet_admin(self.bootstrap_servers)
-        try:
-            # Another broker that uses the port has another cluster id.
-            return bool(client.list_topics(timeout=0.5).cluster_id == self._cluster_id)
-        except KafkaException:
-            return False
+        with admin_of({"bootstrap.servers": self.bootstrap_servers}) as client:
+            try:
+                # Another broker that uses the port has another cluster id.
+                return bool(client.list_topics(timeout=0.5).cluster_id == self._cluster_id)
+            except KafkaException:
+                return False
 
     def _log(self) -> str:
         """The log of this run."""
@@ -275,8 +275,8 @@ class Broker:
 
 
 def quiet_admin(bootstrap_servers: str) -> AdminClient:
-    """An admin client that logs nothing while the broker is not running yet."""
-    return admin_of({"bootstrap.servers": bootstrap_servers})
+    """An admin client for tests and benchmarks, which does not belong to `model.kafka.clients`."""
+    return AdminClient(quiet({"bootstrap.servers": bootstrap_servers}))
 
 
 @friendly

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from backend.settings import read_views
 from local.errors import LocalError
+from model.kafka.clients import closing
 from model.kafka.config import for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
@@ -58,13 +60,13 @@ def settings_of(servers: str | Kafka) -> Kafka:
     return {"bootstrap.servers": servers} if isinstance(servers, str) else servers
 
 
-def admin_of(kafka: Kafka) -> AdminClient:
-    """An admin client that logs nothing while the broker is not running yet."""
-    return AdminClient(
-        {
-            **kafka,
-            "reconnect.backoff.ms": 20,
-            "reconnect.backoff.max.ms": 100,
-            "log_level": 0,
-        }
-    )
+@contextmanager
+def admin_of(kafka: Kafka) -> Iterator[AdminClient]:
+    """An admin client for one task."""
+    with closing(AdminClient(quiet(kafka))) as admin:
+        yield admin
+
+
+def quiet(kafka: Kafka) -> dict[str, Any]:
+    """Settings of an admin client that logs nothing while the broker is not running yet."""
+    return {**kafka, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}

@@ -39,7 +39,8 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
         ports.require_free(port, "a backend", "QUERYABLE_BACKEND_PORT")
     if settings.bootstrap_servers:
         try:
-            admin_of(settings.kafka).list_topics(timeout=10)
+            with admin_of(settings.kafka) as admin:
+                admin.list_topics(timeout=10)
         except KafkaException as error:
             why = without_secrets(error.args[0].str(), settings.views)
             raise LocalError(
@@ -92,7 +93,8 @@ def check_own_kafka(
         "and no record loaded. QUERYABLE_DEMO_DATA=yes creates the demo's topics there and loads "
         "336,776 flights."
     )
-    existing = admin_of(settings.kafka).list_topics(timeout=10).topics
+    with admin_of(settings.kafka) as admin:
+        existing = admin.list_topics(timeout=10).topics
     entries = deployment_of(settings.views).views
     if missing := sorted({entry.topic for entry in entries} - existing.keys() - made):
         report(

@@ -101,7 +101,8 @@ class Stack:
             if self.settings.has_demo:
                 derived = declared_views(self.settings.views) | self.spark_views
                 topics = demo_topics(derived.values())
-                create_topics(admin_of(self.settings.kafka), topics)
+                with admin_of(self.settings.kafka) as admin:
+                    create_topics(admin, topics)
             report(f"starting {self.settings.instances} backends and nginx")
             create_cluster_secret(self.settings)
             self._start_backends()

@@ -22,6 +22,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from local.errors import friendly
 from local.kafka.connection import Kafka, ViewsToml, kafka_of, settings_of
 from local.tailer.log_reader import LogReader, Position
+from model.kafka.clients import close, own
 
 MAX_LINE_BYTES = 500_000
 """Longer lines are truncated; no decoder accepts such a line."""
@@ -57,7 +58,7 @@ class Tailer:
         self._begin()
 
     def _begin(self) -> None:
-        self._producer = Producer(self._settings)
+        self._producer = own(Producer(self._settings))
         self._reader = LogReader(self._log, Position.load(self._position))
 
     def run(self, stop: threading.Event, health: Path | None = None) -> None:
@@ -94,6 +95,7 @@ class Tailer:
             )
             self._failed = None
             self._reader.close()
+            close(self._producer)
             self._begin()
             return 0
         if lines:

@@ -15,6 +15,7 @@ import orjson
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from model.kafka.clients import closing
 from model.kafka.config import for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
@@ -48,9 +49,9 @@ def pin(
     settings = {**for_librdkafka(resolved), "bootstrap.servers": bootstrap_servers, "log_level": 0}
     names = list(dict.fromkeys([topic, *topics]))
     try:
-        admin = AdminClient(settings)
-        counts, ids = _described(admin, names)
-        offsets = _end_offsets(admin, counts)
+        with closing(AdminClient(settings)) as admin:
+            counts, ids = _described(admin, names)
+            offsets = _end_offsets(admin, counts)
     except (KafkaException, TimeoutError) as e:
         why = hide(str(e) or "no answer", table, resolved)
         raise JobError(

@@ -17,6 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (
+    AdminClient,
     ConfigResource,
     ListOffsetsResultInfo,
     OffsetSpec,
@@ -28,6 +29,7 @@ from backend.admin_results import only_result
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.kafka_clients import LIBRDKAFKA, Librdkafka
 from backend.rate_limited_log import RateLimitedLog
+from model.kafka.clients import close, own
 from model.machine.clock import boot_time
 
 log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class _FoundOffsets:
 
 
 class MetadataFetcher:
-    """Fetches TopicMetadata, and keeps the latest. One thread at a time may fetch."""
+    """Fetches TopicMetadata, and keeps the latest. One thread fetches."""
 
     def __init__(
         self,
@@ -89,11 +91,19 @@ class MetadataFetcher:
         # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
         self._delete_retention: dict[str, tuple[str, int | None, float]] = {}
         self._log = RateLimitedLog(log)
-        self.reconnect()
+        self._admin_client: AdminClient | None = None
 
     def reconnect(self) -> None:
-        """Continue with a new client."""
-        self._admin = self._librdkafka.admin(self._client_settings)
+        """Continue with a new client. In the thread that fetches."""
+        client, self._admin_client = self._admin_client, None
+        if client is not None:
+            close(client)
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._admin_client is None:
+            self._admin_client = own(self._librdkafka.admin(self._client_settings))
+        return self._admin_client
 
     def fetch(self, watched: Mapping[str, Set[int] | None], with_known_starts: bool = True) -> bool:
         """Fetch the metadata of topics. `watched`: topic -> the partitions whose offsets are

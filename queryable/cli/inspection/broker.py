@@ -10,12 +10,13 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from model.kafka.clients import closing, own
 from model.kafka.headers import headers_of
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
@@ -53,7 +54,7 @@ class Broker:
             "error_cb": lambda error: self._errors.append(error.str()),
         }
         try:
-            self._admin = AdminClient(dict(self._settings))
+            self._admin = own(AdminClient(dict(self._settings)))
         except KafkaException as error:
             raise BadUse(f"{source}: {hide(error.args[0].str())}.") from None
 

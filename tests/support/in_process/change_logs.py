@@ -44,27 +44,12 @@ class FakeTopic:
         self.records: list[tuple[bytes, list[tuple[str, bytes]]]] = []
         self.failures = 0  # of the next polls with a record
         self._copies = copies
-        self._refusal = refusal
         self._arrived = threading.Condition()
         self.librdkafka = Librdkafka(
-            lambda settings: self,  # type: ignore[arg-type, return-value]
+            lambda settings: _Admin(refusal),  # type: ignore[arg-type, return-value]
             lambda settings: _Consumer(self),  # type: ignore[arg-type, return-value]
             lambda settings: self,  # type: ignore[arg-type, return-value]
         )
-
-    # an admin client
-
-    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
-        found = _done(SimpleNamespace(topic_id="topic-1"))
-        missing = _failed(KafkaError.UNKNOWN_TOPIC_OR_PART)
-        return dict.fromkeys(topics.topic_names, found if self._refusal is None else missing)
-
-    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
-        return dict.fromkeys(resources, _failed(KafkaError.TOPIC_AUTHORIZATION_FAILED))
-
-    def create_topics(self, topics: list[Any]) -> dict[str, Future[Any]]:
-        assert self._refusal is not None
-        return {each.topic: _failed(self._refusal) for each in topics}
 
     # a producer
 
@@ -96,6 +81,25 @@ class FakeTopic:
             return _Message(position, *self.records[position])
 
 
+class _Admin:
+    def __init__(self, refusal: int | None) -> None:
+        self._refusal = refusal
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        found = _done(SimpleNamespace(topic_id="topic-1"))
+        missing = _failed(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return dict.fromkeys(topics.topic_names, found if self._refusal is None else missing)
+
+    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+        return dict.fromkeys(resources, _failed(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    def create_topics(self, topics: list[Any]) -> dict[str, Future[Any]]:
+        assert self._refusal is not None
+        return {each.topic: _failed(self._refusal) for each in topics}
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class _Consumer:
     """After the last record, it says once that this is the end."""
 
@@ -117,8 +121,7 @@ class _Consumer:
             return _Message(self._position, b"", [], KafkaError(KafkaError._PARTITION_EOF))
         return message
 
-    def close(self) -> None:
-        pass
+    def __exit__(self, *_: object) -> None: ...
 
 
 class _Message:

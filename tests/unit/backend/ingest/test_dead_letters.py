@@ -65,6 +65,8 @@ class Admin:
         future.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS)))
         return {each.topic: future for each in topics}
 
+    def __exit__(self, *_: object) -> None: ...
+
 
 def clients(producer: FullProducer) -> Librdkafka:
     return Librdkafka(

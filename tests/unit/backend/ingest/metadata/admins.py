@@ -34,11 +34,15 @@ class SilentAdmin:
 
     def __init__(self, error: Exception | None = None) -> None:
         self._error = error
+        self.closed = False
 
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         future: Future[Any] = Future()
         future.set_exception(self._error or KafkaException(KafkaError(KafkaError._TIMED_OUT)))
         return {"orders": future}
+
+    def __exit__(self, *_: object) -> None:
+        self.closed = True
 
 
 class DescribingAdmin(Admin):

@@ -40,6 +40,7 @@ def test_a_client_that_gets_no_answer_is_replaced(monkeypatch: pytest.MonkeyPatc
     finally:
         poller.stop()
     assert not poller.alive
+    assert [each.closed for each in made] == [True] * (len(made) - 1) + [False]
 
 
 def test_a_short_retention_shortens_the_interval(monkeypatch: pytest.MonkeyPatch) -> None:
