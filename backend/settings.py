@@ -56,6 +56,11 @@ class Settings(BaseSettings):
         repr=False,
         description="user:password for the schema registry; may be `${file:…}` or `${env:…}`",
     )
+    schema_missing_after: float = Field(
+        120.0,
+        ge=0,
+        description="s for which a schema must be missing before its records are unreadable",
+    )
     cluster_secret_file: str = Field(
         "",
         description="file with the cluster secret; empty: internal routes only on loopback",

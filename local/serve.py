@@ -23,6 +23,7 @@ from local.kafka.connection import deployment_of
 from local.settings import StackSettings, load_settings
 from local.spark_views import DerivedView, declared_views
 from local.stack.stack import Stack
+from local.unreadable_views import unreadable_lines
 from queryable import Client, QueryableError
 
 SPARK_PATIENCE = 60.0
@@ -100,6 +101,8 @@ def _serve(settings: StackSettings, topics: Collection[str]) -> None:
             f"{settings.proxy_url}, from {settings.servers}",
             flush=True,
         )
+        for line in unreadable_lines(settings, views):
+            print(line)
         show_examples(settings, [view.name for view in views])
         run_until_interrupted(stack, Edits(settings.views, report).check)
     except KeyboardInterrupt:
@@ -155,7 +158,11 @@ def show_examples(settings: StackSettings, views: Iterable[str]) -> None:
             break
     else:
         needs_token = settings.auth == "jwt" and not settings.headers
-        why = "set QUERYABLE_TOKEN for an example" if needs_token else "no view has an entry yet"
+        why = (
+            "set QUERYABLE_TOKEN for an example"
+            if needs_token
+            else "no view has an entry that can be read"
+        )
         print(f"  {curl(settings, '/views')}\n    {why}")
     print(f"\nadmin page: {settings.proxy_url}/admin")
     print(f"data and logs: {settings.run_dir.absolute()}", flush=True)

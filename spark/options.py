@@ -308,7 +308,18 @@ def _schema_registry(deployment: Deployment) -> dict[str, str]:
         return {}
     auth = os.environ.get(registry.AUTH_VARIABLE, "")
     resolve_value(registry.AUTH_VARIABLE, auth, open, os.environ)
-    return {registry.URL: deployment.registry, registry.AUTH: auth}
+    missing_after = os.environ.get(registry.MISSING_AFTER_VARIABLE, registry.DEFAULT_MISSING_AFTER)
+    try:
+        float(missing_after)
+    except ValueError:
+        raise ConfigurationError(
+            f"{registry.MISSING_AFTER_VARIABLE}: {missing_after} is not a number of seconds"
+        ) from None
+    return {
+        registry.URL: deployment.registry,
+        registry.AUTH: auth,
+        registry.MISSING_AFTER: missing_after,
+    }
 
 
 def _read_beside(file: Path, name: str) -> bytes:

@@ -150,7 +150,10 @@ def _build_latest(
                 entry = head(record.timestamp()[1], record.offset())
                 put(stored_key(key), entry + value if keeps_value else entry)
         except ValueError:
-            letter = _dead_letter(view, record, key)
+            try:
+                letter = _dead_letter(view, record, key)
+            except SchemaNotYet as missing:  # the cache has dropped it since the probe
+                return BatchResult(keys, dead_letters, stream_time, missing)
             if letter is None:
                 # the probe is faster than the check, and stricter
                 _build_latest(batch, view, [record], stream_time, stores_tombstone, is_checked=True)
@@ -249,7 +252,11 @@ def _valid_records(
             if value is not None:
                 probe_value(value)
         except ValueError:
-            letter = _dead_letter(view, record, bare)
+            try:
+                letter = _dead_letter(view, record, bare)
+            except SchemaNotYet as missing:
+                result.missing_schema = missing
+                return
             if letter is not None:
                 result.dead_letters.append(letter)
                 if not letter.is_stored:

@@ -13,12 +13,12 @@ import time
 import urllib.request
 from itertools import count
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from backend.settings import Settings
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
-from model.formats.schemas import Schema, SchemaNotYet
+from model.formats.schemas import Schema, SchemaNotFound, SchemaNotYet
 from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from model.views import Deployment
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 _MAX_CACHED = 1000  # schemas that records need; also the maximum of their queued ids
 _MAX_OF_REQUESTS = 64  # cached schemas that only clients have named
 _MAX_QUEUED_OF_REQUESTS = 16  # ids
-_ERROR_TTL = 60.0  # s after which an unknown id is fetched again
-_RETRY_AFTER = 0.5  # s
+_ERROR_TTL = 10.0  # s after which an unknown id that is needed is fetched again
+_RETRY_AFTER, _MAX_RETRY_AFTER = 0.5, 5.0  # s: the first pause after a failure, and the longest
 
 
 class SchemaFetcher(Protocol):
@@ -38,7 +38,7 @@ class SchemaFetcher(Protocol):
     name: str
 
     def fetch(self, schema_id: int) -> Schema:
-        """Raises SchemaSourceUnavailable, or ValueError if the schema does not exist or is not
+        """Raises SchemaSourceUnavailable, SchemaNotFound, or ValueError if the schema is not
         supported."""
 
 
@@ -48,13 +48,20 @@ class SchemaCache:
     The thread fetches first what records need. `of_requests` is for ids that clients may choose:
     few of them wait or are cached, and none of them can displace one of records, or be the reason
     why a record is undecodable.
+
+    What cannot be fetched is fetched again, after a time that grows. A schema of a record counts as
+    missing only after the source has said so, each time, for `missing_after` s. It is looked for
+    again after that, too.
     """
 
-    def __init__(self, source: SchemaFetcher) -> None:
+    def __init__(self, source: SchemaFetcher, missing_after: float = 0.0) -> None:
         self.of_requests = _SchemasOfRequests(self)
         self._source = source
+        self._missing_after = missing_after
         self._of_records = _Known(_MAX_CACHED, _MAX_CACHED)
         self._of_requests = _Known(_MAX_OF_REQUESTS, _MAX_QUEUED_OF_REQUESTS)
+        # ids of records ► s, monotonic: since when the source has said that it has no such schema
+        self._not_found_since: dict[int, float] = {}
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._error: str | None = None
@@ -68,15 +75,20 @@ class SchemaCache:
         self._stop.set()
         self._wake.set()
 
-    @property
-    def state(self) -> str:
+    def state(self, schema_id: int) -> str:
         """Why a schema is not available yet, for error messages."""
-        return self._error or f"being fetched from {self._source.name}."
+        since = self._not_found_since.get(schema_id)
+        if since is None:
+            return self._error or f"being fetched from {self._source.name}."
+        return (
+            f"{self._source.name} has had no such schema for {time.monotonic() - since:.0f} s. "
+            f"After {self._missing_after:.0f} s, its records are unreadable."
+        )
 
     def schema(self, schema_id: int) -> Schema:
         """The cached schema. Raises SchemaNotYet if it must be fetched first, ValueError if it does
         not exist or is not supported."""
-        if (schema := self._of_records.get(schema_id)) is not None:
+        if (schema := self._find(self._of_records, schema_id)) is not None:
             return schema
         self._fetch_later(self._of_records, schema_id)
         raise SchemaNotYet(schema_id, self)
@@ -88,47 +100,83 @@ class SchemaCache:
     def of_request(self, schema_id: int, is_stored: bool) -> Schema:
         """`schema` for a request. `is_stored`: whether a stored record has the id."""
         for known in (self._of_records, self._of_requests):
-            if (schema := known.get(schema_id)) is not None:
+            if (schema := self._find(known, schema_id)) is not None:
                 return schema
         self._fetch_later(self._of_records if is_stored else self._of_requests, schema_id)
         raise SchemaNotYet(schema_id, self.of_requests)
 
+    def _find(self, known: _Known, schema_id: int) -> Schema | None:
+        """The cached schema, if there is one; ValueError if it is missing or not supported."""
+        if (schema := known.get(schema_id)) is not None:
+            return schema
+        if (error := known.error(schema_id)) is not None:
+            if error.is_old:
+                self._fetch_later(known, schema_id)
+            raise ValueError(error.message)
+        return None
+
     def _fetch_later(self, known: _Known, schema_id: int) -> None:
-        known.enqueue(schema_id)
-        self._wake.set()
+        if known.enqueue(schema_id):
+            self._wake.set()
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait()
-            self._wake.clear()
-            while (self._of_records.queue or self._of_requests.queue) and not self._stop.is_set():
-                if self._fetch_next(self._of_records):
-                    continue
-                failed = bool(self._of_records.queue)
-                if not self._fetch_next(self._of_requests) or failed:
-                    self._stop.wait(_RETRY_AFTER)
+            if not (self._fetch_due(self._of_records) or self._fetch_due(self._of_requests)):
+                self._wake.wait(self._pause())
+                self._wake.clear()
 
-    def _fetch_next(self, known: _Known) -> bool:
-        """Fetch the first id of the queue; False if there is none, or it must be retried."""
-        schema_id = known.first_queued()
+    def _pause(self) -> float | None:
+        """s until the next id is due; None: there is none."""
+        times = [*self._of_records.due_times(), *self._of_requests.due_times()]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _fetch_due(self, known: _Known) -> bool:
+        """Fetch the first id of the queue that is due; False if there is none."""
+        schema_id = known.first_due()
         if schema_id is None:
             return False
         try:
             known.add(schema_id, self._source.fetch(schema_id))
+        except SchemaNotFound as e:
+            if known is self._of_records and self._may_come(schema_id, str(e)):
+                known.postpone(schema_id)
+                return True
+            self._refuse(known, schema_id, str(e))
         except ValueError as e:
-            known.add_error(schema_id, str(e))
-            log.warning("schema %d of %s: %s", schema_id, self._source.name, e)
+            self._refuse(known, schema_id, str(e))
         except Exception as e:  # the thread must survive any error of a source
             if self._error is None:
                 log.warning("cannot fetch schema %d; records that need it wait: %s", schema_id, e)
             self._error = str(e)
-            known.move_to_end(schema_id)
-            return False
+            self._not_found_since.clear()  # the source may have lost its schemas meanwhile
+            known.postpone(schema_id)
+            return True
         if self._error is not None:
             log.info("%s answers again", self._source.name)
+            for each in (self._of_records, self._of_requests):
+                each.hurry()
         self._error = None
+        self._not_found_since.pop(schema_id, None)
         known.dequeue(schema_id)
         return True
+
+    def _may_come(self, schema_id: int, reason: str) -> bool:
+        """Whether the schema has not been missing for long enough."""
+        if self._of_records.error(schema_id) is not None:
+            return False
+        now = time.monotonic()
+        if schema_id not in self._not_found_since:
+            self._not_found_since[schema_id] = now
+            log.warning(
+                "schema %d of %s: %s; records that need it wait, for %.0f s at most", schema_id,
+                self._source.name, reason, self._missing_after,
+            )  # fmt: skip
+        return now - self._not_found_since[schema_id] < self._missing_after
+
+    def _refuse(self, known: _Known, schema_id: int, reason: str) -> None:
+        if known.error(schema_id) is None:
+            log.warning("schema %d of %s: %s", schema_id, self._source.name, reason)
+        known.add_error(schema_id, reason)
 
 
 class _SchemasOfRequests:
@@ -137,9 +185,8 @@ class _SchemasOfRequests:
     def __init__(self, cache: SchemaCache) -> None:
         self._cache = cache
 
-    @property
-    def state(self) -> str:
-        return self._cache.state
+    def state(self, schema_id: int) -> str:
+        return self._cache.state(schema_id)
 
     def schema(self, schema_id: int) -> Schema:
         return self._cache.of_request(schema_id, is_stored=False)
@@ -158,12 +205,20 @@ class _Cached:
         self.used = used
 
 
+class _Error(NamedTuple):
+    """Why there is no schema; `is_old`: it should be fetched again."""
+
+    message: str
+    is_old: bool
+
+
 class _Known:
     """Cached schemas and errors, and the ids to fetch. Any thread reads and enqueues; the cache's
     own thread does the rest."""
 
     def __init__(self, max_cached: int, max_queued: int) -> None:
-        self.queue: dict[int, None] = {}  # ids to fetch, in this order
+        # ids to fetch, in this order ► when (s, monotonic), and the pause after the next failure
+        self.queue: dict[int, tuple[float, float]] = {}
         self._max_cached, self._max_queued = max_cached, max_queued
         self._schemas: dict[int, _Cached] = {}
         self._errors: dict[int, tuple[str, float]] = {}  # id -> message and expiry time
@@ -171,46 +226,62 @@ class _Known:
         self._lock = threading.Lock()
 
     def get(self, schema_id: int) -> Schema | None:
-        """ValueError if the schema does not exist or is not supported."""
         cached = self._schemas.get(schema_id)
-        if cached is not None:
-            cached.used = next(self._uses)
-            return cached.schema
+        if cached is None:
+            return None
+        cached.used = next(self._uses)
+        return cached.schema
+
+    def error(self, schema_id: int) -> _Error | None:
+        """Why the schema is missing or not supported; None if it is not known to be."""
         error = self._errors.get(schema_id)
-        if error is not None and time.monotonic() < error[1]:
-            raise ValueError(error[0])
-        return None
+        return None if error is None else _Error(error[0], time.monotonic() >= error[1])
 
     def add(self, schema_id: int, schema: Schema) -> None:
         """A full cache drops the schema that was not used for the longest time."""
         if len(self._schemas) >= self._max_cached:
             del self._schemas[min(self._schemas, key=lambda each: self._schemas[each].used)]
         self._schemas[schema_id] = _Cached(schema, next(self._uses))
+        self._errors.pop(schema_id, None)
 
     def add_error(self, schema_id: int, message: str) -> None:
+        self._errors.pop(schema_id, None)
         if len(self._errors) >= self._max_cached:
             self._errors.pop(next(iter(self._errors)))
-        self._errors.pop(schema_id, None)
         self._errors[schema_id] = message, time.monotonic() + _ERROR_TTL
 
-    def enqueue(self, schema_id: int) -> None:
-        """If the queue is full, the caller has to ask again."""
+    def enqueue(self, schema_id: int) -> bool:
+        """Whether it is new. If the queue is full, the caller has to ask again."""
         with self._lock:
-            if len(self.queue) < self._max_queued:
-                self.queue[schema_id] = None
+            if schema_id in self.queue or len(self.queue) >= self._max_queued:
+                return False
+            self.queue[schema_id] = time.monotonic(), _RETRY_AFTER
+            return True
 
-    def first_queued(self) -> int | None:
+    def first_due(self) -> int | None:
+        now = time.monotonic()
         with self._lock:
-            return next(iter(self.queue), None)
+            return next((each for each, (due, _) in self.queue.items() if due <= now), None)
+
+    def due_times(self) -> list[float]:
+        with self._lock:
+            return [due for due, _ in self.queue.values()]
 
     def dequeue(self, schema_id: int) -> None:
         with self._lock:
             self.queue.pop(schema_id, None)
 
-    def move_to_end(self, schema_id: int) -> None:
+    def postpone(self, schema_id: int) -> None:
+        """To the end of the queue, until after its pause."""
         with self._lock:
-            self.queue.pop(schema_id, None)
-            self.queue[schema_id] = None
+            _, pause = self.queue.pop(schema_id, (0.0, _RETRY_AFTER))
+            due = time.monotonic() + pause
+            self.queue[schema_id] = due, min(2 * pause, _MAX_RETRY_AFTER)
+
+    def hurry(self) -> None:
+        """All ids are due."""
+        with self._lock:
+            self.queue = dict.fromkeys(self.queue, (time.monotonic(), _RETRY_AFTER))
 
 
 class SchemaRegistry:
@@ -255,14 +326,15 @@ class SchemaFolder:
         if not self._folder.is_dir():
             raise SchemaSourceUnavailable(f"the folder {self._folder} does not exist")
         names = " or ".join(f"{schema_id}{each.file_suffix}" for each in SCHEMA_FORMATS)
-        raise ValueError(f"the file {self._folder / names} does not exist")
+        raise SchemaNotFound(f"the file {self._folder / names} does not exist")
 
 
 def schema_cache(settings: Settings, deployment: Deployment) -> SchemaCache | None:
     """The cache of schemas by id; None if the deployment has no source of them."""
     if deployment.registry is not None:
         registry = SchemaRegistry(deployment.registry, settings.schema_registry_auth)
-        return SchemaCache(registry)
+        return SchemaCache(registry, settings.schema_missing_after)
     if deployment.schema_folder is not None:
-        return SchemaCache(SchemaFolder(settings.views.parent / deployment.schema_folder))
+        folder = SchemaFolder(settings.views.parent / deployment.schema_folder)
+        return SchemaCache(folder, settings.schema_missing_after)
     return None

@@ -147,6 +147,7 @@ class KeyRouting:
 
     def _refused(self, store_partition: StorePartition, code: str) -> Unavailable:
         number, progress = store_partition.partition, store_partition.progress
+        waits = store_partition.waiting_for
         if code == "not-active":
             return Unavailable(
                 code,
@@ -155,7 +156,8 @@ class KeyRouting:
         return Unavailable(
             code,
             f"Partition {number} of view {self.view.name} is catching up: it is at offset "
-            f"{progress.position} of {progress.target_offset}.",
+            f"{progress.position} of {progress.target_offset}."
+            f"{'' if waits is None else f' It waits for schema {waits.schema_id}.'}",
             partition=number,
             position=progress.position,
             goal=progress.target_offset,

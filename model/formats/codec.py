@@ -85,6 +85,10 @@ class Codec(ABC):
     def check(self, raw: bytes) -> None:
         """Raise ValueError unless `raw` (record bytes) is valid in this format."""
 
+    def check_stored(self, raw: bytes) -> None:
+        """`check` of the value of a record that was applied."""
+        self.check(raw)
+
     @abstractmethod
     def to_json(self, raw: bytes) -> bytes:
         """Record bytes, which are valid, to a JSON document, UTF-8."""

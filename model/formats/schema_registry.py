@@ -19,7 +19,7 @@ import orjson
 from model.formats.format import SchemaFormat
 from model.formats.json_decoder import decode_json
 from model.formats.registry import SCHEMA_FORMATS
-from model.formats.schemas import Schema
+from model.formats.schemas import Schema, SchemaNotFound
 
 UrlOpen = Callable[..., Any]
 """As ``urllib.request.urlopen``."""
@@ -30,6 +30,7 @@ _MAX_REFERENCES = 100
 _DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
 _BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
+_REFERENCE_NOT_FOUND = (40401, 40402)  # the subject, or its version
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
@@ -62,7 +63,7 @@ class RegistryClient:
         self._authorization = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else ""
 
     def fetch(self, schema_id: int) -> Schema:
-        """ValueError if the schema does not exist or is not supported."""
+        """SchemaNotFound; ValueError if the schema is not supported."""
         return self.registered(schema_id).parsed()
 
     def registered(self, schema_id: int) -> RegisteredSchema:
@@ -156,7 +157,9 @@ class RegistryClient:
         except Exception:
             code, message = None, ""
         if error.code == 404 and code == _NOT_FOUND:
-            raise ValueError("the registry has no schema with this id")
+            raise SchemaNotFound("the registry has no schema with this id")
+        if error.code == 404 and code in _REFERENCE_NOT_FOUND:
+            raise SchemaNotFound(f"the registry has no schema at {path}, which this one references")
         if error.code in (409, 422) and code is not None:
             raise ValueError(f"the registry rejects the schema: {message[:500]}")
         raise SchemaSourceUnavailable(f"{self.name}{path} answers {error.code} {error.reason}")

@@ -6,6 +6,7 @@ RocksDB stores the record bytes unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from model.formats.codec import Codec, SchemaBytes
@@ -32,6 +33,11 @@ def schema_id_of(raw: bytes) -> int:
     return schema_id
 
 
+class SchemaNotFound(ValueError):
+    """The source says that it has no such schema. It may have it later: it is restored, or it comes
+    up before it has read its own log."""
+
+
 class SchemaNotYet(Unavailable):
     """A schema is not available yet: records that need it have to wait."""
 
@@ -47,7 +53,7 @@ class SchemaNotYet(Unavailable):
     @property
     def state(self) -> str:
         """What it waits for, and the state of the fetch."""
-        return f"schema {self.schema_id}: {self._source.state}"
+        return f"schema {self.schema_id}: {self._source.state(self.schema_id)}"
 
     @property
     def over(self) -> bool:
@@ -83,9 +89,8 @@ class Schema(Protocol):
 class SchemaSource(Protocol):
     """A source of schemas by id. Never blocks: the event loop calls it, too."""
 
-    @property
-    def state(self) -> str:
-        """The state of pending fetches, for people."""
+    def state(self, schema_id: int) -> str:
+        """Why the schema is not available yet, for people."""
 
     def schema(self, schema_id: int) -> Schema:
         """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
@@ -98,7 +103,8 @@ class SchemaSource(Protocol):
 class NoSchemas:
     """A source without schemas, for a process that only reads views.toml."""
 
-    state = "no source of schemas is configured"
+    def state(self, schema_id: int) -> str:
+        return "no source of schemas is configured"
 
     def schema(self, schema_id: int) -> Schema:
         raise SchemaNotYet(schema_id, self)
@@ -121,8 +127,14 @@ class ConfluentCodec(Codec):
         self._schema, self._of_stored = source.schema, source.of_stored
 
     def check(self, raw: bytes) -> None:
+        self._check(raw, self._schema)
+
+    def check_stored(self, raw: bytes) -> None:
+        self._check(raw, self._of_stored)
+
+    def _check(self, raw: bytes, schema_of: Callable[[int], Schema]) -> None:
         schema_id = schema_id_of(raw)
-        schema = self._schema(schema_id)
+        schema = schema_of(schema_id)
         try:
             self._refuse_other_formats(schema)
             schema.check(raw[FRAME:])

@@ -52,7 +52,7 @@ def _row_of(view: View, value: bytes) -> bytes:
     row = value if view.row_reader is None else view.row_reader(value)
     if not isinstance(row, bytes):
         raise ValueError("it deletes the key, or is no row: rebuild the partition")
-    view.value_codec.check(row)
+    view.value_codec.check_stored(row)
     return row
 
 

@@ -1,8 +1,9 @@
 """Schemas by id, in Spark's workers: for records with Confluent's framing.
 
 A worker asks the registry once for each id, and keeps the schema. If the registry does not answer,
-the query fails, and the job starts it again; so no record is lost because a registry is away. A
-record whose schema does not exist is malformed.
+the query fails, and the job starts it again; so no record is lost because a registry is away. If it
+says that a schema does not exist, the task asks again for a time that is set: a registry that is
+restored says so, too. After that, records with this schema are malformed.
 
 A worker keeps for one task only that a schema does not exist. The records of a task were written
 before it began. So if a schema was registered before a record was written, the workers of the view
@@ -22,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from model.formats.format import SchemaFormat
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
-from model.formats.schemas import FRAME, schema_id_of
+from model.formats.schemas import FRAME, SchemaNotFound, schema_id_of
 from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from spark.errors import JobError, Unavailable
@@ -37,10 +38,18 @@ word."""
 AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
 """The environment variable that has it."""
 
+MISSING_AFTER = "spark.queryable.schemas.missingAfter"
+"""A setting of the session: s for which a schema must be missing."""
+
+MISSING_AFTER_VARIABLE = "QUERYABLE_SCHEMA_MISSING_AFTER"
+"""The environment variable that has it."""
+
+DEFAULT_MISSING_AFTER = "120"
+
 _MAX_KNOWN = 1000  # schemas, and errors, of a reader in a worker
 _MAX_READERS = 100
 _ATTEMPTS = 3
-_PAUSE = 0.5  # s
+_PAUSE, _MAX_PAUSE = 0.5, 5.0  # s: between attempts
 
 Decode = Callable[[bytes], Any]
 
@@ -48,10 +57,12 @@ Decode = Callable[[bytes], Any]
 @dataclass(frozen=True, slots=True)
 class Registry:
     """A schema registry. ``auth``: user:password, or empty. Both may change without a new rule of
-    the views that use it."""
+    the views that use it. ``missing_after``: s for which it must say that a schema does not exist.
+    """
 
     url: str = field(metadata={"of_rule": False})
     auth: str = field(default="", repr=False, metadata={"of_rule": False})
+    missing_after: float = field(default=0.0, metadata={"of_rule": False})
 
     def client(self) -> RegistryClient:
         return RegistryClient(self.url, self.auth, urllib.request.urlopen)
@@ -74,7 +85,7 @@ def registry_of(session: SparkSession) -> Registry:
         auth = resolve_value(AUTH_VARIABLE, session.conf.get(AUTH, "") or "", open, os.environ)
     except ConfigurationError as error:
         raise Unavailable(f"the password of the schema registry cannot be read: {error}") from None
-    return Registry(url, auth)
+    return Registry(url, auth, float(session.conf.get(MISSING_AFTER, DEFAULT_MISSING_AFTER) or 0))
 
 
 def frame(registry: Registry, subject: str, of: SchemaFormat, text: str) -> bytes:
@@ -108,7 +119,7 @@ def framed_decoder(
     if schemas is None:
         if len(_READERS) >= _MAX_READERS:
             _READERS.pop(next(iter(_READERS)))
-        schemas = _READERS[registry, reader] = _Schemas(registry.client(), decode_with)
+        schemas = _READERS[registry, reader] = _Schemas(registry, decode_with)
     known = schemas.decoder
     missing: dict[int, str] = {}  # id ► the registry's answer
 
@@ -122,9 +133,11 @@ class _Schemas:
     """The decoders of one reader, by schema id."""
 
     def __init__(
-        self, client: RegistryClient, decode_with: Callable[[RegisteredSchema], Decode]
+        self, registry: Registry, decode_with: Callable[[RegisteredSchema], Decode]
     ) -> None:
-        self._client = client
+        self._client = registry.client()
+        self._missing_after = registry.missing_after
+        self._missing: dict[int, bool] = {}  # ids that were missing for long enough
         self._decode_with = decode_with
         self._decoders: dict[int, Decode] = {}
         self._errors: dict[int, str] = {}  # of schemas that cannot be converted
@@ -150,12 +163,27 @@ class _Schemas:
         return found
 
     def _fetch(self, schema_id: int) -> RegisteredSchema:
-        for _ in range(_ATTEMPTS - 1):
+        """Raises SchemaNotFound if the schema was missing for long enough, in this task or an
+        earlier one."""
+        failures, pause = 0, _PAUSE
+        missing_since: float | None = None
+        while True:
             try:
-                return self._client.registered(schema_id)
+                found = self._client.registered(schema_id)
+                self._missing.pop(schema_id, None)
+                return found
+            except SchemaNotFound:
+                now = time.monotonic()
+                missing_since = now if missing_since is None else missing_since
+                if schema_id in self._missing or now - missing_since >= self._missing_after:
+                    _keep(self._missing, schema_id, True)
+                    raise
             except SchemaSourceUnavailable:
-                time.sleep(_PAUSE)
-        return self._client.registered(schema_id)
+                failures, missing_since = failures + 1, None
+                if failures == _ATTEMPTS:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _MAX_PAUSE)
 
 
 _READERS: dict[tuple[Registry, Hashable], _Schemas] = {}

@@ -12,6 +12,7 @@ from model.problems import ConfigurationError
 from model.toml_lines import view_table
 from model.views import ANY_PARTITION, CHANGELOG, View
 from queryable.cli.check.findings import Finding, ok, warning, wrong
+from queryable.cli.check.formats import Misfit, format_finding
 from queryable.cli.check.rows import check_rows
 from queryable.cli.inspection.deleted_records import broker_retention
 from queryable.cli.inspection.durations import duration_text
@@ -84,22 +85,23 @@ def check_records(
     if not keyed:
         return
     bare_keys = []
-    invalid = 0
+    misfits = []
     for record in keyed:
         assert record.key is not None
         try:
             view.layout.stored_key(record.key, record.timestamp)
             key = view.layout.bare_key(record.key)
             _validate(view.key_codec, view.key_schema, key)
-        except ValueError:
-            invalid += 1
+        except ValueError as e:
+            misfits.append(Misfit(record.key, str(e)))
         else:
             bare_keys.append((record.partition, key))
-    yield _format_finding(view, "key", view.key, invalid, len(keyed))
+    yield format_finding(view, "key", misfits, [record.key or b"" for record in keyed])
     values = [record.value for record in keyed if record.value is not None]
     if values:
-        invalid = sum(not _is_valid_value(view, value) for value in values)
-        yield _format_finding(view, "value", view.value, invalid, len(values))
+        found = [(value, _misfit(view, value)) for value in values]
+        misfits = [Misfit(value, reason) for value, reason in found if reason is not None]
+        yield format_finding(view, "value", misfits, values)
     yield from check_rows(view, sample)
     yield check_partitioner(view, partitions, bare_keys)
 
@@ -110,28 +112,15 @@ def _validate(codec: Codec, schema: str | None, raw: bytes) -> None:
         codec.check(raw)
 
 
-def _is_valid_value(view: View, value: bytes) -> bool:
+def _misfit(view: View, value: bytes) -> str | None:
+    """Why the value is not in the view's format; None if it is."""
     try:
         _validate(view.record_codec, view.value_schema, value)
         if view.row_reader is not None and view.value_schema != CONFLUENT:
             view.row_reader(value)
-    except ValueError:
-        return False
-    return True
-
-
-def _format_finding(view: View, what: str, format_: str, invalid: int, total: int) -> Finding:
-    subject = f"view {view.name}"
-    if not invalid:
-        return ok(subject, f"all {total} {what}s of the sample are {format_}")
-    is_key = what == "key"
-    return wrong(
-        subject,
-        f'{invalid} of {total} {what}s of topic {view.topic} do not fit {what} = "{format_}"'
-        f"{f' in a {view.store} store' if is_key else ''}: they become dead letters",
-        f"set {what}{' and store' if is_key else ''} in {view_table(view.name)} to what the "
-        "producers write",
-    )
+    except ValueError as e:
+        return str(e)
+    return None
 
 
 def check_partitioner(

@@ -49,9 +49,11 @@ def test_the_examples_run(session: SparkSession, tmp_path: Path) -> None:
     with registry() as running:
         running.add(1, ORDER)
         session.conf.set(settings_of_registry.URL, running.url)
+        session.conf.set(settings_of_registry.MISSING_AFTER, "0")
         decoded = rows("ORDERS", (b"k", framed(1, ORDER, order)), (b"k", framed(1, ORDER, order)))
         totals = names["totals"](decoded.withColumn("customer", F.lit("a"))).collect()
         session.conf.unset(settings_of_registry.URL)
+        session.conf.unset(settings_of_registry.MISSING_AFTER)
         [schema_id] = [
             document["id"] for path, (_, document) in running.answers.items() if "subjects" in path
         ]

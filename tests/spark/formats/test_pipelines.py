@@ -68,8 +68,10 @@ class Schemas:
 def running(session: SparkSession) -> Iterator[FakeRegistry]:
     with registry() as running:
         session.conf.set(settings_of_registry.URL, running.url)
+        session.conf.set(settings_of_registry.MISSING_AFTER, "0")
         yield running
         session.conf.unset(settings_of_registry.URL)
+        session.conf.unset(settings_of_registry.MISSING_AFTER)
 
 
 Run = Callable[..., tuple[dict[bytes, Any], list[str]]]

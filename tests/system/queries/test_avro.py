@@ -42,7 +42,10 @@ def test_records_wait_while_the_registry_is_unavailable(
         other={"topic": topic, "value": "bytes"},
     )
     deployment = deploy(f'{views}[schemas]\nregistry = "http://127.0.0.1:{port}"\n')
-    first, second = started = [deployment.new().launch() for _ in range(2)]
+    # the id that the registry does not know delays no test for long
+    first, second = started = [deployment.new(schema_missing_after="0.5") for _ in range(2)]
+    for backend in started:
+        backend.launch()
     ends = ends_of(history(broker.bootstrap_servers, topic, 2))
 
     # the other view of the topic is read; this one waits, and reports it
@@ -65,7 +68,8 @@ def test_records_wait_while_the_registry_is_unavailable(
     with registry(port) as running:
         running.add(7, ORDER)
         settle(started)
-        assert values(first, 20) == values(second, 20) == [order(i) for i in range(20)]
+        known = ["value-unreadable"] * 2 + [order(i) for i in range(2, 20)]
+        assert values(first, 20) == values(second, 20) == known
         found = letters(broker, f"{topic}.dead-letter", 2)
         reasons = sorted(dict(letter.headers() or [])["reason"].decode() for letter in found)
         assert "has no schema with" in reasons[1]
@@ -110,3 +114,40 @@ def test_records_wait_while_the_registry_is_unavailable(
         first.wait(lambda: values(first, 20) == expected, "all values again")
     assert first.log().count("cannot fetch schema") == 1
     assert sum(p["dead_letters"] for p in first.partitions("v")) == 2
+
+
+def test_a_registry_that_is_restored(
+    deploy: Deploy, broker: Broker, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """It answers before it has its schemas: no record may be lost, and none be an older value."""
+    topic = make_topic(1)
+    with registry() as running:
+        running.add(7, ORDER)
+        running.add(8, NEWER)
+        writer.send(topic, [(str(i).encode(), framed(7, ORDER, order(i))) for i in range(5)])
+        of_view = {"topic": topic, "value": "avro", "value_schema": "confluent"}
+        views = f'{views_toml(v=of_view)}[schemas]\nregistry = "{running.url}"\n'
+        backend = deploy(views).new(schema_missing_after="600").launch()
+        settle([backend])
+        new = {"id": 1, "price": 0.5, "by": "me"}
+        del running.answers["/schemas/ids/8"]
+        writer.send(topic, [(b"0", framed(8, NEWER, new)), (b"1", framed(7, ORDER, order(9)))])
+        backend.wait(
+            lambda: any("has had no such" in each for each in waiting(backend)), "the wait"
+        )
+        assert values(backend, 5) == [order(i) for i in range(5)], "as of the stated position"
+        running.add(8, NEWER)
+        expected = [new, order(9), *map(order, range(2, 5))]
+        backend.wait(lambda: values(backend, 5) == expected, "the rest")
+        assert sum(p["dead_letters"] for p in backend.partitions("v")) == 0
+
+        # missing for longer than what is set: unreadable, until the schema is back
+        backend.stop()
+        del running.answers["/schemas/ids/8"]
+        backend.settings["QUERYABLE_SCHEMA_MISSING_AFTER"] = "0.2"
+        writer.send(topic, [(b"2", framed(8, NEWER, new))])
+        backend.start()
+        backend.wait(lambda: values(backend, 3)[2] == "value-unreadable", "that it is unreadable")
+        running.add(8, NEWER)
+        backend.wait(lambda: values(backend, 3)[2] == new, "the value, without a rebuild")
+        assert not backend.get("/instance").json()["rebuilds"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from tests.support.tcp_faults import Link, TcpFaults
 from tests.support.topics import Writer
 from tests.system.deploy.faults.conftest import Alarms
 
-TOPICS = {"things": 1, "scattered": 2, "pushed": 1}  # the number of partitions
+TOPICS = {"things": 1, "scattered": 2, "pushed": 1, "framed": 1}  # the number of partitions
 MANY = 15_000  # records: more than the lag at which the alert fires
 
 
@@ -42,6 +43,7 @@ class Site:
     view: View  # with a folder for pushes
     pin: Callable[[], Pinned]
     servers: str
+    schemas: Path  # the folder
 
     def when(self, condition: Callable[[Scrape], bool], what: str) -> Scrape:
         """The first scrape for which it is true."""
@@ -71,22 +73,24 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         things={"topic": "things"},
         scattered={"topic": "scattered"},
         pushed={"topic": "pushed", "push": str(folder / "pushes")},
+        framed={"topic": "framed", "value": "avro", "value_schema": "confluent"},
     )
+    (folder / "schemas").mkdir()
+    text += f'[schemas]\nfolder = "{folder / "schemas"}"\n'
     with TcpFaults() as detour, Broker(folder / "broker", detour=detour.port) as broker:
         detour.target = broker.detour_port
         servers = broker.bootstrap_servers
         create_topics(quiet_admin(servers), [Topic(*of, {}) for of in TOPICS.items()])
         writer = Writer(servers)
-        for name in TOPICS:
+        for name in TOPICS.keys() - {"framed"}:
             writer.table(name, {f"k{number}": number for number in range(20)})
         with Deployment(folder, f"127.0.0.1:{detour.port}", text) as deployment:
             [backend] = deployment.start()
             view = next(each for each in parse_views(text).views if each.push)
             path = str(deployment.views_path)
             of = targets(f"http://127.0.0.1:{backend.port}")
-            yield Site(
-                backend, of, detour, writer, view, lambda: pin("pushed", servers, path), servers
-            )
+            pinned = partial(pin, "pushed", servers, path)
+            yield Site(backend, of, detour, writer, view, pinned, servers, folder / "schemas")
 
 
 @pytest.mark.raises("QueryableDataStale")
@@ -166,6 +170,18 @@ def test_a_file_of_the_newest_push_is_damaged(site: Site, alarms: Alarms) -> Non
     # as the runbook says: run the batch job again
     push(url, site.view, site.pin(), {"k1": '"third"'})
     alarms.silent(failed, installed("third"))
+
+
+@pytest.mark.raises("QueryableSchemaMissing")
+def test_a_schema_is_missing(site: Site, alarms: Alarms) -> None:
+    healthy = site.fresh()
+    site.writer.send("framed", [(b"k", b"\0\0\0\0\x07\x02")])
+    waits = site.when(lambda found: any(found.of("queryable_waiting_for_schema")), "the wait")
+    assert alarms.raised(healthy, waits) == {"QueryableSchemaMissing"}
+    # as the runbook says: the schema is registered again
+    (site.schemas / "7.avsc").write_text('"int"')
+    alarms.silent(waits, site.fresh())
+    assert site.backend.get(key_path("framed", "k")).json()["value"] == 1
 
 
 @pytest.mark.raises("QueryableMispartitionedRecords")

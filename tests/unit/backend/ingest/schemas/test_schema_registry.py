@@ -96,9 +96,9 @@ def test_a_password_in_a_file_can_be_replaced(
     schemas = started(SchemaRegistry(running.url, f"me:${{file:{password}}}"))
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
-    wait_until(lambda: "answers 401" in schemas.state, 10, "the password to be refused", 0.01)
+    wait_until(lambda: "answers 401" in schemas.state(7), 10, "the password to be refused", 0.01)
     password.unlink()
-    wait_until(lambda: "cannot read" in schemas.state, 10, "the missing file", 0.01)
+    wait_until(lambda: "cannot read" in schemas.state(7), 10, "the missing file", 0.01)
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
     password.write_text("second")
@@ -174,7 +174,7 @@ def test_an_unexpected_response_is_retried(
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
     wait_until(lambda: len(running.asked) > 3, 10, "a retry", 0.01)
-    assert running.url in schemas.state
+    assert running.url in schemas.state(7)
     with pytest.raises(SchemaNotYet):
         schemas.schema(7)
     running.add(7, "int")
@@ -210,7 +210,7 @@ def test_a_registry_that_is_down_at_the_start(
     assert len([r for r in caplog.records if "cannot fetch schema" in r.message]) == 1, (
         "logged once"
     )
-    assert "does not answer" not in schemas.state
+    assert "does not answer" not in schemas.state(7)
 
 
 @pytest.mark.parametrize(
