@@ -35,6 +35,9 @@ class Codec(ABC):
     stores_values = True
     """Whether values are stored; False: entries have no value."""
 
+    needs_schemas = False
+    """Whether records can be read only with schemas of a registry or folder."""
+
     is_text = False
     """Whether record bytes, URL text and the content of the JSON string are the same UTF-8."""
 

@@ -23,7 +23,6 @@ from pyspark.sql.types import (
 )
 
 from model.derive.types import DECIMAL_DIGITS, Kind, NumberTime, Type
-from model.formats.registry import VALUE_CODECS
 from model.rows.reader import RowReader, RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
@@ -81,8 +80,9 @@ class JsonValues:
         types = [to_arrow_type(spark_type(of), timezone="UTC") for _, of in self.fields]
         nothing = (None,) * len(names)
         bounds = self.event_time
-        without_value = "value: null" if self.rows is None else _DELETED
-        row_of = None if self.rows is None else self.rows.reader(VALUE_CODECS["json"])
+        rule = self.rows
+        without_value = _DELETED if rule is not None and rule.has_deletions else "value: null"
+        row_of = None if rule is None else rule.json_reader()
         for batch in batches:
             values = batch.column("value").to_pylist()
             # Numbers, because a timestamp may be outside the range of Python's datetime.

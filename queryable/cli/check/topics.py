@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from model.classes import import_class
 from model.formats.codec import Codec
-from model.formats.schemas import CONFLUENT
+from model.formats.frames import HEADERS, ID_IN_HEADER, schema_id_of
 from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.toml_lines import view_table
@@ -84,51 +84,62 @@ def check_records(
     if not keyed:
         return
     bare_keys = []
-    invalid = 0
+    wrong_keys: list[str] = []
     for record in keyed:
         assert record.key is not None
         try:
-            view.layout.stored_key(record.key, record.timestamp)
+            if not (view.key_fields and view.key_codec.needs_schemas):
+                view.layout.stored_key(record.key, record.timestamp)
             key = view.layout.bare_key(record.key)
-            _validate(view.key_codec, view.key_schema, key)
-        except ValueError:
-            invalid += 1
+            _validate(view.key_codec, key)
+        except ValueError as error:
+            wrong_keys.append(str(error))
         else:
             bare_keys.append((record.partition, key))
-    yield _format_finding(view, "key", view.key, invalid, len(keyed))
+    yield _format_finding(view, "key", view.key, wrong_keys, len(keyed))
     values = [record.value for record in keyed if record.value is not None]
     if values:
-        invalid = sum(not _is_valid_value(view, value) for value in values)
-        yield _format_finding(view, "value", view.value, invalid, len(values))
+        reasons = [why for record in keyed if (why := _wrong_value(view, record)) is not None]
+        yield _format_finding(view, "value", view.value, reasons, len(values))
     yield from check_rows(view, sample)
     yield check_partitioner(view, partitions, bare_keys)
 
 
-def _validate(codec: Codec, schema: str | None, raw: bytes) -> None:
-    # schemas of a registry are not fetched here
-    if schema != CONFLUENT:
+def _validate(codec: Codec, raw: bytes) -> None:
+    """ValueError with the reason. Schemas of a registry are not fetched here."""
+    if codec.needs_schemas:
+        schema_id_of(raw)
+    else:
         codec.check(raw)
 
 
-def _is_valid_value(view: View, value: bytes) -> bool:
+def _wrong_value(view: View, record: SampledRecord) -> str | None:
+    """Why the value is not in the view's format; None if it is, or if there is none."""
+    if record.value is None:
+        return None
     try:
-        _validate(view.record_codec, view.value_schema, value)
-        if view.row_reader is not None and view.value_schema != CONFLUENT:
-            view.row_reader(value)
-    except ValueError:
-        return False
-    return True
+        _validate(view.record_codec, record.value)
+        if view.row_reader is not None and not view.record_codec.needs_schemas:
+            view.row_reader(record.value)
+    except ValueError as error:
+        has_header = not HEADERS.isdisjoint(record.headers)
+        return f"{error}. {ID_IN_HEADER}" if has_header else str(error)
+    return None
 
 
-def _format_finding(view: View, what: str, format_: str, invalid: int, total: int) -> Finding:
+def _format_finding(
+    view: View, what: str, format_: str, reasons: Sequence[str], total: int
+) -> Finding:
+    """`reasons`: why some are not valid."""
     subject = f"view {view.name}"
-    if not invalid:
+    if not reasons:
         return ok(subject, f"all {total} {what}s of the sample are {format_}")
     is_key = what == "key"
     return wrong(
         subject,
-        f'{invalid} of {total} {what}s of topic {view.topic} do not fit {what} = "{format_}"'
-        f"{f' in a {view.store} store' if is_key else ''}: they become dead letters",
+        f'{len(reasons)} of {total} {what}s of topic {view.topic} do not fit {what} = "{format_}"'
+        f"{f' in a {view.store} store' if is_key else ''}: they become dead letters. The first: "
+        f"{reasons[0]}",
         f"set {what}{' and store' if is_key else ''} in {view_table(view.name)} to what the "
         "producers write",
     )
