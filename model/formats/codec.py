@@ -50,8 +50,9 @@ class Codec(ABC):
     is_document = False
     """Whether `to_json` returns any JSON document, whose fields `by=` can name."""
 
-    quotes_integers = False
-    """Whether `to_json` writes integers of 64 bits as strings, as Protobuf's JSON mapping does."""
+    quotes_numbers = False
+    """Whether `to_json` writes some numbers as strings of digits: Avro's decimals, and integers of
+    64 bits in Protobuf's JSON mapping."""
 
     quotes_infinities = False
     """Whether `to_json` writes infinite numbers in documents as "Infinity" and "-Infinity"."""

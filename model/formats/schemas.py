@@ -100,6 +100,7 @@ class ConfluentCodec(Codec):
     """Records with Confluent's framing; `source` has their schemas."""
 
     is_document = True
+    quotes_numbers = True
     quotes_infinities = True
     needs_schemas = True
 
