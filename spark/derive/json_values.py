@@ -22,11 +22,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.derive.types import DECIMAL_DIGITS, Kind, NumberTime, Type
+from model.derive.fields import Paths
+from model.derive.types import DECIMAL_DIGITS, AnyScalar, Kind, NumberTime, Type
 from model.rows.reader import RowReader, RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
-from spark.formats.strict_json import fields_reader
+from spark.formats.strict_json import ANY, fields_reader
 
 FIELDS = "#fields"
 REASON = "#reason"
@@ -63,6 +64,7 @@ class JsonValues:
     event_time: EventTimeBounds | None
     copied: tuple[str, ...]
     rows: RowRule | None = None
+    paths: Paths = ()
 
     @property
     def columns(self) -> list[StructField]:
@@ -73,7 +75,8 @@ class JsonValues:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = fields_reader(
             StructType([StructField(name, _read_as(of), of.optional) for name, of in self.fields]),
-            {name: of.unit for name, of in self.fields if isinstance(of, NumberTime)},
+            _units(self.fields),
+            dict(self.paths),
         )
         checks = [(name, of) for name, of in self.fields if of.kind in (Kind.INTEGER, Kind.DECIMAL)]
         names = [name for name, _ in self.fields]
@@ -120,6 +123,11 @@ class JsonValues:
                 ],
                 names=[*self.copied, FIELDS, REASON],
             )
+
+
+def _units(fields: tuple[tuple[str, Type], ...]) -> dict[str, str]:
+    times = {name: of.unit for name, of in fields if isinstance(of, NumberTime)}
+    return times | {name: ANY for name, of in fields if isinstance(of, AnyScalar)}
 
 
 def _row(row_of: RowReader, value: bytes) -> tuple[bytes, str | None]:
