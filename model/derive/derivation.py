@@ -80,6 +80,7 @@ class Join:
     on: Expression
     fields: tuple[tuple[str, Type], ...]
     rows: RowRule | None = field(default=None, metadata=IF_SET)
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=IF_SET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class Derivation:
     once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
     and window or session, ``aggregates``. ``session``: the gap that ends a session.
     ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read of
-    values; None: every value is one.
+    values; None: every value is one. ``paths``: of the fields that are not members with their name.
     """
 
     source: str
@@ -110,6 +111,7 @@ class Derivation:
     session: int | None = None
     points: bool = False
     rows: RowRule | None = field(default=None, metadata=IF_SET)
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=IF_SET)
 
     @property
     def joined_fields(self) -> dict[str, Type]:

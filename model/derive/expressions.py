@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from model.derive.casts import CAST_TYPES, cast_name
 from model.derive.functions import FUNCTIONS, Argument, result_type
+from model.derive.hints import QUOTES, unexpected, unknown_field, unknown_function
 from model.derive.types import BOOLEAN, STRING, Type, integer
 
 MAX_CHARACTERS = 2_000
@@ -24,11 +26,14 @@ _MAX_DEPTH = 40
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
-    r"|(?P<symbol><>|!=|<=|>=|[-+*=<>(),]))",
+    r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
     re.ASCII,
 )
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
-_KEYWORDS = frozenset({"and", "or", "not", "is", "null", "in", "between", "like", "true", "false"})
+_KEYWORDS = frozenset(
+    {"and", "or", "not", "is", "null", "in", "between", "like", "true", "false"}
+    | {"case", "when", "then", "else", "end"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +139,14 @@ def _tokens(text: str) -> list[Token]:
 
 def _unknown(rest: str) -> str:
     if rest[0] == '"':
-        return "strings have single quotes: 'text'; \""
+        return QUOTES
     if rest[0] == "'":
         return "a string without a closing quote"
     if rest[0] in "/%":
         return f"no operator {rest[0]}: use div(number, 60) or mod(number, 60)"
     if rest[0].isdigit():
-        return "numbers in expressions are whole numbers"
-    return f"unexpected {rest[0]!r}"
+        return "numbers in expressions are whole numbers: compare a decimal or double with those,"
+    return unexpected(rest[0])
 
 
 class _Parser:
@@ -156,7 +161,7 @@ class _Parser:
     def whole(self) -> Expression:
         expression = self._or()
         if self._peek.kind != "end":
-            raise self._error(f"unexpected {self._peek.text}")
+            raise self._error(unexpected(self._peek.text))
         return expression
 
     @property
@@ -218,11 +223,11 @@ class _Parser:
         return found
 
     def _comparison(self) -> Expression:
-        left = self._sum()
+        left = self._joined()
         at = self._peek.at
         operator = self._take(*_COMPARISONS)
         if operator is not None:
-            return self._call("<>" if operator == "!=" else operator, at, left, self._sum())
+            return self._call("<>" if operator == "!=" else operator, at, left, self._joined())
         if self._take("is"):
             negated = self._take("not")
             self._expect("null")
@@ -232,16 +237,23 @@ class _Parser:
         if self._take("in"):
             found = self._call("in", at, left, *self._list())
         elif self._take("between"):
-            low = self._sum()
+            low = self._joined()
             self._expect("and")
-            found = self._call("between", at, left, low, self._sum())
+            found = self._call("between", at, left, low, self._joined())
         elif self._take("like"):
-            found = self._call("like", at, left, self._sum())
+            found = self._call("like", at, left, self._joined())
         elif negated:
             raise self._error("expected in, between or like after not")
         else:
             return left
         return self._call("not", at, found) if negated else found
+
+    def _joined(self) -> Expression:
+        at = self._peek.at
+        parts = [self._sum()]
+        while self._take("||"):
+            parts.append(self._sum())
+        return parts[0] if len(parts) == 1 else self._call("concat", at, *parts)
 
     def _sum(self) -> Expression:
         return self._chain(self._product, "+", "-")
@@ -273,26 +285,59 @@ class _Parser:
             self._expect(")")
             return found
         if token.kind == "symbol":
-            raise self._error(f"unexpected {token.text}", token.at)
+            raise self._error(unexpected(token.text), token.at)
         word = token.text.lower()
         if word in ("true", "false"):
             return Literal(word == "true", BOOLEAN)
+        if word == "case":
+            return self._case(token.at)
         if word in _KEYWORDS:
-            raise self._error(f"unexpected {token.text}", token.at)
+            raise self._error(unexpected(token.text), token.at)
         if self._peek.text == "(":
             return self._function(token)
         if token.text not in self._names:
-            raise self._error(
-                f"unknown field {token.text}; known: {', '.join(self._names)}", token.at
-            )
+            raise self._error(unknown_field(token.text, self._names), token.at)
         return self._names[token.text]
+
+    def _case(self, at: int) -> Expression:
+        """``case when … then … else … end``, or ``case a when 1 then … else … end``."""
+        of = None if self._peek.text.lower() == "when" else self._or()
+        branches: list[tuple[Expression, Expression]] = []
+        while self._take("when"):
+            where = self._peek.at
+            condition = self._or()
+            if of is not None:
+                condition = self._call("=", where, of, condition)
+            self._expect("then")
+            branches.append((condition, self._or()))
+        if not branches:
+            raise self._error(f"expected when, not {self._peek.text or 'the end'}")
+        if self._take("else") is None:
+            raise self._error("case needs else before end, such as else 'other',")
+        found = self._or()
+        self._expect("end")
+        for condition, then in reversed(branches):
+            found = self._call("if", at, condition, then, found)
+        return found
+
+    def _cast(self, at: int) -> Expression:
+        """``try_cast(a as int)``."""
+        self._expect("(")
+        of = self._or()
+        self._expect("as")
+        token = self._peek
+        if token.kind != "name" or (kind := cast_name(token.text)) is None:
+            raise self._error(f"{token.text or 'the end'} is not a type: {CAST_TYPES}")
+        self._next += 1
+        self._expect(")")
+        return self._call(kind, at, of)
 
     def _function(self, token: Token) -> Expression:
         name = token.text.lower()
+        if name == "try_cast":
+            return self._cast(token.at)
         if name not in FUNCTIONS:
-            raise self._error(
-                f"unknown function {token.text[:40]}; allowed: {', '.join(FUNCTIONS)}", token.at
-            )
+            raise self._error(unknown_function(token.text, FUNCTIONS), token.at)
         return self._call(name, token.at, *self._list())
 
     def _list(self) -> list[Expression]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from model.derive.derivation import RECORD_FIELDS
 from model.derive.expressions import Field
-from model.derive.reading import TableError, check_new, read_table, read_text
+from model.derive.reading import TableError, check_keys, check_new, read_table, read_text
 from model.derive.types import parse_field_type
 
 MAX_FIELDS = 200
+MAX_PATH = 16
+
+Paths = tuple[tuple[str, tuple[str, ...]], ...]
+"""Name of a field ► the names of the members that lead to it."""
+
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -28,9 +34,35 @@ def parse_fields(value: Any, path: tuple[str, ...]) -> dict[str, Field]:
     fields = {}
     for name, text in given.items():
         check_new(name, RECORD_FIELDS, (*path, name))
+        if isinstance(text, dict):
+            check_keys(text, ("path", "type"), (*path, name))
+            text = text.get("type")
         text = read_text(text, (*path, name), 'a type such as "string" or "int?"')
         try:
             fields[name] = Field(name, parse_field_type(text))
         except ValueError as e:
             raise TableError((*path, name), str(e)) from None
     return fields
+
+
+def parse_paths(value: Mapping[str, Any], path: tuple[str, ...]) -> Paths:
+    """Where fields are in a JSON value, if they have a path: ``"after.id"``, or a list of names if
+    a name has a dot. Raises TableError."""
+    found = []
+    for name, given in value.items():
+        if not isinstance(given, dict):
+            continue
+        where = (*path, name, "path")
+        names = given.get("path")
+        if isinstance(names, str):
+            names = names.split(".")
+        if (
+            not isinstance(names, list)
+            or not 1 <= len(names) <= MAX_PATH
+            or not all(isinstance(each, str) and each for each in names)
+        ):
+            raise TableError(
+                where, f'must be names with dots, "after.id", or a list of up to {MAX_PATH} names'
+            )
+        found.append((name, tuple(names)))
+    return tuple(found)

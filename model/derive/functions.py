@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from model.derive.casts import CASTS, cast_type
 from model.derive.patterns import check_like, check_pattern
 from model.derive.types import (
     BOOLEAN,
@@ -42,6 +43,8 @@ Typing = Callable[[Arguments], Type]
 def result_type(function: str, arguments: Arguments) -> Type:
     """The type of a function's or operator's result. Raises ValueError if the arguments are not
     allowed."""
+    if function in CASTS:
+        return cast_type(function, arguments[0].type)
     return (FUNCTIONS.get(function) or OPERATORS[function])(arguments)
 
 

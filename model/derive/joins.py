@@ -7,7 +7,7 @@ from typing import Any
 
 from model.derive.derivation import Derivation, Join
 from model.derive.expressions import Expression, Field, fields_of
-from model.derive.fields import parse_fields, parse_topic
+from model.derive.fields import parse_fields, parse_paths, parse_topic
 from model.derive.reading import TableError, check_keys, check_new, read_expression, read_table
 from model.derive.rows import ROW_KEYS, parse_rows
 from model.derive.types import Kind
@@ -39,7 +39,8 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         on = read_expression(given["on"], (*path, name, "on"), names, Kind.STRING)
         fields = parse_fields(given["fields"], (*path, name, "fields"))
         types = tuple((each, of.type) for each, of in fields.items())
-        found.append(Join(name, source, on, types, parse_rows(given, (*path, name))))
+        paths = parse_paths(given["fields"], (*path, name, "fields"))
+        found.append(Join(name, source, on, types, parse_rows(given, (*path, name)), paths))
     for join in found:
         for field, of in join.fields:
             names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", of.or_null())

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from model.derive.expressions import Expression, parse
+from model.derive.hints import unknown_key
 from model.derive.types import Kind
 from model.times import parse_duration
 
@@ -28,7 +29,8 @@ def check_keys(table: Mapping[str, Any], known: Iterable[str], path: tuple[str, 
     for key in table:
         if key not in names:
             close = difflib.get_close_matches(key, names, 1)
-            hint = f"did you mean {close[0]}? " if close else ""
+            meant = unknown_key(key)
+            hint = f"{meant}; " if meant else f"did you mean {close[0]}? " if close else ""
             raise TableError((*path, key), f"unknown key; {hint}known keys: {', '.join(names)}")
 
 

@@ -1,4 +1,5 @@
-"""Parses ``null_deletes`` and ``unwrap`` of ``[views.NAME.derive]`` and its joins."""
+"""Parses how rows are read of values, in ``[views.NAME.derive]`` and its joins: ``value_schema``,
+``null_deletes`` and ``unwrap``."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from typing import Any
 
 from model.derive.derivation import Aggregate
 from model.derive.reading import TableError
+from model.formats.schemas import CONFLUENT
 from model.rows.reader import DEBEZIUM, RowRule
 
-ROW_KEYS = ("null_deletes", "unwrap")
+ROW_KEYS = ("value_schema", "null_deletes", "unwrap")
 
 
 def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule | None:
@@ -21,17 +23,23 @@ def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule 
         raise TableError((*path, "unwrap"), f'unknown value {unwrap!r}; allowed: "{DEBEZIUM}"')
     if unwrap is not None and null_deletes:
         raise TableError((*path, "null_deletes"), "unwrap has deletes of its own: omit it")
-    return RowRule(unwrap, null_deletes) if null_deletes or unwrap else None
+    schema = table.get("value_schema")
+    if schema is not None and schema != CONFLUENT:
+        raise TableError(
+            (*path, "value_schema"), f'unknown value {schema!r}; allowed: "{CONFLUENT}"'
+        )
+    rule = RowRule(unwrap, null_deletes, schema is not None)
+    return None if rule == RowRule() else rule
 
 
 def check_rows(table: Mapping[str, Any], aggregates: Iterable[Aggregate]) -> None:
     """Whether these keys fit the other ones of ``[views.NAME.derive]``. Raises TableError."""
-    given = next((key for key in ROW_KEYS if table.get(key)), None)
+    given = next((key for key in reversed(ROW_KEYS) if table.get(key)), None)
     if given is None:
         return
     if "fields" not in table:
         raise TableError((given,), "only with fields: the rows are JSON objects")
-    if any(each.function == "latest" for each in aggregates):
+    if given != "value_schema" and any(each.function == "latest" for each in aggregates):
         raise TableError(
             (given,),
             "not with latest, which would keep rows that were deleted. Declare a view of the topic "

@@ -22,7 +22,7 @@ from model.derive.derivation import (
     Windows,
 )
 from model.derive.expressions import Expression, Field, fields_of, known_not_null
-from model.derive.fields import MAX_FIELDS, parse_fields, parse_topic
+from model.derive.fields import MAX_FIELDS, parse_fields, parse_paths, parse_topic
 from model.derive.joins import check_places, parse_joins
 from model.derive.reading import (
     TableError,
@@ -111,6 +111,7 @@ def parse_derivation(table: Any) -> Derivation:
         identity=_parse_identity(table, names),
         joins=joins,
         rows=parse_rows(table),
+        paths=parse_paths(table["fields"], ("fields",)) if fields else (),
     )
     check_rows(table, aggregates)
     check_places(derivation)

@@ -1,10 +1,11 @@
 """The types of fields and expressions.
 
-    string  int  long  double  decimal(S)  boolean  time  time UNIT  strings
+    string  any  int  long  double  decimal(S)  boolean  time  time UNIT  strings
 
 ``int`` has 32 bits, ``long`` 64. ``decimal(S)`` has 15 digits, S of them after the point. ``time``
 is a time in UTC, from text; ``time ms`` from a number of ms since 1970. ``strings`` is a list of
-strings. Integers have a range, so that a calculation that could overflow is refused before it runs.
+strings. ``any`` is a text, number or boolean, read as text. Integers have a range, so that a
+calculation that could overflow is refused before it runs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DECIMAL_DIGITS = 15
 """More digits of a JSON number may be lost, because it is read as a double."""
 
 _FIELD_TYPE = re.compile(
-    r"(?P<kind>string|int|long|double|boolean|time|decimal\((?P<scale>[0-9]{1,2})\))"
+    r"(?P<kind>string|any|int|long|double|boolean|time|decimal\((?P<scale>[0-9]{1,2})\))"
     r"(?P<optional>\?)?"
     r"( (?P<unit>s|ms|us|ns))?"
     r"( (?P<low>-?[0-9]{1,20})\.\.(?P<high>-?[0-9]{1,20}))?",
@@ -69,6 +70,11 @@ class NumberTime(Type):
     unit: str = "ms"
 
 
+@dataclass(frozen=True, slots=True)
+class AnyScalar(Type):
+    """The type of a field whose values are text, numbers or booleans, which are read as text."""
+
+
 STRING = Type(Kind.STRING)
 BOOLEAN = Type(Kind.BOOLEAN)
 DOUBLE = Type(Kind.DOUBLE)
@@ -90,9 +96,9 @@ def parse_field_type(text: str) -> Type:
     found = _FIELD_TYPE.fullmatch(text)
     if found is None:
         raise ValueError(
-            f'"{text[:40]}" is not a type; use string, int, long, double, decimal(2), boolean or '
-            'time, or "time ms" for a number of ms since 1970 (s, ms, us, ns); with ? if it may be '
-            'null; numbers with a range, as in "int? 0..59"'
+            f'"{text[:40]}" is not a type; use string, any, int, long, double, decimal(2), boolean '
+            'or time, or "time ms" for a number of ms since 1970 (s, ms, us, ns); with ? if it may '
+            'be null; numbers with a range, as in "int? 0..59"'
         )
     optional = found["optional"] is not None
     kind = found["kind"]
@@ -111,6 +117,8 @@ def parse_field_type(text: str) -> Type:
         return NumberTime(Kind.TIME, optional, TIME.low, TIME.high, unit=found["unit"])
     if kind == "time":
         return TIME.or_null(optional)
+    if kind == "any":
+        return AnyScalar(Kind.STRING, optional)
     if kind not in ("int", "long"):
         return Type(Kind(kind), optional)
     least, most = _INT32 if kind == "int" else (INT64_MIN, INT64_MAX)

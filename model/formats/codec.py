@@ -35,6 +35,9 @@ class Codec(ABC):
     stores_values = True
     """Whether values are stored; False: entries have no value."""
 
+    needs_schemas = False
+    """Whether records can be read only with schemas of a registry or folder."""
+
     is_text = False
     """Whether record bytes, URL text and the content of the JSON string are the same UTF-8."""
 
@@ -47,8 +50,9 @@ class Codec(ABC):
     is_document = False
     """Whether `to_json` returns any JSON document, whose fields `by=` can name."""
 
-    quotes_integers = False
-    """Whether `to_json` writes integers of 64 bits as strings, as Protobuf's JSON mapping does."""
+    quotes_numbers = False
+    """Whether `to_json` writes some numbers as strings of digits: Avro's decimals, and integers of
+    64 bits in Protobuf's JSON mapping."""
 
     quotes_infinities = False
     """Whether `to_json` writes infinite numbers in documents as "Infinity" and "-Infinity"."""

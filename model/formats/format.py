@@ -237,6 +237,10 @@ class SchemaFormat(Format):
         except ValueError as e:
             raise FieldError(field, f'"{name}": {e}') from None
 
+    def is_registry_form(self, text: str) -> bool:
+        """Whether a registry has answered with schemas in `registry_form`."""
+        return True
+
     @abstractmethod
     def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
         """The definition from a schema file; ValueError, FieldError."""

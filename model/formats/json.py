@@ -1,14 +1,21 @@
-"""Format `json`: a JSON document; its exact bytes are the key or value."""
+"""Format `json`: a JSON document; its exact bytes are the key or value.
+
+With Confluent's frame, as its serializers for JSON Schema write it (JSON_SR), the document follows
+the schema id. No schema is needed to read it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import ClassVar
 
 import orjson
 
 from model.formats.codec import Codec
-from model.formats.format import Format, OpenApi, PythonForm
+from model.formats.format import FieldError, Format, OpenApi, PythonForm, Read
+from model.formats.frames import FRAME, schema_id_of
 from model.formats.json_text import check_json_text
+from model.formats.schemas import CONFLUENT, NO_TEXT, SchemaSource
 
 
 class JsonCodec(Codec):
@@ -27,9 +34,30 @@ class JsonCodec(Codec):
         return raw
 
 
+class FramedJsonCodec(Codec):
+    """Documents with Confluent's frame."""
+
+    name = "json"
+    is_document = True
+
+    def check(self, raw: bytes) -> None:
+        schema_id_of(raw)
+        check_json_text(raw[FRAME:])
+
+    def to_json(self, raw: bytes) -> bytes:
+        return raw[FRAME:]
+
+    def from_text(self, text: bytes) -> bytes:
+        raise ValueError(NO_TEXT)
+
+
+_FRAMED = FramedJsonCodec()
+
+
 class Json(Format):
     name = "json"
     codec = JsonCodec()
+    fields: ClassVar[Mapping[str, str]] = {"schema": '"confluent", if they have its frame'}
     python = PythonForm(identifies_key=False)
     # every byte of the key counts, also spaces, which programs add at will
     openapi = OpenApi("StringSerde", {"type": "string"}, '{"id":1}', json_example=None)
@@ -37,3 +65,20 @@ class Json(Format):
     has_own_serdes = True
     has_objects = True
     has_nulls = True
+
+    def definition(
+        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+    ) -> str | None:
+        if fields["schema"] not in ("", CONFLUENT):
+            raise FieldError(
+                f"{of}_schema",
+                f'JSON is read without a schema: set "{CONFLUENT}" if records have the frame of '
+                "Confluent's serializers, or omit it",
+            )
+        return fields["schema"] or None
+
+    def codec_with(self, definition: str | None, source: SchemaSource | None) -> Codec:
+        return self.codec if definition is None else _FRAMED
+
+    def is_routed(self, definition: str | None) -> bool:
+        return definition is None

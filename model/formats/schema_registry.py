@@ -80,14 +80,15 @@ class RegistryClient:
         query = ""
         if schema_format.registry_form:
             query = f"?format={schema_format.registry_form}"
-            text = document["schema"]
             document = self._get(path + query)
-            if document["schema"] == text:
+        references: dict[tuple[str, int], tuple[str, str]] = {}
+        self._add_references(document, references, query)
+        for text in (document["schema"], *(each for _, each in references.values())):
+            # a registry that ignores the parameter has what the producer has registered
+            if not schema_format.is_registry_form(text):
                 raise SchemaSourceUnavailable(
                     f"{self.name} does not support {query[1:]} of {schema_type} schemas"
                 )
-        references: dict[tuple[str, int], tuple[str, str]] = {}
-        self._add_references(document, references, query)
         return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
 
     def register(self, subject: str, schema_format: SchemaFormat, text: str) -> int:

@@ -1,6 +1,5 @@
 """Schemas by id, and the codec of records with Confluent's framing.
 
-Confluent's framing: a zero byte, the schema id (4 B, big-endian), then what the format writes.
 RocksDB stores the record bytes unchanged.
 """
 
@@ -10,27 +9,17 @@ from collections.abc import Callable
 from typing import Protocol
 
 from model.formats.codec import Codec, SchemaBytes
+from model.formats.frames import FRAME, schema_id_of
 from model.problems import Unavailable
 
 CONFLUENT = "confluent"
 """Used instead of a schema: each record has the id of its schema."""
 
-FRAME = 5
-"""Bytes before what the format writes."""
-
-_MAX_ID = 2**31 - 1  # registries have ids in Java's int
-
-
-def schema_id_of(raw: bytes) -> int:
-    """The schema id of a framed record. ValueError without a frame, and for an id that no schema
-    can have: whether a registry answers a request for it with "not found" depends on the registry.
-    """
-    if len(raw) < FRAME or raw[0]:
-        raise ValueError("without Confluent's framing: a zero byte and 4 bytes with the schema id")
-    schema_id = int.from_bytes(raw[1:FRAME], "big")
-    if schema_id > _MAX_ID:
-        raise ValueError(f"schema {schema_id}: ids of schemas have at most 31 bits")
-    return schema_id
+NO_TEXT = (
+    "text does not have the schema id that is part of the record's key: send the key's record "
+    "bytes, with encoding=base64url"
+)
+"""Why a framed key cannot be asked for by its text."""
 
 
 class SchemaNotFound(ValueError):
@@ -117,7 +106,9 @@ class ConfluentCodec(Codec):
     """Records with Confluent's framing; `source` has their schemas."""
 
     is_document = True
+    quotes_numbers = True
     quotes_infinities = True
+    needs_schemas = True
 
     def __init__(self, name: str, source: SchemaSource | None) -> None:
         """`name`: of the format."""
@@ -142,10 +133,7 @@ class ConfluentCodec(Codec):
             raise ValueError(f"schema {schema_id}: {e}") from None
 
     def from_text(self, text: bytes) -> bytes:
-        raise ValueError(
-            "text does not have the schema id that is part of the record's key: send the key's "
-            "record bytes, with encoding=base64url"
-        )
+        raise ValueError(NO_TEXT)
 
     def to_json(self, raw: bytes) -> bytes:
         schema, _ = self._known(raw)

@@ -38,6 +38,7 @@ class KeyFields(Codec):
         self._codec = codec
         self._fields = fields
         self.name = codec.name
+        self.needs_schemas = codec.needs_schemas
 
     def check(self, raw: bytes) -> None:
         self._of_record(raw)

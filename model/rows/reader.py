@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from model.formats.codec import Codec
+from model.formats.frames import unframed
+from model.formats.json import JsonCodec
 from model.rows import connect, debezium
 from model.rows.row import Row
 
@@ -18,14 +20,26 @@ RowReader = Callable[[bytes], Row]
 
 @dataclass(frozen=True, slots=True)
 class RowRule:
-    """What views.toml says about values: `unwrap` is DEBEZIUM or None."""
+    """What views.toml says about values: `unwrap` is DEBEZIUM or None. `is_framed`: whether JSON
+    has Confluent's frame; only for derived views, which read no other format."""
 
     unwrap: str | None = None
     null_deletes: bool = False
+    is_framed: bool = False
+
+    @property
+    def has_deletions(self) -> bool:
+        """Whether a value may be a deletion."""
+        return self.unwrap is not None or self.null_deletes
 
     def reader(self, codec: Codec) -> RowReader:
         """`codec`: of the record bytes."""
         return _NullDeleting(codec) if self.unwrap is None else _Unwrapping(codec)
+
+    def json_reader(self) -> RowReader:
+        """For a derived view: the row as JSON, without a frame."""
+        read = self.reader(JsonCodec()) if self.has_deletions else bytes
+        return (lambda raw: read(unframed(raw))) if self.is_framed else read
 
 
 class _NullDeleting:

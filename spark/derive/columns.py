@@ -8,6 +8,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from model.derive.casts import CASTS
 from model.derive.derivation import Derivation, EventTime
 from model.derive.expressions import Call, Expression, Literal
 from model.derive.types import Kind
@@ -116,7 +117,56 @@ def _substring(of: Column, start: Column, length: Column | None = None) -> Colum
     return F.substr(of, start) if length is None else F.substr(of, start, length)
 
 
+def _whole(text: Column, low: int, high: int) -> Column:
+    """A whole number in a text, such as 42, 42.0 or 1e2; null if it is not within the bounds."""
+    number = F.trim(text)
+    digits = F.regexp_replace(number, r"\.0*$", "")
+    exact = F.when(number.rlike(r"\A[+-]?[0-9]{1,19}(\.0*)?\z"), digits.try_cast("bigint"))
+    return _within(F.coalesce(exact, _whole_of_double(_double(text))), low, high)
+
+
+def _whole_of_double(number: Column) -> Column:
+    # beyond, not every whole number is a double
+    is_whole = (F.abs(number) <= 2**53) & (F.floor(number).cast("double") == number)
+    return F.when(is_whole, number.try_cast("bigint"))
+
+
+def _within(number: Column, low: int, high: int) -> Column:
+    return F.when(number.between(low, high), number)
+
+
+def _double(text: Column) -> Column:
+    number = F.trim(text)
+    is_number = number.rlike(r"\A[+-]?[0-9]{1,400}(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,4})?\z")
+    found = F.when(is_number, number).try_cast("double")
+    return F.when(F.abs(found) < float("inf"), found + F.lit(0.0))
+
+
+def _cast(kind: str) -> _Make:
+    def call(expression: Call, names: Columns) -> Column:
+        [argument] = expression.arguments
+        of, found = argument.type.kind, column(argument, names)
+        if kind in ("int", "long"):
+            low, high = expression.type.low, expression.type.high
+            if of is Kind.STRING:
+                return _whole(found, low, high)
+            if of is Kind.INTEGER:
+                return _within(long(argument, names), low, high)
+            if of is Kind.BOOLEAN:
+                return found.cast("long")
+            return _within(_whole_of_double(found.cast("double")), low, high)
+        if kind == "double":
+            return _double(found) if of is Kind.STRING else found.cast("double")
+        if kind == "boolean" and of is Kind.STRING:
+            word = F.lower(F.trim(found))
+            return F.when(word == "true", F.lit(True)).when(word == "false", F.lit(False))
+        return found.cast(kind)
+
+    return call
+
+
 _CALLS: dict[str, _Make] = {
+    **{name: _cast(name.removeprefix("try_cast ")) for name in CASTS},
     "or": _of(lambda left, right: left | right),
     "and": _of(lambda left, right: left & right),
     "not": _of(lambda of: ~of),

@@ -87,7 +87,9 @@ class DerivedDecoder:
         bounds = self.event_time
         if bounds is not None and bounds.field not in self._value_fields():
             bounds = None  # the plan checks it
-        decode = JsonValues(self.derivation.fields, bounds, copied, self.derivation.rows)
+        decode = JsonValues(
+            self.derivation.fields, bounds, copied, self.derivation.rows, self.derivation.paths
+        )
         before = [records.schema[name] for name in copied]
         return records.mapInArrow(decode, StructType([*before, *decode.columns]))
 

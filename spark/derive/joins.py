@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from model.derive.derivation import IF_SET, Join
+from model.derive.fields import Paths
 from model.derive.types import Kind, Type
 from model.rows.reader import RowRule
 from spark.derive.columns import column
@@ -34,6 +35,7 @@ class TableDecoder:
 
     fields: tuple[tuple[str, Type], ...]
     rows: RowRule | None = field(default=None, metadata=IF_SET)
+    paths: Paths = field(default=(), metadata=IF_SET)
 
     @property
     def event_time(self) -> EventTimeBounds | None:
@@ -57,7 +59,7 @@ class TableDecoder:
         return rows.where("reason IS NOT NULL")
 
     def _decoded(self, records: DataFrame) -> DataFrame:
-        decode = JsonValues(self.fields, None, tuple(records.columns), self.rows)
+        decode = JsonValues(self.fields, None, tuple(records.columns), self.rows, self.paths)
         return records.mapInArrow(decode, StructType([*records.schema, *decode.columns]))
 
     def _wrong(self) -> Column:

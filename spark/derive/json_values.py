@@ -22,12 +22,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.derive.types import DECIMAL_DIGITS, Kind, NumberTime, Type
-from model.formats.registry import VALUE_CODECS
+from model.derive.fields import Paths
+from model.derive.types import DECIMAL_DIGITS, AnyScalar, Kind, NumberTime, Type
 from model.rows.reader import RowReader, RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
-from spark.formats.strict_json import fields_reader
+from spark.formats.strict_json import ANY, fields_reader
 
 FIELDS = "#fields"
 REASON = "#reason"
@@ -64,6 +64,7 @@ class JsonValues:
     event_time: EventTimeBounds | None
     copied: tuple[str, ...]
     rows: RowRule | None = None
+    paths: Paths = ()
 
     @property
     def columns(self) -> list[StructField]:
@@ -74,15 +75,17 @@ class JsonValues:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = fields_reader(
             StructType([StructField(name, _read_as(of), of.optional) for name, of in self.fields]),
-            {name: of.unit for name, of in self.fields if isinstance(of, NumberTime)},
+            _units(self.fields),
+            dict(self.paths),
         )
         checks = [(name, of) for name, of in self.fields if of.kind in (Kind.INTEGER, Kind.DECIMAL)]
         names = [name for name, _ in self.fields]
         types = [to_arrow_type(spark_type(of), timezone="UTC") for _, of in self.fields]
         nothing = (None,) * len(names)
         bounds = self.event_time
-        without_value = "value: null" if self.rows is None else _DELETED
-        row_of = None if self.rows is None else self.rows.reader(VALUE_CODECS["json"])
+        rule = self.rows
+        without_value = _DELETED if rule is not None and rule.has_deletions else "value: null"
+        row_of = None if rule is None else rule.json_reader()
         for batch in batches:
             values = batch.column("value").to_pylist()
             # Numbers, because a timestamp may be outside the range of Python's datetime.
@@ -120,6 +123,11 @@ class JsonValues:
                 ],
                 names=[*self.copied, FIELDS, REASON],
             )
+
+
+def _units(fields: tuple[tuple[str, Type], ...]) -> dict[str, str]:
+    times = {name: of.unit for name, of in fields if isinstance(of, NumberTime)}
+    return times | {name: ANY for name, of in fields if isinstance(of, AnyScalar)}
 
 
 def _row(row_of: RowReader, value: bytes) -> tuple[bytes, str | None]:

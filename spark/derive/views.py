@@ -20,7 +20,7 @@ def derived_view(entry: entries.View) -> View | None:
         sources=(
             Source(derivation.source, DerivedDecoder(derivation)),
             *(
-                Source(each.source, TableDecoder(each.fields, each.rows), True)
+                Source(each.source, TableDecoder(each.fields, each.rows, each.paths), True)
                 for each in derivation.joins
             ),
         ),

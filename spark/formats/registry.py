@@ -22,8 +22,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from model.formats.format import SchemaFormat
+from model.formats.frames import FRAME, schema_id_of
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
-from model.formats.schemas import FRAME, SchemaNotFound, schema_id_of
+from model.formats.schemas import SchemaNotFound
 from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from spark.errors import JobError, Unavailable

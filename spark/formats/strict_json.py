@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -28,6 +29,9 @@ from spark.formats.batches import Fields as Fields
 # would fail after each restart.
 MAX_JSON_BYTES = 100_000
 
+ANY = "any"
+"""Instead of a unit: the field is a text, or a number or boolean that is read as text."""
+
 # of the years 1 to 9999, in µs since 1970; in UTC, a day more
 _FIRST_TIME, _LAST_TIME = TIME.low * 1_000_000, TIME.high * 1_000_000 + 999_999
 _PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0.001}
@@ -49,16 +53,19 @@ class JsonFormat:
 
 
 def fields_reader(
-    schema: StructType, units: Mapping[str, str] | None = None
+    schema: StructType,
+    units: Mapping[str, str] | None = None,
+    paths: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[bytes | None], Fields]:
     """A function of one value: its fields; ValueError with the reason if it is malformed. `units`:
-    of times that are numbers, by the name of the field: s, ms, us or ns."""
-    units = units or {}
+    by the name of a field, s, ms, us or ns of a time that is a number, or ANY. `paths`: where
+    fields are that are not members with their name."""
+    units, paths = units or {}, paths or {}
     readers = [
         (
             f.name,
             f.nullable,
-            _number_reader(units[f.name]) if f.name in units else _READERS[type(f.dataType)],
+            _unit_reader(units[f.name]) if f.name in units else _READERS[type(f.dataType)],
         )
         for f in schema
     ]
@@ -67,7 +74,7 @@ def fields_reader(
         fields = {}
         record = _json_object(value)
         for name, nullable, read in readers:
-            found = record.get(name)
+            found = _at(record, paths[name]) if name in paths else record.get(name)
             if found is not None:
                 found = read(name, found)
             elif not nullable:
@@ -76,6 +83,13 @@ def fields_reader(
         return fields
 
     return read_fields
+
+
+def _at(record: Any, path: Sequence[str]) -> Any:
+    """The value at the end of a path; None if there is none."""
+    for name in path:
+        record = record.get(name) if type(record) is dict else None
+    return record
 
 
 def _json_object(value: bytes | None) -> dict[str, Any]:
@@ -140,6 +154,20 @@ def _instant(text: str) -> int | str:
         return parse_instant(text)
     except ValueError as error:
         return str(error)
+
+
+def _unit_reader(unit: str) -> Callable[[str, Any], Any]:
+    return _scalar if unit == ANY else _number_reader(unit)
+
+
+def _scalar(name: str, found: object) -> str:
+    """A text; a number or a boolean as JSON."""
+    if type(found) is str:
+        return found
+    # a number beyond the range of a double has become an object
+    if not isinstance(found, int | float):
+        raise ValueError(f"{name}: not a text, a number or a boolean")
+    return json.dumps(found)
 
 
 def _number_reader(unit: str) -> Callable[[str, object], int]:

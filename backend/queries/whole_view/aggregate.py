@@ -1,20 +1,13 @@
-"""Numbers of a view by group: entries, count, sum, minimum, maximum and average.
-
-Sums are exact, whatever the order of entries and partitions: whole numbers are added as whole
-numbers, and each float64 as an integer number of 2^-1074, the least positive float64. Only the
-result is rounded.
-"""
+"""Numbers of a view by group: entries, count, sum, minimum, maximum and average."""
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any
+from decimal import Decimal
+from typing import Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
 from backend.queries.parameters import Parameters
 from backend.queries.scans.reducer import Reducer
@@ -23,6 +16,7 @@ from backend.queries.stores import KEYS, refuse_custom
 from backend.queries.turns import in_steps
 from backend.queries.whole_view.fields import Documents, Number, NumberField, ValueField
 from backend.queries.whole_view.group_names import name_of, place
+from backend.queries.whole_view.numbers import Numbers
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.formats.float64 import json_number
@@ -33,104 +27,7 @@ from model.views import View
 
 MAX_GROUPS = 10_000
 MAX_GROUP_BYTES = 4 << 20  # of all groups' names together
-_SCALE = 1074  # bits after the binary point of the least float64
 _NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
-
-
-@dataclass(slots=True)
-class Numbers:
-    """The numbers of one group.
-
-    `entries`: with and without a number; `count`: with a number. `whole`, `scaled`: the sums of
-    integers, and of finite floats times 2^1074 (None: no float). `infinite`: the sum of infinities.
-    """
-
-    entries: int = 0
-    count: int = 0
-    whole: int = 0
-    scaled: int | None = None
-    infinite: float = 0.0
-    least: Number | None = None
-    greatest: Number | None = None
-
-    def add(self, number: Number) -> None:
-        self.count += 1
-        if type(number) is int:
-            self.whole += number
-        elif math.isfinite(number):
-            numerator, denominator = number.as_integer_ratio()
-            # the denominator is a power of two
-            shifted = numerator << (_SCALE + 1 - denominator.bit_length())
-            self.scaled = shifted if self.scaled is None else self.scaled + shifted
-        else:
-            self.infinite += number
-        self._extend(number)
-
-    def merge(self, other: Numbers) -> None:
-        self.entries += other.entries
-        self.count += other.count
-        self.whole += other.whole
-        if other.scaled is not None:
-            self.scaled = other.scaled + (self.scaled or 0)
-        self.infinite += other.infinite
-        for number in (other.least, other.greatest):
-            if number is not None:
-                self._extend(number)
-
-    def _extend(self, number: Number) -> None:
-        """Takes a number for the extremes. Of equal numbers, the order of types and signs decides,
-        so that the result does not depend on the order of entries: -0.0 < 0.0, and 1 < 1.0."""
-        least, greatest = self.least, self.greatest
-        if least is None or greatest is None:
-            self.least = self.greatest = number
-            return
-        if number < least or (number == least and _tie_break(number) < _tie_break(least)):
-            self.least = number
-        if number > greatest or (number == greatest and _tie_break(number) > _tie_break(greatest)):
-            self.greatest = number
-
-    @property
-    def sum(self) -> Number | None:
-        """None without numbers."""
-        if self.count == 0:
-            return None
-        if self.infinite:  # infinities, or NaN for both of them
-            return self.infinite
-        return self.whole if self.scaled is None else self._divided_by(1)
-
-    @property
-    def average(self) -> float | None:
-        """None without numbers."""
-        if self.count == 0:
-            return None
-        return self.infinite or self._divided_by(self.count)
-
-    def _divided_by(self, divisor: int) -> float:
-        """The exact sum divided, rounded once."""
-        total = (self.whole << _SCALE) + (self.scaled or 0)
-        try:
-            return total / (divisor << _SCALE)
-        except OverflowError:
-            return math.inf if total > 0 else -math.inf
-
-    def to_wire(self) -> bytes:
-        # decimal digits of so large a number take quadratic time
-        scaled = None if self.scaled is None else f"{self.scaled:x}"
-        fields = self.entries, self.count, self.whole, scaled, self.infinite
-        return json.dumps([*fields, self.least, self.greatest]).encode()
-
-    @staticmethod
-    def from_wire(item: bytes) -> Numbers:
-        """ValueError if `item` is malformed."""
-        entries, count, whole, scaled, infinite, *extremes = _WIRE.validate_json(item, strict=True)
-        sum_ = None if scaled is None else int(scaled, 16)
-        return Numbers(entries, count, whole, sum_, infinite, *extremes)
-
-
-_Natural = Annotated[int, Field(ge=0)]
-_Extreme = int | float | None
-_Fields = tuple[_Natural, _Natural, int, str | None, float, _Extreme, _Extreme]
-_WIRE: TypeAdapter[_Fields] = TypeAdapter(_Fields)
 
 
 class _Arguments(BaseModel):
@@ -214,6 +111,9 @@ class _Aggregator:
     async def fill(self, response: ScanResponse) -> None:
         """One row per group: its name, and its numbers."""
         found = self._groups
+        if self._number is not None and self._number.text is not None:
+            for numbers in found.by_name.values():
+                numbers.text = self._number.text if not numbers.count else None
         async for some in in_steps(found.by_name.items()):
             response.rows += [(name, _NO_HEAD, numbers.to_wire()) for name, numbers in some]
         response.complete = found.is_complete
@@ -235,6 +135,14 @@ class _AggregateMerger:
                 f"by= has more than {MAX_GROUPS} different values, or more than "
                 f"{MAX_GROUP_BYTES >> 20} MiB of them. Group by a field with fewer values.",
             )
+
+    @property
+    def text(self) -> str | None:
+        """A text in the place of numbers, if there is no number."""
+        groups = self._groups.by_name.values()
+        if any(numbers.count for numbers in groups):
+            return None
+        return next((numbers.text for numbers in groups if numbers.text), None)
 
     async def items(self, with_numbers: bool) -> list[bytes]:
         """In the order of groups: null, false, true, numbers, texts, then others by their JSON."""
@@ -275,7 +183,8 @@ class Aggregate:
             )
         arguments = _Arguments(by=parameters.text("by"), value=parameters.text("value"))
         arguments.group_field(view)
-        with_numbers = arguments.number_field(view) is not None
+        number = arguments.number_field(view)
+        with_numbers = number is not None
         reduction = Reduction(
             self,
             Query(first=first, last=last, stale=parameters.stale()),
@@ -285,6 +194,8 @@ class Aggregate:
             needs_values=with_numbers or arguments.by is not None,
         )
         merged, freshness = await reduction.run(scatter_gather, view)
+        if number is not None and merged.text is not None:
+            raise number.refusal("value", merged.text)
         items = b",".join(await merged.items(with_numbers))
         return QueryResult(b'{"items":[%b]}' % items, freshness)
 
@@ -294,10 +205,6 @@ class Aggregate:
 
 
 AGGREGATE = Aggregate()
-
-
-def _tie_break(number: Number) -> tuple[float, bool]:
-    return math.copysign(1, number), type(number) is float
 
 
 def _item(name: bytes, numbers: Numbers, with_numbers: bool) -> bytes:
@@ -318,4 +225,6 @@ def _json(number: Number | None) -> bytes:
     """As the format `float64` writes it; integers have all their digits."""
     if type(number) is int:
         return b"%d" % number
+    if isinstance(number, Decimal):
+        return f"{number:f}".encode()
     return orjson.dumps(number if number is None else json_number(number))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from decimal import Decimal
+from typing import Any, cast
 
 import orjson
 
@@ -13,9 +14,11 @@ from model.limits import check_path
 from model.problems import BadRequest
 from model.views import View
 
-Number = int | float
+Number = int | float | Decimal
 
-_INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
+_DIGITS = re.compile(r"-?[0-9]{1,1000}(\.[0-9]{1,1000})?", re.ASCII)
+_MAX_SHOWN = 40
+_NO_TEXTS = ("NaN", "Infinity", "-Infinity")
 _INFINITE = {"Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
@@ -67,7 +70,8 @@ class ValueField:
 
 
 class NumberField:
-    """The numbers of values: the values themselves, or a field of documents."""
+    """The numbers of values: the values themselves, or a field of documents. `text`: one of the
+    field's texts that are no numbers, if a list of documents had nothing else."""
 
     def __init__(self, view: View, path: str | None, parameter: str) -> None:
         """BadRequest if the view has no such numbers."""
@@ -85,20 +89,53 @@ class NumberField:
                 )
             raise BadRequest("bad-parameter", f"{parameter} is missing: a field with numbers.")
         self._field = None if path is None else ValueField(view, path, parameter)
-        self._quotes_integers = view.value_codec.quotes_integers
+        self.text: str | None = None
+        self._quotes_numbers = view.value_codec.quotes_numbers
         self._quotes_infinities = path is None or view.value_codec.quotes_infinities
 
     def of(self, documents: list[object]) -> list[Number | None]:
         """The number of each document; None if it has none. NaN is no number."""
         # this runs for every entry of a view: nothing but look-ups and comparisons of types
-        found = documents if self._field is None else self._field.of(documents)
-        if self._quotes_integers:
+        found = given = self._values(documents)
+        if self._quotes_numbers:
             found = [_unquoted(each) if type(each) is str else each for each in found]
         if self._quotes_infinities:
             # JSON has no such numbers
             found = [_INFINITE.get(each) if type(each) is str else each for each in found]
-        return [each if type(each) is int or type(each) is float else None for each in found]
+        numbers = [each if type(each) in _NUMBERS else None for each in found]
+        if numbers.count(None) == len(numbers):
+            self.text = cast(str | None, next(filter(_is_text, given), self.text))
+        return cast(list[Number | None], numbers)
+
+    def has_text(self, document: object) -> bool:
+        """Whether the field is a text. Only asked for documents of which none has a number."""
+        return _is_text(self._values([document])[0])
+
+    def _values(self, documents: list[object]) -> list[object]:
+        return documents if self._field is None else self._field.of(documents)
+
+    def refusal(self, parameter: str, text: str) -> BadRequest:
+        """If the field has no number, but texts."""
+        return BadRequest(
+            "bad-parameter",
+            f"{parameter} names a field with texts such as {text[:_MAX_SHOWN]!r}, and no numbers.",
+        )
+
+
+_NUMBERS = frozenset((int, float, Decimal))
+
+
+def _is_text(value: object) -> bool:
+    return type(value) is str and value not in _NO_TEXTS
 
 
 def _unquoted(text: str) -> object:
-    return int(text) if _INTEGER.fullmatch(text) else text
+    found = _DIGITS.fullmatch(text)
+    if found is None:
+        return text
+    return int(text) if found[1] is None else Decimal(text)
+
+
+def negated(number: Number) -> Number:
+    """-number, with all digits."""
+    return number.copy_negate() if type(number) is Decimal else -number

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any
 
-from backend.queries.whole_view.fields import Documents, Number, NumberField, parse_exactly
+from backend.queries.whole_view.fields import Documents, Number, NumberField, negated, parse_exactly
+from model.problems import BadRequest
 from model.views import View
 
 _VALUE = b',"value":'
@@ -27,6 +28,19 @@ class Ranking:
         self._numbers = NumberField(view, by, "by")
         self._descending = descending
 
+    @property
+    def text(self) -> str | None:
+        """As of `NumberField`."""
+        return self._numbers.text
+
+    def refusal(self) -> BadRequest:
+        """If there is no number, but `text`."""
+        return self._numbers.refusal("by", self.text or "")
+
+    def has_text(self, value: bytes) -> bool:
+        """Whether record bytes have a text instead of the number."""
+        return self._numbers.has_text(self._documents.parse([value])[0])
+
     def of_values(self, values: Iterable[bytes]) -> list[Number | None]:
         """The ranks of record bytes; None if there is no number."""
         return self._ranks(self._documents.parse(values))
@@ -38,7 +52,7 @@ class Ranking:
     def _ranks(self, documents: list[object]) -> list[Number | None]:
         numbers = self._numbers.of(documents)
         if self._descending:
-            return [None if number is None else -number for number in numbers]
+            return [None if number is None else negated(number) for number in numbers]
         return numbers
 
 

@@ -44,12 +44,15 @@ class _TopReducer:
     """The first entries of one partition."""
 
     def __init__(self, view: View, arguments: _Arguments) -> None:
-        self._ranks_of = arguments.ranking(view).of_values
+        self._ranking = arguments.ranking(view)
+        self._text: Pair | None = None  # an entry with a text instead of a number
         self._render = view.kind.render(view)
         self._best = Best(arguments.limit, MAX_RANKED_BYTES)
 
     def add(self, pairs: list[Pair]) -> None:
-        ranks = self._ranks_of([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        ranks = self._ranking.of_values([stored[ENTRY_HEAD_SIZE:] for _, stored in pairs])
+        if self._text is None and self._ranking.text is not None:
+            self._text = next(filter(self._has_text, pairs), None)
         worst = self._best.worst
         # keys come in order: an entry of the worst rank comes after those that have this rank
         self._best.add(
@@ -60,9 +63,17 @@ class _TopReducer:
             ]
         )
 
+    def _has_text(self, pair: Pair) -> bool:
+        return self._ranking.has_text(pair[1][ENTRY_HEAD_SIZE:])
+
     async def fill(self, response: ScanResponse) -> None:
-        """The entries; and the first that was left out, if not `complete`."""
+        """The entries; and the first that was left out, if not `complete`. If there are none, an
+        entry with a text instead of a number."""
         best = self._best
+        if not best.entries and self._text is not None:
+            [item] = self._render([self._text])
+            response.rows = [(self._text[0], self._text[1][:ENTRY_HEAD_SIZE], item)]
+            return
         ranked = best.entries if best.end is None else [*best.entries, best.end]
         items = self._render([(key, stored) for _, key, stored in ranked])
         response.rows = [
@@ -74,13 +85,13 @@ class _TopReducer:
 
 class _TopMerger:
     def __init__(self, view: View, arguments: _Arguments) -> None:
-        self._ranks_of = arguments.ranking(view).of_items
+        self.ranking = arguments.ranking(view)
         self.best = Best(arguments.limit, MAX_RANKED_BYTES)
 
     async def add(self, response: ScanResponse) -> None:
         ranked: list[Ranked] = []
         for rows in slices(response.rows):
-            ranks = self._ranks_of([item for _, _, item in rows])
+            ranks = self.ranking.of_items([item for _, _, item in rows])
             ranked += [
                 (rank, key, item)
                 for rank, (key, _, item) in zip(ranks, rows, strict=True)
@@ -115,6 +126,8 @@ class Top:
         )
         merged, freshness = await reduction.run(scatter_gather, view)
         best = merged.best
+        if not best.entries and merged.ranking.text is not None:
+            raise merged.ranking.refusal()
         if best.short:
             raise BadRequest(
                 "too-many-entries",

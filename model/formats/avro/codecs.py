@@ -16,6 +16,7 @@ class AvroCodec(Codec):
 
     name = "avro"
     is_document = True
+    quotes_numbers = True
     quotes_infinities = True
     lists_bytes = True
     representation = "avro"

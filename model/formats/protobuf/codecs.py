@@ -20,7 +20,7 @@ class ProtobufCodec(Codec):
 
     name = "protobuf"
     is_document = True
-    quotes_integers = True
+    quotes_numbers = True
     quotes_infinities = True
     json_is_exact = False
     lists_bytes = True
@@ -69,7 +69,7 @@ class ProtobufCodec(Codec):
 class ConfluentProtobufCodec(ConfluentCodec):
     """Records with Confluent's framing. In a URL, a key is its record bytes in base64url."""
 
-    quotes_integers = True
+    quotes_numbers = True
 
     def from_text(self, text: bytes) -> bytes:
         raw = from_base64url(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +13,9 @@ from model.formats.schemas import CONFLUENT, SchemaSource
 
 if TYPE_CHECKING:
     from model.formats.protobuf.schema import ProtobufFile
+
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}", re.ASCII)
 
 
 def _refuse_document(value: Any) -> bytes:
@@ -72,6 +76,10 @@ class Protobuf(SchemaFormat):
         from model.formats.protobuf.codecs import parsed
 
         return definition if definition == CONFLUENT else parsed(definition).fingerprint
+
+    def is_registry_form(self, text: str) -> bool:
+        """False for the text of a .proto file, whose syntax is not that of base64."""
+        return _BASE64.fullmatch(text) is not None
 
     def parse_file(self, content: bytes) -> ProtobufFile:
         from model.formats.protobuf.schema import from_descriptor_set

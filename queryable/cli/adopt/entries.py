@@ -87,6 +87,8 @@ def field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[s
     if value is None:
         return [f"# TODO? {field}: {inferred.reason}"] if is_marked else []
     line = f"{field} = {json.dumps(value)}"
+    more = [] if inferred.schema is None else [f"{field}_schema = {json.dumps(inferred.schema)}"]
     if is_marked:
-        return [f"{line}  # TODO? {_CONFIDENCE_TEXT[inferred.confidence]}: {inferred.reason}"]
-    return [] if _DEFAULTS.get(field) == value else [line]
+        reason = f"{_CONFIDENCE_TEXT[inferred.confidence]}: {inferred.reason}"
+        return [f"{line}  # TODO? {reason}", *more]
+    return [] if _DEFAULTS.get(field) == value else [line, *more]

@@ -35,7 +35,13 @@ def check_all(
         update={name: value for name, value in overrides.items() if value is not None}
     )
     yield from findings
-    yield from check_deployment(settings.views, settings.bootstrap_servers, sample_size, timeout)
+    yield from check_deployment(
+        settings.views,
+        settings.bootstrap_servers,
+        sample_size,
+        timeout,
+        settings.schema_registry_auth,
+    )
     yield from check_data_folder(settings.data_dir, settings.application_id)
     yield from check_tls(settings, time.time())
     yield check_port(settings)

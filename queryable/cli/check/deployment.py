@@ -18,6 +18,7 @@ from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.rows import check_sources
+from queryable.cli.check.schemas import Fetcher, check_schemas, schema_fetcher
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -33,10 +34,11 @@ _ADD_PARTITIONS = "docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads
 
 
 def check_deployment(
-    views: Path, servers: str, sample_size: int, timeout: float
+    views: Path, servers: str, sample_size: int, timeout: float, registry_auth: str = ""
 ) -> Iterator[Finding]:
-    """A check that cannot run is skipped. Its cause has a finding."""
-    deployment = None
+    """A check that cannot run is skipped. Its cause has a finding. `registry_auth`: as
+    QUERYABLE_SCHEMA_REGISTRY_AUTH."""
+    deployment = schemas = None
     kafka: dict[str, str] = {}
     try:
         deployment = read_views(views)
@@ -49,6 +51,10 @@ def check_deployment(
         for view in deployment.views:
             yield from check_classes(view)
         yield from check_shared_topics(deployment.views)
+        try:
+            schemas = schema_fetcher(views, deployment, registry_auth)
+        except ConfigurationError as error:
+            yield wrong("schemas", str(error), "correct the setting (docs/reference/settings.md)")
     try:
         table = deployment.kafka if kafka and deployment else {}
         broker = Broker(
@@ -72,7 +78,7 @@ def check_deployment(
         return
     yield ok("broker", f"{servers} answers and has {counted(len(topics), 'topic')}")
     if deployment is not None:
-        yield from _check_views(deployment, broker, topics, sample_size, timeout)
+        yield from _check_views(deployment, broker, topics, sample_size, timeout, schemas)
 
 
 def _check_views(
@@ -81,6 +87,7 @@ def _check_views(
     topics: dict[str, int],
     sample_size: int,
     timeout: float,
+    schemas: Fetcher | None,
 ) -> Iterator[Finding]:
     wanted = {view.topic for view in deployment.views}
     made = {view.topic for view in deployment.views if view.uses_spark}
@@ -112,6 +119,7 @@ def _check_views(
         yield from check_deleted_records(view, config, sample, now)
         yield from check_changelog(view, config, sample)
         yield from check_records(view, partitions, sample.records)
+        yield from check_schemas(view, sample.records, schemas)
 
 
 def _check_sources(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from model.formats.codec import Codec
-from model.formats.registry import VALUE_CODECS
+from model.formats.registry import FORMATS
 from model.formats.schemas import CONFLUENT
 from model.rows.reader import RowRule
 from model.toml_lines import view_table
@@ -17,7 +17,7 @@ from queryable.cli.inspection.samples import SampledRecord
 
 def check_rows(view: View, sample: Sequence[SampledRecord]) -> Iterator[Finding]:
     """About the records of the view's topic."""
-    if view.value_schema == CONFLUENT or not view.record_codec.is_document:
+    if view.record_codec.needs_schemas or not view.record_codec.is_document:
         return  # schemas of a registry are not fetched here
     rule = RowRule(view.unwrap, bool(view.null_deletes))
     where = view_table(view.name)
@@ -32,9 +32,10 @@ def check_sources(view: View, topic: str, sample: Sequence[SampledRecord]) -> It
     sources += [
         (join.source, join.rows, f"[{table}.join.{join.name}]") for join in view.derivation.joins
     ]
-    codec = VALUE_CODECS["json"]
     for source, rule, where in sources:
         if source == topic:
+            is_framed = rule is not None and rule.is_framed
+            codec = FORMATS["json"].codec_with(CONFLUENT if is_framed else None, None)
             yield from _unread_deletions(view, topic, rule or RowRule(), codec, sample, where)
 
 

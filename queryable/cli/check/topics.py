@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from model.classes import import_class
 from model.formats.codec import Codec
-from model.formats.schemas import CONFLUENT
+from model.formats.frames import HEADERS, ID_IN_HEADER, schema_id_of
 from model.partitioner import puts_anywhere
 from model.problems import ConfigurationError
 from model.toml_lines import view_table
@@ -89,9 +89,10 @@ def check_records(
     for record in keyed:
         assert record.key is not None
         try:
-            view.layout.stored_key(record.key, record.timestamp)
+            if not (view.key_fields and view.key_codec.needs_schemas):
+                view.layout.stored_key(record.key, record.timestamp)
             key = view.layout.bare_key(record.key)
-            _validate(view.key_codec, view.key_schema, key)
+            _validate(view.key_codec, key)
         except ValueError as e:
             misfits.append(Misfit(record.key, str(e)))
         else:
@@ -99,27 +100,32 @@ def check_records(
     yield format_finding(view, "key", misfits, [record.key or b"" for record in keyed])
     values = [record.value for record in keyed if record.value is not None]
     if values:
-        found = [(value, _misfit(view, value)) for value in values]
-        misfits = [Misfit(value, reason) for value, reason in found if reason is not None]
+        found = [_misfit(view, record) for record in keyed if record.value is not None]
+        misfits = [misfit for misfit in found if misfit is not None]
         yield format_finding(view, "value", misfits, values)
     yield from check_rows(view, sample)
     yield check_partitioner(view, partitions, bare_keys)
 
 
-def _validate(codec: Codec, schema: str | None, raw: bytes) -> None:
-    # schemas of a registry are not fetched here
-    if schema != CONFLUENT:
+def _validate(codec: Codec, raw: bytes) -> None:
+    """ValueError with the reason. Schemas of a registry are not fetched here."""
+    if codec.needs_schemas:
+        schema_id_of(raw)
+    else:
         codec.check(raw)
 
 
-def _misfit(view: View, value: bytes) -> str | None:
-    """Why the value is not in the view's format; None if it is."""
+def _misfit(view: View, record: SampledRecord) -> Misfit | None:
+    """The value and why it is not in the view's format; None if it is, or if there is none."""
+    if record.value is None:
+        return None
     try:
-        _validate(view.record_codec, view.value_schema, value)
-        if view.row_reader is not None and view.value_schema != CONFLUENT:
-            view.row_reader(value)
-    except ValueError as e:
-        return str(e)
+        _validate(view.record_codec, record.value)
+        if view.row_reader is not None and not view.record_codec.needs_schemas:
+            view.row_reader(record.value)
+    except ValueError as error:
+        has_header = not HEADERS.isdisjoint(record.headers)
+        return Misfit(record.value, f"{error}. {ID_IN_HEADER}" if has_header else str(error))
     return None
 
 

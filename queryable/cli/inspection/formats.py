@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 
+from model.formats.frames import FRAME, other_frame
 from model.formats.registry import KEY_CODECS
-from model.formats.schemas import FRAME
+from model.formats.schemas import CONFLUENT
 from queryable.cli.inspection.inference import Confidence, Inference
 
 # 8 or 4 bytes with a greater number are more likely something else
@@ -19,7 +20,7 @@ def infer_format(samples: Sequence[bytes], is_key: bool) -> Inference:
     """The most likely of the formats that fit all samples; several may fit."""
     if not samples:
         return Inference("bytes", Confidence.GUESS, "the sample has none")
-    for infer in (_uuid, _document, _text, _framed, _number):
+    for infer in (_uuid, _document, _text, _other_frame, _framed, _number):
         if (found := infer(samples)) is not None:
             return found
     if not any(samples) and not is_key:
@@ -44,11 +45,21 @@ def _uuid(samples: Sequence[bytes]) -> Inference | None:
 
 def _document(samples: Sequence[bytes]) -> Inference | None:
     """Objects, arrays and quoted texts; numbers alone could be text."""
-    if not _all_valid(samples, KEY_CODECS["json"].check) or not any(
-        s.lstrip()[:1] in b'{["' for s in samples
-    ):
+    return Inference("json", Confidence.CERTAIN, "all are JSON") if _is_json(samples) else None
+
+
+def _is_json(samples: Sequence[bytes]) -> bool:
+    if not _all_valid(samples, KEY_CODECS["json"].check):
+        return False
+    return any(sample.lstrip()[:1] in (b"{", b"[", b'"') for sample in samples)
+
+
+def _other_frame(samples: Sequence[bytes]) -> Inference | None:
+    """A frame that is not read."""
+    frames = {other_frame(sample) for sample in samples}
+    if len(frames) > 1 or None in frames or {len(sample) for sample in samples} == {8}:
         return None
-    return Inference("json", Confidence.CERTAIN, "all are JSON")
+    return Inference("bytes", Confidence.GUESS, f"all have {frames.pop()}")
 
 
 def _text(samples: Sequence[bytes]) -> Inference | None:
@@ -80,11 +91,10 @@ def _framed(samples: Sequence[bytes]) -> Inference | None:
     same_size = {len(sample) for sample in samples} == {8}
     if 0 in ids or max(ids) > _MAX_SCHEMA_ID or same_size or len(ids) > 1 + len(samples) // 10:
         return None
-    if all(sample[FRAME : FRAME + 1] == b"{" for sample in samples):
-        return Inference(
-            "bytes", Confidence.GUESS, "JSON after the frame of Confluent's serializers"
-        )
     schemas = ", ".join(map(str, sorted(ids)))
+    if _is_json([sample[FRAME:] for sample in samples]):
+        reason = f"JSON with the frame of Confluent's serializers, schema {schemas}"
+        return Inference("json", Confidence.CERTAIN, reason, CONFLUENT)
     reason = f"framed by Confluent's serializers, schema {schemas}"
     return Inference("avro", Confidence.LIKELY, reason)
 

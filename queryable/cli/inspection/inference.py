@@ -14,8 +14,10 @@ class Confidence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """`value` is None if the view has no such field. `reason` is for people."""
+    """`value` is None if the view has no such field. `reason` is for people. `schema`: what
+    `key_schema` or `value_schema` is with this format."""
 
     value: str | None
     confidence: Confidence
     reason: str = ""
+    schema: str | None = None

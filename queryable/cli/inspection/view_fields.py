@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import gcd
 
 from queryable.cli.inspection.durations import DAY, duration_text
@@ -45,7 +46,7 @@ def _unless_few(inferred: Inference, records: int) -> Inference:
     if records >= _FEW_RECORDS or inferred.confidence is Confidence.GUESS:
         return inferred
     reason = f"{inferred.reason}; the topic has only {records} records"
-    return Inference(inferred.value, Confidence.GUESS, reason)
+    return replace(inferred, confidence=Confidence.GUESS, reason=reason)
 
 
 _RETENTION_SOURCE = {

@@ -7,7 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from model.formats.frames import FRAME, HEADERS, ID_IN_HEADER
 from model.formats.registry import KEY_CODECS
+from model.formats.schemas import CONFLUENT
 from model.problems import ConfigurationError
 from model.toml_lines import view_table
 from model.views import View
@@ -50,7 +52,7 @@ def topic_entry(
     if _is_valid([*lines, f'path = "/{topic}"', 'key = "string"', 'value = "string"']):
         lines.append(f'path = "/{topic}"')
     names = ["key", "value", "partitioner"]
-    if key_fields := _key_fields(fields["key"].value, records):
+    if key_fields := _key_fields(fields["key"], records):
         lines.append(f"key_fields = {json.dumps(key_fields)}  # keys are objects with these fields")
         names.remove("partitioner")  # each read asks all partitions
     for name in names:
@@ -61,17 +63,22 @@ def topic_entry(
             written[0] += f"  # {fields[name].reason}"
         lines += written
     if any(line.startswith('value = "json"') for line in lines):
-        found = infer_rows([record.value for record in records if record.value is not None])
+        values = [record.value for record in records if record.value is not None]
+        is_framed = f'value_schema = "{CONFLUENT}"' in lines
+        found = infer_rows([value[FRAME:] if is_framed else value for value in values])
         if found is not None:
             lines.append(f"{found.field} = {found.toml}  # {found.reason}")
+    if any(not HEADERS.isdisjoint(record.headers) for record in records):
+        lines.append(f"# {ID_IN_HEADER}.")
     return "\n".join(lines) + "\n"
 
 
-def _key_fields(format_name: str | None, records: Sequence[SampledRecord]) -> tuple[str, ...]:
-    codec = KEY_CODECS.get(format_name or "")
+def _key_fields(found: Inference, records: Sequence[SampledRecord]) -> tuple[str, ...]:
+    codec = KEY_CODECS.get(found.value or "")
     if codec is None or not codec.is_document:
         return ()
-    return infer_key_fields([record.key for record in records if record.key is not None])
+    start = 0 if found.schema is None else FRAME
+    return infer_key_fields([record.key[start:] for record in records if record.key is not None])
 
 
 def _are_numbers_as_text(records: Sequence[SampledRecord]) -> bool:

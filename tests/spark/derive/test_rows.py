@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.derive.support import START, Raw, frame, raw, table, view_of
 from tests.vectors.debezium_cases import cases
+from tests.vectors.frames import frames
 
 EVENTS = {(case.name, case.form): case.value for case in cases()}
 FIELDS = 'fields = { id = "int", name = "string" }'
@@ -94,3 +95,21 @@ fields = {{ name = "string" }}
     assert [row["offset"] for row in rejected] == [6]
     assert view.inputs[2].decoder.malformed(sellers).collect() == []
     assert json.loads(EVENTS["create", "value"] or b"")["op"] == "c"
+
+
+def test_json_with_confluents_frame(session: SparkSession) -> None:
+    view = view_of("""\
+[views.x.derive]
+from = "orders"
+value_schema = "confluent"
+fields = { id = "int" }
+key = "record_key"
+filter = "record_key is not null"
+sum = "id"
+""")
+    framed = frames()["confluent-kafka JSONSerializer"].record
+    given = frame(session, [(b"k", framed, START), (b"k", b'{"id":1}', START), (b"k", None, START)])
+    found = table(view.result(given).collect())
+    assert {key: int.from_bytes(value, "big") for key, value in found.items()} == {b"k": 4711}
+    rejected = view.inputs[0].decoder.malformed(given).collect()
+    assert [row["reason"][:21] for row in rejected] == ["value: without Conflu", "value: null"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -40,6 +41,14 @@ def entries(table: Table, first: float = -FOREVER, last: float = FOREVER) -> Lis
     """All entries of the view: the keys, windows or sessions."""
     listing = {"window": table.windows, "session": table.sessions}.get(table.view.store)
     return table.keys() if listing is None else listing(first, last)
+
+
+def has_only_texts(items: Iterable[Any], path: str | None) -> bool:
+    """Whether the field is a text in some items, and a number in none: 400."""
+    if path is None:
+        return False
+    types = {type(field_of(item["value"], path)) for item in items if "value" in item}
+    return str in types and not types & {int, float}
 
 
 def field_of(document: Any, path: str) -> Any:

@@ -54,6 +54,10 @@ def top(dice: Random, view: View) -> Question:
     order, limit = dice.choice(("desc", "asc")), dice.choice((1, 2, 5, 1000))
 
     def judge(table: Table, answer: Answer) -> None:
+        listed = table.keys()
+        if aggregates.has_only_texts((item for _, item in listed), by):
+            assert_same(answer.status, 400)
+            return
         assert_same(answer.status, 200)
         items = table.top(by, order == "desc", limit)
         assert_same(answer.json(), {"items": items, **table.unreadable(table.keys())})
@@ -69,6 +73,10 @@ def aggregate(dice: Random, view: View, now: int) -> Question:
     first, last = bounds_of(dice, now) if is_timed else (None, None)
 
     def judge(table: Table, answer: Answer) -> None:
+        listed = aggregates.entries(table, *or_forever(first, last))
+        if aggregates.has_only_texts((item for _, item in listed), value):
+            assert_same(answer.status, 400)
+            return
         assert_same(answer.status, 200)
         span = or_forever(first, last)
         unreadable = table.unreadable(aggregates.entries(table, *span))

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from backend.queries import turns
 from backend.queries.scans import partition_run, scan_budget
 from backend.queries.whole_view import aggregate
-from backend.queries.whole_view.aggregate import Numbers
 from backend.queries.whole_view.group_names import name_of
+from backend.queries.whole_view.numbers import Numbers
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.world import PARTITIONS, World, world
 

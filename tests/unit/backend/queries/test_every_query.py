@@ -257,7 +257,7 @@ class Machine(RuleBasedStateMachine):
     def _check_headers(self, of: str, question: Question, answer: Answer) -> None:
         """As of which position the answer is, and whose it is."""
         if "partition" not in answer.headers:
-            if answer.status != 410:  # which is an error
+            if answer.status not in (400, 410):  # which are errors
                 said = set(answer.headers["served-by"].split(", "))
                 assert said == self.cluster.answerers(of, question.stale)
             return

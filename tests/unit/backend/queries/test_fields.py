@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from decimal import Decimal
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_64_bit_integers_of_protobuf_are_numbers() -> None:
     assert found == ids
     notes = NumberField(orders, "note", "by")
     documents = Documents(orders).parse([order(note=text) for text in ("7", "7.5", "", "x", "٣")])
-    assert notes.of(documents) == [7, None, None, None, None]
+    assert notes.of(documents) == [7, Decimal("7.5"), None, None, None]
     assert notes.of(Documents(orders).parse([order()])) == [None]
 
 

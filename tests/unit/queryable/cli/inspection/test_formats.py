@@ -13,6 +13,9 @@ from queryable.cli.inspection.inference import Confidence
 from tests.unit.queryable.cli.inspection.records import (
     KEYS,
 )
+from tests.vectors.frames import frames
+
+FRAMES = frames()
 
 
 def numbers(kind: str) -> list[bytes]:
@@ -35,7 +38,7 @@ def numbers(kind: str) -> list[bytes]:
         (numbers("float64"), "float64"),
         ([struct.pack(">d", n / 7) for n in range(20)], "float64"),
         ([b"\0\0\0\0\7\x06abc", b"\0\0\0\0\7\x08abcd"], "avro"),
-        ([b'\0\0\0\0\7{"a":1}'], "bytes"),
+        ([b'\0\0\0\0\7{"a":1}'], "json"),
         ([b"\xff\xfe\0", b"\x80"], "bytes"),
         ([], "bytes"),
     ],
@@ -51,3 +54,19 @@ def test_floats_are_not_mistaken_for_integers() -> None:
     random = Random(7)
     hashes = [struct.pack(">i", random.randrange(-(1 << 31), 1 << 31)) for _ in range(20)]
     assert infer_format(hashes, is_key=False).confidence is Confidence.GUESS
+
+
+def test_json_with_confluents_frame() -> None:
+    for tool in ("confluent-kafka JSONSerializer", "Apicurio Legacy4ByteIdHandler"):
+        found = infer_format([FRAMES[tool].record] * 20, is_key=False)
+        assert (found.value, found.schema) == ("json", "confluent")
+        assert found.confidence is Confidence.CERTAIN
+
+
+@pytest.mark.parametrize("is_key", [True, False])
+def test_frames_that_are_not_read_are_named(is_key: bool) -> None:
+    for tool in ("AWS Glue, NONE", "AWS Glue, ZLIB", "Apicurio DefaultIdHandler"):
+        found = infer_format([FRAMES[tool].record] * 20, is_key)
+        assert (found.value, found.confidence) == ("bytes", Confidence.GUESS)
+        assert tool.split()[0] in found.reason
+        assert "not read" in found.reason

@@ -13,9 +13,11 @@ from queryable.cli.adopt.prompts import no_answer
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.start.topic_view import findings, kafka_table, record_text, topic_entry
 from tests.vectors.debezium_cases import cases
+from tests.vectors.frames import frames
 
 COMPACT = {"cleanup.policy": "compact"}
 PARTITIONS = 5
+FRAMES = frames()
 
 
 def records(partitioner: str, value: bytes = b'{"n":1}') -> list[SampledRecord]:
@@ -165,3 +167,33 @@ def test_no_deletions_are_proposed_for_other_values() -> None:
         text = topic_entry("t", PARTITIONS, COMPACT, records("murmur2", value), no_answer)
         assert "null_deletes" not in text
         assert "unwrap" not in text
+
+
+def test_json_with_confluents_frame_is_proposed() -> None:
+    framed = FRAMES["confluent-kafka JSONSerializer"].record
+    sample = records("murmur2", framed)
+    text = topic_entry("orders", PARTITIONS, COMPACT, sample, no_answer)
+    assert 'value = "json"  # JSON with the frame of Confluent' in text
+    [view] = parse_views(text).views
+    assert (view.value, view.value_schema, view.null_deletes) == ("json", "confluent", None)
+    assert list(findings(text, PARTITIONS, COMPACT, sample)) == []
+    sample.append(sample[0]._replace(value=framed[:5] + b"null"))
+    text = topic_entry("orders", PARTITIONS, COMPACT, sample, no_answer)
+    assert parse_views(text).views[0].null_deletes
+    keys = [each._replace(key=framed[:5] + b'{"id":%d}' % n) for n, each in enumerate(sample)]
+    text = topic_entry("orders", PARTITIONS, COMPACT, keys, no_answer)
+    assert parse_views(text).views[0].key_schema == "confluent"
+
+
+def test_schema_ids_in_headers_are_named() -> None:
+    for kind in ("JSON", "Avro"):
+        framed = FRAMES[f"confluent-kafka {kind}Serializer, id in a header"]
+        sample = [
+            each._replace(headers=framed.headers) for each in records("murmur2", framed.record)
+        ]
+        text = topic_entry("orders", PARTITIONS, COMPACT, sample, no_answer)
+        assert "# The schema id is in a record header" in text
+        assert parse_views(text).views[0].value == ("json" if kind == "JSON" else "bytes")
+    text = text.replace('value = "bytes"', 'value = "json"\nvalue_schema = "confluent" #')
+    [finding] = findings(text, PARTITIONS, COMPACT, sample)
+    assert "Set the schema to a file" in finding.message

@@ -1,0 +1,66 @@
+"""The frame of Confluent's serializers, and the names of frames that are not read.
+
+Confluent's frame: a zero byte, the schema id (4 B, big-endian), then what the format writes.
+`tests/vectors/frames.jsonl` has the frames that tools write.
+"""
+
+from __future__ import annotations
+
+FRAME = 5
+"""Bytes before what the format writes."""
+
+HEADERS = frozenset(("__key_schema_id", "__value_schema_id"))
+"""The record headers of Confluent's serializers that write the schema id there, without a frame."""
+
+ID_IN_HEADER = (
+    "The schema id is in a record header, as Confluent's serializers can write it: such ids are "
+    "not read. Set the schema to a file; JSON needs none"
+)
+
+_MAX_ID = 2**31 - 1  # registries have ids in Java's int
+_GLUE = 18  # version (3), compression, UUID of 16 B
+_GLUE_COMPRESSIONS = (0, 5)
+_APICURIO = 9  # a zero byte, id of 8 B
+
+
+def schema_id_of(raw: bytes) -> int:
+    """The schema id of a framed record. ValueError without a frame, and for an id that no schema
+    can have: whether a registry answers a request for it with "not found" depends on the registry.
+    """
+    if len(raw) < FRAME or raw[0]:
+        raise ValueError(
+            "without Confluent's framing: a zero byte and 4 bytes with the schema id"
+            + _instead(raw)
+        )
+    schema_id = int.from_bytes(raw[1:FRAME], "big")
+    if schema_id > _MAX_ID:
+        raise ValueError(f"schema {schema_id}: ids of schemas have at most 31 bits")
+    if not schema_id and other_frame(raw):
+        raise ValueError(f"schema 0: no schema has this id{_instead(raw)}")
+    return schema_id
+
+
+def unframed(raw: bytes) -> bytes:
+    """What the format has written; ValueError without a frame."""
+    schema_id_of(raw)
+    return raw[FRAME:]
+
+
+def other_frame(raw: bytes) -> str | None:
+    """The frame that the bytes seem to have and that is not read, and what to do."""
+    if len(raw) >= _GLUE and raw[0] == 3 and raw[1] in _GLUE_COMPRESSIONS:
+        return (
+            "the frame of AWS Glue's serializers (version 3, a UUID of 16 bytes), which is not "
+            "read: use a registry with Confluent's API"
+        )
+    if len(raw) > _APICURIO and not any(raw[:FRAME]) and any(raw[FRAME:_APICURIO]):
+        return (
+            "the frame of Apicurio's serializers with an id of 8 bytes, which is not read: set "
+            "apicurio.registry.id-handler to the one with 4 bytes"
+        )
+    return None
+
+
+def _instead(raw: bytes) -> str:
+    found = other_frame(raw)
+    return "" if found is None else f". It has {found}"

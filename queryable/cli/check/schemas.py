@@ -1,0 +1,88 @@
+"""Checks whether the schemas that sampled records name can be had, and read the records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from backend.ingest.schema_registry import SchemaFetcher, SchemaFolder, SchemaRegistry
+from model.formats.codec import Codec
+from model.formats.frames import FRAME, schema_id_of
+from model.formats.schema_registry import SchemaSourceUnavailable
+from model.formats.schemas import Schema
+from model.problems import ConfigurationError
+from model.views import Deployment, View
+from queryable.cli.check.findings import Finding, ok, wrong
+from queryable.cli.inspection.samples import SampledRecord
+
+Fetcher = SchemaFetcher
+_MAX_SCHEMAS = 5
+
+
+def schema_fetcher(views: Path, deployment: Deployment, auth: str) -> Fetcher | None:
+    """The source in [schemas]; None if there is none. ConfigurationError. `auth`: as
+    QUERYABLE_SCHEMA_REGISTRY_AUTH."""
+    if deployment.registry is not None:
+        return SchemaRegistry(deployment.registry, auth)
+    if deployment.schema_folder is not None:
+        return SchemaFolder(views.parent / deployment.schema_folder)
+    return None
+
+
+def check_schemas(
+    view: View, sample: Sequence[SampledRecord], source: Fetcher | None
+) -> Iterator[Finding]:
+    """About records with Confluent's frame. Waits for the source."""
+    if source is None:
+        return
+    keys = [view.layout.bare_key(each.key) for each in sample if each.key is not None]
+    values = [each.value for each in sample if each.value is not None]
+    for what, codec, records in (
+        ("key", view.key_codec, keys),
+        ("value", view.record_codec, values),
+    ):
+        if codec.needs_schemas:
+            yield from _check(view, what, codec, records, source)
+
+
+def _check(
+    view: View, what: str, codec: Codec, records: Sequence[bytes], source: Fetcher
+) -> Iterator[Finding]:
+    subject = f"view {view.name}"
+    by_id: dict[int, list[bytes]] = {}
+    for raw in records:
+        try:
+            by_id.setdefault(schema_id_of(raw), []).append(raw)
+        except ValueError:
+            continue  # its frame has a finding
+    for schema_id, of_schema in sorted(by_id.items())[:_MAX_SCHEMAS]:
+        some = f"{len(of_schema)} of {len(records)} {what}s have schema {schema_id}"
+        try:
+            schema = source.fetch(schema_id)
+        except SchemaSourceUnavailable as error:
+            yield wrong(
+                subject,
+                f"{some}, which cannot be read: {error}. Their partitions wait for it",
+                "correct [schemas], or put the schemas into a folder (docs/reference/formats.md)",
+            )
+        except (ValueError, ConfigurationError) as error:
+            yield _unreadable(subject, f"{some}: {error}")
+        else:
+            yield _of_schema(subject, some, codec, schema, of_schema)
+
+
+def _of_schema(
+    subject: str, some: str, codec: Codec, schema: Schema, records: Sequence[bytes]
+) -> Finding:
+    if schema.format != codec.name:
+        return _unreadable(subject, f"{some}, which is {schema.format}, not {codec.name}")
+    for raw in records:
+        try:
+            schema.check(raw[FRAME:])
+        except ValueError as error:
+            return _unreadable(subject, f"{some}, which does not fit: {error}")
+    return ok(subject, f"{some}, and fit")
+
+
+def _unreadable(subject: str, message: str) -> Finding:
+    return wrong(subject, f"{message}: they become dead letters", "register the schema")
