@@ -102,8 +102,11 @@ class NumberField:
         if self._quotes_infinities:
             # JSON has no such numbers
             found = [_INFINITE.get(each) if type(each) is str else each for each in found]
-        numbers = [each if type(each) in _NUMBERS else None for each in found]
-        if numbers.count(None) == len(numbers):
+        if self._quotes_numbers:
+            numbers = [each if type(each) in _NUMBERS else None for each in found]
+        else:
+            numbers = [each if type(each) is int or type(each) is float else None for each in found]
+        if numbers and numbers[0] is None and numbers.count(None) == len(numbers):
             self.text = cast(str | None, next(filter(_is_text, given), self.text))
         return cast(list[Number | None], numbers)
 

@@ -38,9 +38,17 @@ def format_finding(
         f'{number} {what}s of topic {view.topic} do not fit {what} = "{format_}"{store}: '
         f"{_effect(view, is_key)}. {shown(misfits[0].raw)} is {misfits[0].reason}"
     )
-    if inferred.value not in (None, format_):
+    if _is_other(view, what, inferred):
         message += f"; they look like {inferred.value} ({inferred.reason})"
-    return wrong(subject, message, _action(view, what, inferred, format_))
+    return wrong(subject, message, _action(view, what, inferred))
+
+
+def _is_other(view: View, what: str, inferred: Inference) -> bool:
+    """Whether what the records look like is not what the view has."""
+    given = (view.key, view.key_schema) if what == "key" else (view.value, view.value_schema)
+    if inferred.value is None or (inferred.schema is None and inferred.value == given[0]):
+        return False
+    return (inferred.value, inferred.schema) != given
 
 
 def _effect(view: View, is_key: bool) -> str:
@@ -51,10 +59,11 @@ def _effect(view: View, is_key: bool) -> str:
     return "these records are skipped, and become dead letters"
 
 
-def _action(view: View, what: str, inferred: Inference, format_: str) -> str:
+def _action(view: View, what: str, inferred: Inference) -> str:
     table = view_table(view.name)
-    if inferred.confidence > Confidence.GUESS and inferred.value not in (None, format_):
-        return f'set {what} = "{inferred.value}" in {table}, or to what the producers write'
+    if inferred.confidence > Confidence.GUESS and _is_other(view, what, inferred):
+        framed = "" if inferred.schema is None else f', {what}_schema = "{inferred.schema}"'
+        return f'set {what} = "{inferred.value}"{framed} in {table}, or to what the producers write'
     store = " and store" if what == "key" else ""
     return f"set {what}{store} in {table} to what the producers write"
 

@@ -9,7 +9,7 @@ from backend.ingest.schema_registry import SchemaFetcher, SchemaFolder, SchemaRe
 from model.formats.codec import Codec
 from model.formats.frames import FRAME, schema_id_of
 from model.formats.schema_registry import SchemaSourceUnavailable
-from model.formats.schemas import Schema
+from model.formats.schemas import Schema, SchemaNotFound
 from model.problems import ConfigurationError
 from model.views import Deployment, View
 from queryable.cli.check.findings import Finding, ok, wrong
@@ -59,7 +59,7 @@ def _check(
         some = f"{len(of_schema)} of {len(records)} {what}s have schema {schema_id}"
         try:
             schema = source.fetch(schema_id)
-        except SchemaSourceUnavailable as error:
+        except (SchemaSourceUnavailable, SchemaNotFound) as error:
             yield wrong(
                 subject,
                 f"{some}, which cannot be read: {error}. Their partitions wait for it",

@@ -44,7 +44,8 @@ def test_schemas_that_are_not_there_or_of_another_format() -> None:
     with registry() as running:
         running.add(7, ORDER)
         [finding] = found(running.url, [framed(8, ORDER, ORDERS)])
-        assert "schema 8: the registry has no schema with this id: they become" in finding.message
+        assert "schema 8, which cannot be read: the registry has no schema" in finding.message
+        assert "Their partitions wait for it" in finding.message
         [finding] = found(running.url, [framed(7, ORDER, ORDERS)], "protobuf")
         assert "which is avro, not protobuf" in finding.message
 

@@ -18,6 +18,7 @@ from tests.unit.queryable.cli.inspection.records import (
     BOTH,
 )
 from tests.vectors.debezium_cases import cases
+from tests.vectors.frames import frames
 
 
 def test_no_advice_on_the_producers_of_changelogs() -> None:
@@ -98,3 +99,12 @@ join.b = { from = "b", on = "id", fields = { name = "string" }, unwrap = "debezi
     [finding] = check_sources(view, "a", events)
     assert finding.action == 'set unwrap = "debezium" in [views.t.derive]'
     assert list(check_sources(view, "b", events)) == []
+
+
+def test_json_with_a_frame_in_a_view_without_one() -> None:
+    [view] = parse_views('[views.t]\ntopic = "t"\nkey = "string"\nvalue = "json"\n').views
+    framed = frames()["confluent-kafka JSONSerializer"].record
+    sample = [SampledRecord(0, 1, b"k", framed, {})] * 20
+    [_, finding, _] = check_records(view, 1, sample)
+    assert "JSON with the frame of Confluent" in finding.message
+    assert 'set value = "json", value_schema = "confluent" in [views.t]' in finding.action
