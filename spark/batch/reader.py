@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 from model.formats.format import PythonForm, document
 from model.formats.registry import format_of
 from model.kinds.registry import kind_of
+from queryable.client.protocol.answers import Unreadable
 from queryable.client.protocol.errors import QueryableError
 from queryable.client.protocol.views import View
 from queryable.client.sync_client import Client
@@ -110,6 +111,7 @@ class ViewReader(DataSourceReader):
         with self._source.client() as client:
             rows = iter(_rows(client, self._source, view, number))
             while batch := list(islice(rows, _BATCH)):
+                _refuse_unreadable(view, batch)
                 yield self._batch(view, batch, schema)
 
     def _batch(self, view: View, rows: list[Any], schema: pa.Schema) -> pa.RecordBatch:
@@ -143,6 +145,17 @@ def _rows(
     if resource == "sessions":
         return client.sessions(view.name, **options)
     return client.scan(view.name, **options)
+
+
+def _refuse_unreadable(view: View, rows: Iterable[Any]) -> None:
+    """JobError if a value is not in the view's format: no column has a place for it."""
+    for row in rows:
+        if isinstance(row.value, Unreadable):
+            raise JobError(
+                f"view {view.name} has a value that cannot be read: key {row.key!r}, at offset "
+                f"{row.value.offset} of partition {row.value.partition} of topic {view.topic}: "
+                f"{row.value.reason}. Write the key again, or delete it"
+            )
 
 
 def _field(value: Any, name: str) -> Any:

@@ -17,7 +17,7 @@ from queryable.cli.error_texts import error_text
 from queryable.cli.exit_codes import print_stderr, reports_errors
 from queryable.cli.options import AsJson, Timeout, TokenFile, Url, ViewName
 from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.cli.values import json_value, with_iso_times
+from queryable.cli.values import as_item, json_value, with_iso_times
 from queryable.client.protocol.errors import QueryableError
 
 app = typer.Typer()
@@ -69,7 +69,7 @@ def describe(
         document |= after.document(before)
     if job_rate is not None:
         document["job_records_per_second"] = job_rate
-    document["fields"] = field_rows(entry["value"] for entry in entries)
+    document["fields"] = field_rows(entry["value"] for entry in entries if "value" in entry)
     if is_for_terminal(as_json):
         _print(document, entries[:_SHOWN])
     else:
@@ -107,7 +107,7 @@ def _entries(client: Client, view: View, count: int) -> list[dict[str, Any]]:
                 rows = client.sessions(view.name, ALL_KEYS, limit=count)
             case _:
                 rows = client.scan(view.name, limit=count)
-        return [row._asdict() for row in rows]
+        return [dict(as_item(row._asdict())) for row in rows]
     except QueryableError as error:
         print_stderr(f"no sample: {error_text(error)}")
         return []

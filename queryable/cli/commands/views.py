@@ -48,6 +48,8 @@ def views(
         write_rows([_row(each) for each in found], output)
     else:
         fields = {**found[0].description, "pipeline": pipeline_text(found[0])}
+        # of the instance that answers: `describe` has them of all
+        fields.pop("unreadable", None)
         rows = [{"": name, view: cell} for name, cell in fields.items() if cell is not None]
         write_rows(rows, Output.TABLE if output is Output.VERTICAL else output)
     exit_if_empty(len(found), "the deployment has no views")
