@@ -74,6 +74,24 @@ def test_rows_that_look_like_something_else(row: bytes) -> None:
     assert READ(row) == row
 
 
+_BYTES = ",".join(map(str, b"__debezium_unavailable_value"))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        f"[{_BYTES}]", f"[{_BYTES.replace(',', ', ')}]", f"[{_BYTES.replace(',', '.0,')}.0]",
+        '["b68a35a7-17ad-35b3-af2a-ae46edb4545a"]', '["__debezium_unavailable_value"]',
+    ],
+)  # fmt: skip
+def test_arrays_that_the_database_did_not_send(array: str) -> None:
+    """As in UnchangedToastedPlaceholder of Debezium's connector for PostgreSQL."""
+    for event in ('{"op":"u","after":{"id":1,"arr":%s}}', '{"id":1,"arr":%s}'):
+        with pytest.raises(ValueError, match="arr: the value is unavailable"):
+            READ((event % array).encode())
+    assert READ(b'{"id":118,"arr":[95,95,100]}') == b'{"id":118,"arr":[95,95,100]}'
+
+
 def test_the_last_of_two_members_with_one_name_counts() -> None:
     assert READ(b'{"op":"c","after":{"n":1},"after":{"n":2}}') == b'{"n":2}'
     assert READ(b'{"op":"c","op":"d","after":null}') is None
