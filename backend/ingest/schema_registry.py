@@ -148,7 +148,8 @@ class SchemaCache:
             if self._error is None:
                 log.warning("cannot fetch schema %d; records that need it wait: %s", schema_id, e)
             self._error = str(e)
-            self._not_found_since.clear()  # the source may have lost its schemas meanwhile
+            # it may have lost its schemas meanwhile. Not those of others: one may fail for ever
+            self._not_found_since.pop(schema_id, None)
             known.postpone(schema_id)
             return True
         if self._error is not None:

@@ -52,10 +52,10 @@ def written_json(text: str) -> WrittenJson:
     return WrittenJson(_TEXT_OR_SPACE.sub(lambda found: found[1] or "", text))
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, parse_float: Callable[[str], Any] = float) -> Any:
     """ValueError, also for numbers that JSON does not have."""
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=parse_float)
     except RecursionError as e:
         raise ValueError(f"not a JSON document: {e}") from None
 

@@ -31,7 +31,6 @@ class KeyFields(Codec):
     """Keys that are named by fields of the documents of another codec."""
 
     keeps_bytes = False
-    json_is_exact = False
     has_prefixes = True
 
     def __init__(self, codec: Codec, fields: tuple[str, ...]) -> None:
@@ -68,12 +67,12 @@ class KeyFields(Codec):
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if isinstance(value, dict):
-            return text_of(self._of_document(value)).encode(), False
+            return text_of(self._of_document(_parsed(written))).encode(), False
         if isinstance(value, str):
             return utf8(value).encode(), False
         if isinstance(value, list) or value is None:
             raise ValueError(f"neither text nor an object with {', '.join(self._fields)}")
-        return _text_of_value(value).encode(), False
+        return written, False
 
     def without_frame(self, raw: bytes) -> SchemaBytes:
         return self._codec.without_frame(raw)
@@ -93,7 +92,7 @@ class KeyFields(Codec):
 
     def _of_record(self, raw: bytes) -> tuple[Value, ...]:
         self._codec.verify(raw)
-        return self._of_document(parse_json(self._codec.to_json(raw).decode()))
+        return self._of_document(_parsed(self._codec.to_json(raw)))
 
     def _of_document(self, parsed: Any) -> tuple[Value, ...]:
         payload = _payload(parsed)
@@ -102,10 +101,15 @@ class KeyFields(Codec):
 
 def payload_of(raw: bytes) -> dict[str, Any]:
     """The object that is a JSON key, without Connect's schema; ValueError if it is none."""
-    payload = _payload(parse_json(raw.decode()))
+    payload = _payload(_parsed(raw))
     if not isinstance(payload, dict):
         raise ValueError("no object")
     return payload
+
+
+def _parsed(written: bytes) -> Any:
+    """Numbers with a fraction or an exponent are texts: a double would change them."""
+    return parse_json(written.decode(), parse_float=str)
 
 
 def _payload(parsed: Any) -> Any:

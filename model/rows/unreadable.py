@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from model.dead_letters import SUFFIX
+from model.formats.schemas import SchemaNotYet
 from model.problems import NotAcceptable
 from model.records import ENTRY_HEAD_SIZE, decode_entry, entry_head, is_unreadable, unplace
 
@@ -43,8 +44,24 @@ def settle(view: View, placed: bytes) -> bytes | Unreadable:
     try:
         row = _row_of(view, value)
     except ValueError as e:
-        return Unreadable(partition, decode_entry(stored).offset, str(e)[:MAX_REASON], value)
+        return Unreadable(partition, decode_entry(stored).offset, _reason(e), value)
     return stored[:ENTRY_HEAD_SIZE] + row
+
+
+def _reason(error: ValueError) -> str:
+    """Half of a surrogate pair, in the error of a custom format, is escaped."""
+    return str(error)[:MAX_REASON].encode(errors="backslashreplace").decode()
+
+
+def settle_now(view: View, placed: bytes) -> bytes | Unreadable:
+    """As `settle`, for a query of many entries, which cannot wait for each schema: the entry stays
+    unreadable while its schema is not known."""
+    try:
+        return settle(view, placed)
+    except SchemaNotYet as missing:
+        partition, stored = unplace(placed)
+        offset, value = decode_entry(stored).offset, stored[ENTRY_HEAD_SIZE:]
+        return Unreadable(partition, offset, missing.state[:MAX_REASON], value)
 
 
 def _row_of(view: View, value: bytes) -> bytes:
@@ -61,7 +78,7 @@ def item_of(view: View, render: Render, entry: Pair) -> bytes:
     `unreadable` in place of `value`."""
     key, stored = entry
     if is_unreadable(stored):
-        found = settle(view, stored)
+        found = settle_now(view, stored)
         if isinstance(found, Unreadable):
             return _report(view, key, stored, found)
         stored = found
@@ -72,7 +89,7 @@ def item_of(view: View, render: Render, entry: Pair) -> bytes:
 def value_member(view: View, stored: bytes) -> bytes:
     """The last member of an item without its name and key: `"value":…`, or `"unreadable":…`."""
     if is_unreadable(stored):
-        found = settle(view, stored)
+        found = settle_now(view, stored)
         if isinstance(found, Unreadable):
             return b'"unreadable":%b' % orjson.dumps(found.document())
         stored = found
@@ -80,11 +97,10 @@ def value_member(view: View, stored: bytes) -> bytes:
 
 
 def split(view: View, pairs: list[Pair]) -> tuple[list[Pair], int]:
-    """The pairs whose values can be read, and the number of the others. No pair is a tombstone.
-    SchemaNotYet."""
+    """The pairs whose values can be read, and the number of the others. No pair is a tombstone."""
     found: list[Pair] = []
     for key, stored in pairs:
-        settled = settle(view, stored) if is_unreadable(stored) else stored
+        settled = settle_now(view, stored) if is_unreadable(stored) else stored
         if isinstance(settled, bytes):
             found.append((key, settled))
     return found, len(pairs) - len(found)

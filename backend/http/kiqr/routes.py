@@ -131,6 +131,12 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
         serdes = _required(*_SERDES)
         bounds = _bounds()
         view = view_of(store, KEYS, serdes)
+        if view.key_fields:
+            raise QueryFailed(
+                "wrong-store",
+                f"View {view.name} names keys by fields, and does not have the bytes of record "
+                f"keys, which KIQR's clients read. Use /views/{view.name}/keys.",
+            )
         if bounds is None:
             found = reads.scan(view, None, None)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,16 @@ def test_the_newest_entry_of_a_mispartitioned_key_is_found(tmp_path: Path) -> No
         assert value(client, b"k").json == {"value": b64(b"1")}
         made.place(0, 1, 0, 1, mispartitioned=True)
         assert value(client, b"k").json == {"value": b64(b"2")}
+
+
+def test_views_that_name_keys_by_fields_have_no_lists(tmp_path: Path) -> None:
+    of = replace(view(key="json"), key_fields=("id",), partitioner="none")
+    with world(tmp_path, of) as made, asking(made) as client:
+        made.put(b'{"id":4711}', b"1", timestamp=5, partition=0)
+        assert value(client, b'{ "id": 4711 }').json == {"value": b64(b"1")}
+        answer = client.get("/api/v1/kv/orders", query_string=STRINGS)
+        assert (answer.status_code, answer.json["code"]) == (500, "wrong-store")
+        assert client.get("/api/v1/kv/orders/count").json == {"count": 1}
 
 
 def test_an_instance_that_does_not_answer_makes_the_query_unavailable(tmp_path: Path) -> None:

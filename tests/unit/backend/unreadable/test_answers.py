@@ -16,6 +16,7 @@ from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import Reads, encode_reads
 from backend.wire.scan import KNOWS_UNREADABLE, ScanResponse
 from backend.wire.scan_codec import ROWS, ScanRequest, decode_response, encode_request
+from model.formats.codec import Codec
 from model.records import ENTRY, unreadable_entry
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.requests import LOOPBACK
@@ -254,3 +255,21 @@ def test_an_event_without_a_row_is_unreadable(tmp_path: Path) -> None:
         batch.put(ENTRY + b"k", unreadable_entry(7, 3, row))  # as an older version has refused it
         opened.store.write(batch, 4)
         assert of.ask("keys/k").json["value"] == {"n": 2}
+
+
+class Odd(Codec):
+    """A custom format whose errors have half of a surrogate pair."""
+
+    def check(self, raw: bytes) -> None:
+        raise ValueError(f"unknown code {raw.decode('utf-8', 'surrogateescape')}")
+
+    def to_json(self, raw: bytes) -> bytes:
+        raise AssertionError("it is never valid")
+
+
+def test_reasons_with_half_of_a_surrogate_pair(tmp_path: Path) -> None:
+    with world(tmp_path, view(value=f"{__name__}:Odd")) as made:
+        put(made, b"k", b"\xff")
+        assert made.ask("keys/k").json["reason"] == r"unknown code \udcff"
+        [item] = made.ask("keys").json["items"]
+        assert item["unreadable"]["reason"] == r"unknown code \udcff"

@@ -17,8 +17,14 @@ from local.waiting import wait_until
 from model.formats.avro.schema import AvroSchema
 from model.formats.schemas import SchemaNotFound, SchemaNotYet
 from model.records import place, unreadable_entry
-from model.rows.unreadable import Unreadable, settle
-from tests.support.in_process.avro_examples import ORDER, FakeRegistry, framed, registry
+from model.rows.unreadable import Unreadable, settle, split, value_member
+from tests.support.in_process.avro_examples import (
+    ORDER,
+    FakeRegistry,
+    FakeSchemas,
+    framed,
+    registry,
+)
 from tests.support.in_process.examples import view
 
 Start = Callable[[object, float], SchemaCache]
@@ -92,6 +98,37 @@ def test_only_a_source_that_says_so_steadily_has_no_such_schema(
     wait_until(lambda: not waits(schemas), 10, "the end of the time", 0.01)
     with pytest.raises(ValueError, match="has no schema with this id"):
         schemas.schema(7)
+
+
+def test_an_id_that_always_fails_delays_no_decision_about_others(
+    running: FakeRegistry, start: Start
+) -> None:
+    """A client can name one, and a registry may have one that it cannot give."""
+    running.answers["/schemas/ids/9"] = (500, {"error_code": 50001})
+    schemas = start(SchemaRegistry(running.url), 0.5)
+    assert waits(schemas, 9)
+    assert waits(schemas)
+    wait_until(lambda: not waits(schemas), 10, "the end of the time", 0.01)
+    with pytest.raises(ValueError, match="has no schema with this id"):
+        schemas.schema(7)
+    assert waits(schemas, 9)
+
+
+def test_queries_of_many_entries_do_not_wait_for_a_schema() -> None:
+    """Regression: after a restart, each of them was refused until all schemas were decided."""
+    of = replace(view(value="avro", value_schema="confluent"), schemas=FakeSchemas(id8=ORDER))
+    order = {"id": 1, "price": 2.5, "note": None}
+    missing, known = (
+        (b"k%d" % id_, place(unreadable_entry(7, 3, framed(id_, ORDER, order)), 2))
+        for id_ in (7, 8)
+    )
+    with pytest.raises(SchemaNotYet):
+        settle(of, missing[1])
+    assert [key for key, _ in split(of, [missing, known])[0]] == [b"k8"]
+    assert json.loads(b"{%b}" % value_member(of, missing[1])) == {
+        "unreadable": {"partition": 2, "offset": 3, "reason": "schema 7: asked for."}
+    }
+    assert b'"value":{"id":1' in value_member(of, known[1])
 
 
 def test_a_missing_schema_is_looked_for_again(running: FakeRegistry, start: Start) -> None:
