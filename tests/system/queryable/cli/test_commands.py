@@ -72,8 +72,11 @@ def test_top_and_count(deployed: Deployed) -> None:
     assert [row["key"] for row in rows] == ["N2", "N0"]
     least = deployed.rows("top", "flights", "--by", "delay", "--order", "asc")
     assert [row["key"] for row in least] == ["N1", "N0", "N2"]
-    assert "a number in field from" in deployed.run(
-        "top", "flights", "--by", "from", status=NOT_FOUND
+    assert "a field with texts such as 'EWR', and no numbers" in deployed.run(
+        "top", "flights", "--by", "from", status=USAGE_ERROR
+    )
+    assert "a number in field none" in deployed.run(
+        "top", "flights", "--by", "none", status=NOT_FOUND
     )
     lines = deployed.shown("top", "flights", "--by", "delay").splitlines()
     assert [line.count("█") > 10 for line in lines if "EWR" in line] == [True, True, False]
