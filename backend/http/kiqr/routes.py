@@ -96,7 +96,9 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
         formats = [_formats(name) for name in serdes]
         if view.kind.resource != resource:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")
-        of_view = ("keys", view.key), ("values", view.value)
+        # unwrapped rows are not in the format of the records
+        values = view.value if view.unwrap is None else view.value_codec.name
+        of_view = ("keys", view.key), ("values", values)
         for name, supported, (what, of) in zip(serdes, formats, of_view, strict=False):
             if (of if of in FORMATS else _CUSTOM) not in supported:
                 raise QueryFailed(

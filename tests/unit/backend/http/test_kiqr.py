@@ -58,6 +58,13 @@ def test_the_newest_entry_of_a_mispartitioned_key_is_found(tmp_path: Path) -> No
         assert value(client, b"k").json == {"value": b64(b"2")}
 
 
+def test_the_serde_of_unwrapped_rows_is_that_of_json(tmp_path: Path) -> None:
+    of = replace(view(value="protobuf", value_schema="confluent"), unwrap="debezium")
+    with world(tmp_path, of) as made, asking(made) as client:
+        made.put(b"k", b'{"id":1}', timestamp=5)
+        assert value(client, b"k").json == {"value": b64(b'{"id":1}')}
+
+
 def test_views_that_name_keys_by_fields_have_no_lists(tmp_path: Path) -> None:
     of = replace(view(key="json"), key_fields=("id",), partitioner="none")
     with world(tmp_path, of) as made, asking(made) as client:
