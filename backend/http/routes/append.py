@@ -17,7 +17,7 @@ from backend.queries.point import ViewReads
 from backend.wire.answer import JSON, Answer
 from model.formats.base64url import from_base64url
 from model.partitioner import partition_of
-from model.problems import BadRequest, Conflict, NotFound, Unavailable
+from model.problems import BadRequest, Conflict, NotFound, Problem, Unavailable
 from model.versions import split_name
 from model.views import View
 
@@ -48,10 +48,7 @@ class AppendRoute:
         if version is not None:
             self._check_version(topic, version)
         if reads is None:
-            raise NotFound(
-                "no-such-resource",
-                f'Topic {topic} does not allow appending. Set append = "on" in its view.',
-            )
+            raise self._absent(topic)
         if not self._context.versions.is_here(reads.view):
             # the record would be written in a form that most instances cannot read
             raise Unavailable(
@@ -69,15 +66,39 @@ class AppendRoute:
         request.details["offset"] = offset
         return Answer(200, [JSON], orjson.dumps({"partition": partition, "offset": offset}))
 
+    def _absent(self, topic: str) -> Problem:
+        """Why this instance takes no records for the topic: Unavailable if others may take them."""
+        context = self._context
+        if not context.known:
+            return Unavailable(
+                "no-topology",
+                f"This instance does not allow appending to topic {topic}, and has not joined its "
+                "group yet, so it does not know whether others do. Nothing was written. Retry.",
+            )
+        for name, placed in context.topology.views.items():
+            view = context.views.get(name)
+            if placed.description["topic"] == topic and (view is None or view.hash != placed.hash):
+                return Unavailable(
+                    "definition-differs",
+                    f"The views.toml of this instance does not declare view {name} of topic "
+                    f"{topic} as most instances do. Others may take the record. Nothing was "
+                    "written. Retry.",
+                )
+        return NotFound(
+            "no-such-resource",
+            f'Topic {topic} does not allow appending. Set append = "on" in its view.',
+        )
+
     def _check_version(self, topic: str, version: bytes) -> None:
         """Conflict unless the version that the record is encoded for is current; Unavailable if
         this instance does not know which version is current."""
         versions = self._context.versions
         views = [view for view in self._context.views.values() if view.topic == topic]
-        if any(version == b"%d" % of.version and versions.named.get(of.base) == of for of in views):
-            return
+        for view in views:
+            if version == b"%d" % view.version and versions.current.get(view.base) == view.name:
+                return
         bases = {view.base for view in views}
-        # an unknown topic may be that of a version that its views.toml does not declare
+        # an unknown topic may be that of a version that no instance declares yet
         if unknown := versions.undecided & (bases or versions.undecided):
             raise undecided(min(unknown))
         if bases:

@@ -12,8 +12,11 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from backend.cluster.placement import place
+from model.topology import Topology
 from model.versions import Versions, VersionState
 from model.views import View
+from tests.support.in_process.examples import candidate
 from tests.support.in_process.versioned import FIRST, SECOND, Deployment, Said
 
 Written = list[tuple[str, int, bytes, bytes | None]]
@@ -94,6 +97,33 @@ def test_an_instance_that_does_not_know_the_current_version_says_so(
     assert "retry-after" in answer.named
     assert append(made, "orders-v3", None).status == 404
     assert written == []
+
+
+@pytest.mark.parametrize("version", [None, "2"])
+def test_a_topic_of_a_view_that_only_others_declare_is_no_missing_one(
+    tmp_path: Path, written: Written, version: str | None
+) -> None:
+    """Another instance takes the record: this one must not say that the topic takes none."""
+    for own in ([FIRST], [FIRST, replace(SECOND, value="string")]):
+        with deployed(tmp_path / str(len(own)), written, *own) as made:
+            context = made.contexts["b1"]
+            others = [candidate(id_, [FIRST, SECOND]) for id_ in ("b2", "b3")]
+            counts = {"orders": 1, "orders-v2": 1}
+            context.apply_topology(place([candidate("b1", own), *others], counts, 9))
+            context.apply_versions({"orders": VersionState(2, 1, (), 5)})
+            answer = append(made, "orders-v2", version)
+            assert (answer.status, answer.json["code"]) == (503, "definition-differs")
+            assert "retry-after" in answer.named
+            assert append(made, "other", None).status == 404
+    assert written == []
+
+
+def test_an_instance_without_a_topology_does_not_say_that_a_topic_takes_no_records(
+    made: Deployment,
+) -> None:
+    made.contexts["b1"].topology = Topology()
+    answer = append(made, "other", None)
+    assert (answer.status, answer.json["code"]) == (503, "no-topology")
 
 
 def test_a_view_without_versions_has_version_1(made: Deployment) -> None:
