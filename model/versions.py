@@ -211,11 +211,7 @@ class Versions:
         put = object.__setattr__
         own = {view.name: view.path for view in self.views if view.path is not None}
         declared = own if self.group is None else self.group.paths
-        claims = [
-            Claim(path, base_of(name))
-            for name, path in declared.items()
-            if name not in self.dropped
-        ]
+        claims = self._claims(declared)
         # one file has no path twice
         leads_to = dict(claims) if self.group is None else leading(claims, self.group.decided)
         put(self, "leads_to", leads_to)
@@ -227,9 +223,21 @@ class Versions:
         undecided = {path for path, _ in claims if path not in leads_to}
         # of this instance's own file, which the group does not use yet
         undecided |= {
-            path for path in own.values() if not any(overlap(path, other) for other in leads_to)
+            path
+            for name, path in own.items()
+            if name not in self.dropped and not any(overlap(path, other) for other in leads_to)
         }
         put(self, "undecided_paths", frozenset(undecided))
+
+    def _claims(self, declared: Mapping[str, str]) -> list[Claim]:
+        """Of the paths of views. A dropped version claims its path only for another version of the
+        view: if none has one."""
+        kept = {base_of(name) for name in declared if name not in self.dropped}
+        return [
+            Claim(path, base_of(name))
+            for name, path in declared.items()
+            if name not in self.dropped or base_of(name) not in kept
+        ]
 
     @property
     def are_used(self) -> bool:

@@ -128,3 +128,24 @@ def test_a_dropped_version_claims_no_path() -> None:
     versions = Versions((moved, other), states).in_group(group(ORDERS, moved, other))
     assert versions.leads_to == {"/new": "orders", "/o": "other"}
     assert versions.undecided_paths == set()
+
+
+def test_the_path_of_a_dropped_version_leads_to_its_view_if_no_other_version_has_one() -> None:
+    """The file may give the path to one version alone."""
+    plain, states = view("orders@2", topic="b"), {"orders": VersionState(2, None, (1,), 2)}
+    alone = Versions((ORDERS, plain), states)
+    for versions in (alone, alone.in_group(group(ORDERS, plain))):
+        assert (versions.leads_to, versions.undecided_paths) == ({"/o": "orders"}, set())
+        assert versions.paths == {"orders": "/o"}
+        assert versions.named["orders"] is plain
+    edited = Versions((plain,), states)
+    assert edited.in_group(group(ORDERS, plain)).leads_to == {"/o": "orders"}
+    assert edited.in_group(group(plain)).leads_to == {}
+
+
+def test_the_path_of_a_dropped_version_is_not_undecided_if_its_view_has_moved() -> None:
+    moved = view("orders@2", path="/new", topic="b")
+    states = {"orders": VersionState(2, None, (1,), 2)}
+    for own in ((ORDERS, moved), (ORDERS,), (moved,)):
+        versions = Versions(own, states).in_group(group(ORDERS, moved))
+        assert (versions.leads_to, versions.undecided_paths) == ({"/new": "orders"}, set())
