@@ -31,12 +31,15 @@ _NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
 
 
 class _Arguments(BaseModel):
-    """`by`: the field to group by (None: one group of all). `value`: the field with numbers."""
+    """`by`: the field to group by (None: one group of all). `value`: the field with numbers.
+    `decimals`: whether its texts of digits are numbers. Instances of earlier releases refuse it:
+    they would say that there are none."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     by: str | None
     value: str | None
+    decimals: bool = False
 
     def group_field(self, view: View) -> ValueField | None:
         """BadRequest if the values have no fields."""
@@ -181,7 +184,12 @@ class Aggregate:
             raise BadRequest(
                 "bad-parameter", f"from and to are for windows and sessions, not for {view.name}."
             )
-        arguments = _Arguments(by=parameters.text("by"), value=parameters.text("value"))
+        value = parameters.text("value")
+        arguments = _Arguments(
+            by=parameters.text("by"),
+            value=value,
+            decimals=value is not None and view.value_codec.quotes_numbers,
+        )
         arguments.group_field(view)
         number = arguments.number_field(view)
         with_numbers = number is not None
@@ -190,7 +198,7 @@ class Aggregate:
             Query(first=first, last=last, stale=parameters.stale()),
             _AggregateMerger,
             MAX_GROUPS,
-            arguments.model_dump(),
+            arguments.model_dump(exclude_defaults=True),
             needs_values=with_numbers or arguments.by is not None,
         )
         merged, freshness = await reduction.run(scatter_gather, view)

@@ -27,13 +27,16 @@ MAX_RANKED_BYTES = 4 << 20  # of entries that are kept at once
 
 
 class _Arguments(BaseModel):
-    """`by`: the path of the number in JSON or Avro values; None where values are numbers."""
+    """`by`: the path of the number in JSON or Avro values; None where values are numbers.
+    `decimals`: whether its texts of digits are numbers. Instances of earlier releases refuse it:
+    they would leave such entries out."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
     by: str | None
     descending: bool
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT)]
+    decimals: bool = False
 
     def ranking(self, view: View) -> Ranking:
         """BadRequest if the view has no such numbers."""
@@ -116,13 +119,14 @@ class Top:
             by=parameters.text("by"),
             descending=parameters.choice("order", "desc", "asc") == "desc",
             limit=parameters.limit(),
+            decimals=view.value_codec.quotes_numbers,
         )
         reduction = Reduction(
             self,
             Query(stale=parameters.stale()),
             partial(_TopMerger, view, arguments),
             arguments.limit + 1,
-            arguments.model_dump(),
+            arguments.model_dump(exclude_defaults=True),
         )
         merged, freshness = await reduction.run(scatter_gather, view)
         best = merged.best
@@ -139,7 +143,10 @@ class Top:
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
         refuse_store(view, KEYS)
-        return _TopReducer(view, _Arguments.model_validate(arguments))
+        parsed = _Arguments.model_validate(arguments)
+        if parsed.decimals != view.value_codec.quotes_numbers:
+            raise ValueError("an instance of an earlier release would leave decimals out")
+        return _TopReducer(view, parsed)
 
 
 TOP = Top()

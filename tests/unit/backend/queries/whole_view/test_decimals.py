@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,16 +11,22 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from backend.queries.scans.scatter_gather import SCAN_PATH
 from backend.queries.whole_view.numbers import Numbers
+from backend.wire.answer import Answer
+from backend.wire.scan import Query
+from backend.wire.scan_codec import ScanRequest, encode_request
+from model.topology import Member
 from model.views import View
 from tests.support.in_process.avro_examples import FakeSchemas, binary, framed
 from tests.support.in_process.examples import ORDERS, view
-from tests.support.in_process.world import World, world
+from tests.support.in_process.world import PARTITIONS, World, world
 
 ORDER = {
     "type": "record",
@@ -147,6 +154,46 @@ def test_extremes_of_equal_decimals_do_not_depend_on_their_order() -> None:
     for order in permutations([Decimal("1.0"), Decimal("1.00"), 1]):
         found = added([*order])
         assert (repr(found.least), repr(found.greatest)) == ("1", "Decimal('1.00')")
+
+
+KNOWN_BEFORE = {"by", "value", "descending", "limit"}
+TARGETS = ("aggregate?value=price", "aggregate?by=day&value=price", "top?by=price")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("of", "write"), WRITERS)
+def test_no_answer_lacks_the_decimals_of_an_instance_of_the_release_before(
+    tmp_path: Path, of: View, write: Callable[[str], bytes], target: str
+) -> None:
+    """It would say that its partitions have no numbers. It refuses arguments that it does not know:
+    here it is asked for one more, as it knows all others."""
+    with world(tmp_path, of) as made:
+        put(made, write)
+        forward = made.peers.forward
+
+        async def before(member: Member, *to: Any, **more: Any) -> Answer:
+            *others, body = to
+            question = json.loads(body)
+            if question["arguments"].keys() - KNOWN_BEFORE:
+                question["arguments"]["unknown"] = True
+            return await forward(member, *others, json.dumps(question).encode(), **more)
+
+        made.peers.forward = before  # type: ignore[method-assign]
+        assert made.ask(target).status == 503
+        # it counts and groups alike
+        assert made.ask("aggregate?by=price").status == 200
+
+
+def test_an_instance_of_the_release_before_is_not_given_decimals_that_it_would_leave_out(
+    tmp_path: Path,
+) -> None:
+    """It would rank by numbers alone, and entries with them may be missing behind the decimals."""
+    arguments = {"by": "price", "descending": True, "limit": 3}
+    for of, status in ((BARE, 400), (ORDERS, 200)):
+        with world(tmp_path / of.value, of) as made:
+            ask = ScanRequest(of.name, of.hash, PARTITIONS, "top", Query(), 4, arguments)
+            request = made.request("b1", "POST", SCAN_PATH.decode(), encode_request(ask, [0], None))
+            assert asyncio.run(request).status == status
 
 
 def test_instances_of_earlier_releases_read_numbers_without_decimals() -> None:
