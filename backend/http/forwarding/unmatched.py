@@ -9,9 +9,11 @@ should know which instance does it.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from urllib.parse import quote, unquote_to_bytes
 
 from backend.http.access import Access
 from backend.http.asgi import Scope
@@ -20,8 +22,11 @@ from backend.http.paths import Elsewhere
 from backend.http.request import Request
 from backend.http.route_table import OTHER, Match, Route
 from backend.instance_context import MAX_OTHERS, VIEW_VERSION, InstanceContext
+from backend.queries.key_bodies import parse_search
 from backend.queries.retry import Asker, may_change
 from backend.wire.answer import MARK, Answer, code_of
+from model.formats.codec import Codec
+from model.formats.listed_keys import codec_of_keys
 from model.formats.registry import FORMATS, format_of
 from model.limits import MAX_BATCH_BYTES
 from model.partitioner import PARTITIONERS, partition_of
@@ -29,7 +34,9 @@ from model.problems import Problem, Unavailable
 from model.topology import Member, PlacedView
 
 _READ = ("GET", "HEAD")
-_BODIES = (b"batch", b"search")
+_SEARCH = b"search"
+_BODIES = (b"batch", _SEARCH)
+_ENCODING = b"encoding"  # a parameter: the key is not in the text of its format
 _STREAMED = b"changes"
 
 
@@ -58,22 +65,40 @@ class UnmatchedRequests:
     async def _answer(self, problem: Elsewhere, request: Request) -> Answer:
         if request.header(MARK) is not None or not _is_forwarded(problem, request):
             raise problem
-        members = self._members(problem, request)
+        placed = self._context.topology.views.get(problem.stored)
+        if placed is None:
+            raise problem
+        key, path = _record_key(placed, problem, request), problem.path or request.raw_path
+        other = None if key is None else _codec(placed).other_key(key)
+        if other is not None and problem.rest:
+            raise problem  # the other instance would answer for the key itself only
+        answer = await self._ask(problem, self._members(placed, key), request.method, path, request)
+        if answer.status != 404 or other is None:
+            return answer
+        above = path.rpartition(b"/")[0]
+        keys = above if problem.key else above + b"/keys"
+        method = "GET" if request.method == "POST" else request.method
+        path, members = b"%b/%b" % (keys, quote(other).encode()), self._members(placed, other)
+        of_other = await self._ask(problem, members, method, path, request)
+        return answer if of_other.status == 404 else of_other
+
+    async def _ask(
+        self, problem: Problem, members: Sequence[Member], method: str, path: bytes, of: Request
+    ) -> Answer:
+        """The answer of one of the instances; the last refusal if all refuse."""
         if not members:
             raise problem
-        path = problem.path or request.raw_path
-        target = path + b"?" + request.query if request.query else path
-        headers = [header for header in request.headers if header[0] != VIEW_VERSION]
+        target = path + b"?" + of.query if of.query else path
+        headers = [header for header in of.headers if header[0] != VIEW_VERSION]
+        body = of.body if method == "POST" else b""
         assert self._asker is not None
         asker, rounds = self._asker, self._asker.rounds()
-        answer: Answer | Unavailable = problem
+        answer: Answer | Unavailable
 
         async def attempt() -> bool:
             nonlocal answer
             try:
-                answer = await asker.ask(
-                    rounds.turn(0, members), request.method, target, headers, request.body
-                )
+                answer = await asker.ask(rounds.turn(0, members), method, target, headers, body)
             except Unavailable as unavailable:
                 answer = unavailable
                 return True
@@ -86,19 +111,19 @@ class UnmatchedRequests:
             raise answer
         return answer
 
-    def _members(self, problem: Elsewhere, request: Request) -> Sequence[Member]:
-        """The instances to ask, in order: those with the key's partition, if it can be computed."""
+    def _members(self, placed: PlacedView, key: bytes | None) -> Sequence[Member]:
+        """The instances to ask, in order: those with the key's partition. If it is not known, all
+        that have a partition, in any order: the next request begins with another one."""
         topology, peers = self._context.topology, self._context.peers
-        placed = topology.views.get(problem.stored)
-        if placed is None:
-            return ()
-        partition = _partition(placed, problem.key) if not request.query else None
+        partition = _partition(placed, key)
         partitions = range(placed.partitions) if partition is None else (partition,)
         indexes = dict.fromkeys(index for each in partitions for index in placed.holders(each))
         members = [topology.members[index] for index in indexes]
         others = [member for member in members if member != self._context.me]
+        if partition is None:
+            random.shuffle(others)
         others.sort(key=lambda member: peers.is_suspect(member.id))
-        return others[:MAX_OTHERS]
+        return others if partition is None else others[:MAX_OTHERS]
 
 
 async def _refuse(problem: Problem, request: Request) -> None:
@@ -118,17 +143,35 @@ def _is_forwarded(problem: Elsewhere, request: Request) -> bool:
     return is_description or (bool(problem.key) and problem.rest != _STREAMED)
 
 
-def _partition(placed: PlacedView, text: bytes) -> int | None:
-    """The partition of a key; None if it is not computed here. `text`: of the key, as it is in the
-    path."""
-    description = placed.description
-    key, partitioner = description["key"], description["partitioner"]
-    if not text or b"%" in text or not placed.partitions or placed.several_partitions:
-        return None
-    if key not in FORMATS or partitioner not in PARTITIONERS or "key_schema" in description:
+def _codec(placed: PlacedView) -> Codec:
+    return codec_of_keys(format_of(placed.description["key"]).codec_with(None, None))
+
+
+def _record_key(placed: PlacedView, problem: Elsewhere, request: Request) -> bytes | None:
+    """The record key that a request names by its text; None if it names none, or if that is not
+    known here."""
+    if placed.description["key"] not in FORMATS or "key_schema" in placed.description:
         return None
     try:
-        raw = format_of(key).codec_with(None, None).from_text(text)
-    except ValueError:
+        if request.method == "POST" and _last(request.raw_path) == _SEARCH:
+            text, is_raw = _codec(placed).json_to_text(*parse_search(request.body))
+        else:
+            text, is_raw = (
+                unquote_to_bytes(problem.key),
+                _ENCODING in unquote_to_bytes(request.query),
+            )
+        return None if is_raw or not text else _codec(placed).from_text(text)
+    except (ValueError, Problem):
+        return None  # the other instance says what is wrong
+
+
+def _partition(placed: PlacedView, key: bytes | None) -> int | None:
+    """The partition of a record key; None if it is not computed here."""
+    partitioner = placed.description["partitioner"]
+    if key is None or not placed.partitions or placed.several_partitions:
         return None
-    return partition_of(partitioner)(raw, placed.partitions)
+    return (
+        None
+        if partitioner not in PARTITIONERS
+        else partition_of(partitioner)(key, placed.partitions)
+    )

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -20,8 +22,9 @@ from backend.http.route_table import OTHER, Route, RouteTable
 from backend.http.router import Router
 from backend.http.view_names import processors_for_clients
 from backend.instance_context import InstanceContext
-from backend.wire.answer import Answer
+from backend.wire.answer import Answer, problem_answer
 from model.group_views import GroupViews
+from model.partitioner import partition_of
 from model.problems import Unavailable
 from model.topology import Epoch, Member, Topology
 from model.versions import States, VersionState
@@ -88,6 +91,7 @@ class Group:
             for number, views in enumerate(files, 1)
         ]
         self.asked: list[tuple[str, str]] = []
+        self.status: Callable[[str, str], int] = lambda id_, target: 200  # of another's answer
         self.topology = place(members, PARTITIONS, 5)
         self.contexts = [
             context(views, instance_id=f"b{n}", port=8080 + n, wait_timeout=0)
@@ -112,7 +116,10 @@ class Group:
     ) -> Answer:
         """As a PeerClient."""
         self.asked.append((member.id, target.decode()))
-        return Answer(200, [], member.id.encode())
+        status = self.status(member.id, target.decode())
+        if status == 503:
+            return problem_answer(Unavailable("definition-differs", "Another one has it."))
+        return Answer(status, [], member.id.encode())
 
 
 def _route(pattern: str, is_page: bool = False) -> Route:
@@ -230,7 +237,9 @@ def test_an_instance_without_the_new_version_gives_the_path_to_one_view(
         assert views["orders"]["version"] == 1
 
 
-def ask(group: Group, target: str, method: str = "GET", **headers: str) -> tuple[int, bytes]:
+def ask(
+    group: Group, target: str, method: str = "GET", body: bytes = b"{}", **headers: str
+) -> tuple[int, bytes]:
     """By the second instance."""
     path, _, query = target.partition("?")
     given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
@@ -241,7 +250,7 @@ def ask(group: Group, target: str, method: str = "GET", **headers: str) -> tuple
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"{}", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -276,6 +285,65 @@ def test_a_read_of_a_view_that_others_have_is_forwarded(pair: str, target: str, 
     assert group.asked == [("b1", asked)] * 2
     # an instance that is asked by another one does not ask a third
     assert ask(group, target, queryable_forwarded="b3")[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("target", "key"),
+    [
+        ("/views/orders/keys/k?stale=never", b"k"),
+        ("/views/orders/keys/a%2Fb", b"a/b"),
+        ("/o/%C3%A4%20%25?min_offset=0:1", "ä %".encode()),
+        ("/views/orders/keys/azEy?encoding=base64url", None),
+        ("/views/orders/keys/azEy?%65ncoding=base64url", None),
+    ],
+)
+def test_a_read_reaches_the_owner_of_its_key_among_many(target: str, key: bytes | None) -> None:
+    """The second instance alone has another file. Each of the others has one partition, and refuses
+    keys of other ones."""
+    group = Group([(ORDERS,), (USERS,), *[(ORDERS,)] * 8])
+    placed, ids = group.topology.views["orders"], [f"b{n}" for n in (1, 3, 4, 5, 6, 7, 8, 9, 10)]
+    index = {member.id: index for index, member in enumerate(group.topology.members)}
+    placed = replace(placed, active=tuple(index[id_] for id_ in ids))
+    views = {**group.topology.views, "orders": placed}
+    group.contexts[1].apply_topology(Topology(Epoch(6, 1), group.topology.members, views))
+    if key is None:
+        for owner in ids:
+            group.status = lambda id_, target, owner=owner: 200 if id_ == owner else 503
+            assert ask(group, target) == (200, owner.encode())
+    else:
+        owner = ids[partition_of("murmur2")(key, len(ids))]
+        assert ask(group, target) == (200, owner.encode())
+        search = orjson.dumps({"query": key.decode()})
+        json = {"content_type": "application/json"}
+        assert ask(group, "/views/orders/search", "POST", search, **json) == (200, owner.encode())
+        assert [id_ for id_, _ in group.asked] == [owner, owner]
+
+
+def test_a_uuid_in_capitals_is_not_said_to_be_missing() -> None:
+    """What an instance has under lower case is asked for by the one that got the request: an
+    instance that is asked by another one looks for the key itself only."""
+    orders = view("orders", path="/o", topic="t-orders", key="uuid")
+    group = Group([(orders,), (USERS,)])
+    lower = "/views/orders/keys/0e37df36-f698-11e6-8dd4-cb9ced3df976"
+    upper = "/views/orders/keys/0E37DF36-F698-11E6-8DD4-CB9CED3DF976"
+    group.status = lambda id_, target: 200 if target.startswith(lower) else 404
+    for query in ("", "?stale=never"):
+        assert ask(group, upper + query) == (200, b"b1")
+        assert group.asked[-2:] == [("b1", upper + query), ("b1", lower + query)]
+    group.status = lambda id_, target: 404
+    assert ask(group, upper)[0] == 404
+    group.status = lambda id_, target: 200 if target.startswith(lower) else 404
+    body = b'{"query":"%b"}' % upper.rpartition("/")[2].encode()
+    json = {"content_type": "application/json"}
+    assert ask(group, "/views/orders/search?stale=never", "POST", body, **json) == (200, b"b1")
+    searched = [("b1", "/views/orders/search?stale=never"), ("b1", f"{lower}?stale=never")]
+    assert group.asked[-2:] == searched
+    # of bytes, no other key is meant; of a history, the answer would not show that it is missing
+    asked = len(group.asked)
+    assert ask(group, f"{upper}?encoding=base64url")[0] == 404
+    assert len(group.asked) == asked + 1
+    assert ask(group, f"{upper}/versions")[0] == 503
+    assert ask(group, f"{lower}/versions")[0] == 200
 
 
 def test_batches_are_forwarded_and_everything_else_is_503() -> None:
