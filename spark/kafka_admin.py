@@ -42,6 +42,15 @@ Commit = Mapping[TopicPartition, tuple[int, str]]
 """Offset and metadata by partition."""
 
 
+class EndOffsets(NamedTuple):
+    """What the brokers have answered so far. ``found``: topic ► partition ► end offset. ``is_all``:
+    they have answered for all partitions. ``error``: of a partition that has no offset."""
+
+    found: Mapping[str, Mapping[int, int]]
+    is_all: bool
+    error: str | None = None
+
+
 class KafkaAdmin:
     """An admin client in the driver's JVM; a context manager."""
 
@@ -227,15 +236,34 @@ class KafkaAdmin:
         ``topics``: their numbers of partitions. Raises OSError, Py4JError."""
         return self._offsets(topics, self._clients.admin.OffsetSpec.latest())
 
+    def ask_for_end_offsets(self, topics: Mapping[str, int]) -> Callable[[], EndOffsets]:
+        """As ``end_offsets``, but waits for no answer: call the result to look at those that have
+        arrived. A partition without a leader has none until the timeout. Both raise Py4JError."""
+        wanted = self._wanted(topics, self._clients.admin.OffsetSpec.latest())
+        asked = self._admin.listOffsets(wanted)
+        return _Asked(
+            {
+                TopicPartition(topic, partition): asked.partitionResult(
+                    self._partition_class(topic, partition)
+                )
+                for topic, count in topics.items()
+                for partition in range(count)
+            }
+        ).look
+
     def start_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """As ``end_offsets``: the first offsets that the brokers keep."""
         return self._offsets(topics, self._clients.admin.OffsetSpec.earliest())
 
-    def _offsets(self, topics: Mapping[str, int], spec: Any) -> dict[str, dict[int, int]]:
+    def _wanted(self, topics: Mapping[str, int], spec: Any) -> Any:
         wanted = self._map_class()
         for topic, count in topics.items():
             for partition in range(count):
                 wanted.put(self._partition_class(topic, partition), spec)
+        return wanted
+
+    def _offsets(self, topics: Mapping[str, int], spec: Any) -> dict[str, dict[int, int]]:
+        wanted = self._wanted(topics, spec)
         offsets: dict[str, dict[int, int]] = {topic: {} for topic in topics}
         for partition, found in self._wait(self._admin.listOffsets(wanted).all()).items():
             offsets[partition.topic()][partition.partition()] = found.offset()
@@ -249,6 +277,25 @@ class KafkaAdmin:
         except Py4JJavaError as error:
             return root_cause(error)
         return ""
+
+
+class _Asked:
+    """Java's futures of offsets, by partition."""
+
+    def __init__(self, futures: Mapping[TopicPartition, Any]) -> None:
+        self._left = dict(futures)
+        self._found: dict[str, dict[int, int]] = {}
+        self._error: str | None = None
+
+    def look(self) -> EndOffsets:
+        for each in [each for each, future in self._left.items() if future.isDone()]:
+            try:
+                offset = self._left.pop(each).get().offset()
+            except Py4JJavaError as error:
+                self._error = f"{each.topic}, partition {each.partition}: {root_cause(error)}"
+            else:
+                self._found.setdefault(each.topic, {})[each.partition] = offset
+        return EndOffsets(self._found, not self._left, self._error)
 
 
 def _os_error(cause: str) -> OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, cast
@@ -28,6 +29,8 @@ from model.views import ANY_PARTITION, View
 OF_VALUE = "value: "
 """The start of the reason why a value cannot be decoded."""
 
+# records after one whose schema is missing: those of a view wait for all their schemas at once
+_MAX_AHEAD = 1000
 _NO_KEY = "the record has no key"
 
 
@@ -91,7 +94,8 @@ def build_batch(
 
     A null value deletes the key. A record whose value cannot be decoded becomes an unreadable
     entry, or leaves the previous value in place (`View.keeps_unreadable`). A record whose key
-    cannot be decoded changes nothing. A record whose schema is not available yet ends the run.
+    cannot be decoded changes nothing. A record whose schema is not available yet ends the run; the
+    schemas of the next ones are asked for.
 
     `max_stream_time` (ms): later record times do not advance the stream time yet.
     `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
@@ -112,6 +116,10 @@ def build_batch(
         result.rows, result.stopped_at = rows[:processed], run.index_of(processed)
     elif run.missing_schema is not None:
         result.missing_schema, result.stopped_at = run.missing_schema, run.stopped_at
+    if result.missing_schema is not None:
+        first = result.stopped_at + 1
+        for record in records[first : first + _MAX_AHEAD]:
+            _ask_for_schemas(view, record)
     return result
 
 
@@ -267,6 +275,19 @@ def _valid_records(
             result.missing_schema = missing
             return
         yield bare, stored_key, value, timestamp, record.offset()
+
+
+def _ask_for_schemas(view: View, record: Record) -> None:
+    """Ask for the schemas that a later record needs, so that several that are missing are waited
+    for at the same time."""
+    for row in rows_of(view, [record]).records:
+        key, value = row.key(), row.value()
+        if key is not None:
+            with suppress(ValueError, SchemaNotYet):
+                view.key_codec.probe(view.layout.bare_key(key))
+        if value is not None:
+            with suppress(ValueError, SchemaNotYet):
+                view.value_codec.probe(value)
 
 
 def from_offset(records: Sequence[Record], offset: int) -> Sequence[Record]:

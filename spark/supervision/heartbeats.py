@@ -20,7 +20,7 @@ from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
-from spark.kafka_admin import Commit, TopicPartition
+from spark.kafka_admin import Commit, EndOffsets, TopicPartition
 from spark.supervision.commands import PipelineCommands
 from spark.supervision.status import RUNNING, STARTING, STOPPED, Offsets, ViewStatus
 from spark.supervision.whole_logs import HighWatermarks, WholeLogs
@@ -54,7 +54,7 @@ class Heartbeats:
         health: Path | None,
         log: Callable[[str], None],
         commands: PipelineCommands | None = None,
-        high_watermarks: HighWatermarks = lambda _: {},
+        high_watermarks: HighWatermarks = lambda _: lambda: EndOffsets({}, True),
     ) -> None:
         """A view's consumer group is ``prefix`` + its name. ``health``: a file, or None.
         ``commands``: None if the job follows none."""
@@ -119,7 +119,8 @@ class Heartbeats:
             self._warn(f"warning: cannot {what}: {error}")
 
     def beat(self) -> None:
-        """Sends one heartbeat for every view."""
+        """Sends one heartbeat for every view. Waits for nothing but the views' groups: readers take
+        a job for stopped after 2.8 s without a heartbeat."""
         statuses = {name: self._final(status) for name, status in self._statuses().items()}
         try:
             self._write_health(statuses)

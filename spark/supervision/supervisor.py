@@ -78,7 +78,7 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
             settings.health,
             log,
             None if settings.once else commands,
-            admin.end_offsets,
+            admin.ask_for_end_offsets,
         )
         if not settings.once:
             _carry_out_earlier(commands, control)

@@ -25,6 +25,7 @@ from backend.http.admin.topology import Peers, statuses_of
 from backend.http.admin.version_status import (
     NOT_RUNNING,
     Statuses,
+    behind_sources,
     declared_by,
     pipeline_is,
     records,
@@ -213,7 +214,7 @@ class Completeness:
             self._written[view.name] = self._moment if self._at_once else now
             return None
         return Missing(
-            f"its pipeline {group} is {records(status.lag)} behind its sources{self._most}",
+            f"its pipeline {group} is {behind_sources(status)}{self._most}",
             lag=status.lag,
             seconds_left=self._pace(view, "pipeline").seconds_left(status.lag, now),
         )

@@ -15,6 +15,8 @@ from model.views import View
 MAX_WAITING = 20
 """The most partitions that a document lists as not ready; all are counted."""
 
+_MAX_SOURCES = 5  # that a text names
+
 Statuses = Mapping[str, Mapping[str, Any]]
 """The /instance of each member, or its state and why there is none."""
 
@@ -125,7 +127,7 @@ def why_no_rollback(context: InstanceContext, view: View, statuses: Statuses) ->
     if status.state in NOT_RUNNING:
         return pipeline_is(pipeline.group, status)
     if status.lag is not None and status.lag > context.settings.acceptable_recovery_lag:
-        return f"its pipeline {pipeline.group} is {records(status.lag)} behind its sources"
+        return f"its pipeline {pipeline.group} is {behind_sources(status)}"
     return None
 
 
@@ -136,8 +138,16 @@ NOT_RUNNING = (PAUSED, FAILED, STOPPED)
 def pipeline_is(group: str, status: Status) -> str:
     """That the pipeline does not run, and how far it is behind."""
     error = f" ({status.error})" if status.error else ""
-    behind = "" if status.lag == 0 else f", {records(status.lag)} behind its sources"
+    behind = "" if status.lag == 0 else f", {behind_sources(status)}"
     return f"its pipeline {group} is {status.state}{error}{behind}"
+
+
+def behind_sources(status: Status) -> str:
+    """How far a pipeline is behind, with the topics: one may be a source that it has left."""
+    lags = sorted((topic, lag) for topic, lag in status.sources.items() if lag != 0)
+    named = ", ".join(f"{topic}: {records(lag)}" for topic, lag in lags[:_MAX_SOURCES])
+    more = f" and {len(lags) - _MAX_SOURCES} more" if len(lags) > _MAX_SOURCES else ""
+    return f"{records(status.lag)} behind its sources" + (f" ({named}{more})" if named else "")
 
 
 def records(lag: int | None) -> str:

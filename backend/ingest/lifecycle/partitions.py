@@ -214,7 +214,7 @@ class PartitionLifecycle:
                 self._pushes.partitions(view) if self._pushes is not None else None,
                 self._registry.partition_counts_of_topic(view, topic_metadata.topic_id),
                 self._snapshots.may_request(view, partition, topic_metadata),
-                self._deleted.get(partition_id),
+                self._deleted.get(partition_id), self._registry.may_be_in_several(view),
             )  # fmt: skip
         except StoreDeleted as e:
             self._deleted[partition_id] = e.metadata

@@ -52,6 +52,7 @@ def open_partition(
     partition_counts: Collection[int] = (),
     may_copy: bool = False,
     deleted_before: StoreMetadata | None = None,
+    in_several: bool = False,
 ) -> tuple[StorePartition, str | None]:
     """The open store partition, and the reason why its old store was deleted (None if it was not).
 
@@ -61,11 +62,11 @@ def open_partition(
     `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
     topic has now. `partition_counts`: known numbers of partitions of the topic; a store that is
     deleted adds those that it knew, also if that was at an earlier call (`deleted_before`).
-    `may_copy`: whether another instance can be asked for its store. Raises StoreDeleted and the
-    errors of `directory.open`.
+    `may_copy`: whether another instance can be asked for its store. `in_several`: see
+    `rebuild_reason`. Raises StoreDeleted and the errors of `directory.open`.
     """
     store, reason, deleted = _usable_store(
-        directory, view, partition, topic_metadata, clock_tolerance, may_copy
+        directory, view, partition, topic_metadata, clock_tolerance, may_copy, in_several
     )
     deleted = deleted or deleted_before
     metadata = store.metadata
@@ -140,6 +141,7 @@ def _usable_store(
     topic_metadata: TopicMetadata,
     clock_tolerance: float,
     may_copy: bool,
+    in_several: bool,
 ) -> tuple[Store, str | None, StoreMetadata | None]:
     """A store from whose position ingest can continue, or an empty one; the reason for it, and the
     metadata of the store that was deleted. StoreDeleted."""
@@ -155,7 +157,9 @@ def _usable_store(
             raise StoreDeleted(reason or "its creation was interrupted", None)
         return store, reason, None
     now_ms = time.time_ns() // 1_000_000
-    reason = rebuild_reason(view, partition, store.position, store.metadata, topic_metadata, now_ms)
+    reason = rebuild_reason(
+        view, partition, store.position, store.metadata, topic_metadata, now_ms, in_several
+    )
     reason = reason or stream_time_rebuild_reason(
         view, store.stream_time, store.metadata, clock_tolerance
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from model.records import StoreMetadata
-from model.views import View
+from model.views import ANY_PARTITION, View
 
 _JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take one or two
 
@@ -52,10 +52,12 @@ def rebuild_reason(
     metadata: StoreMetadata | None,
     topic_metadata: TopicMetadata,
     now_ms: int,
+    in_several: bool = False,
 ) -> str | None:
     """The reason to rebuild a store; None if ingest can continue from its position.
 
-    A store must be rebuilt if its entries could differ from a replay of the log.
+    A store must be rebuilt if its entries could differ from a replay of the log. `in_several`:
+    whether keys of the view may be in several partitions, as far as others than this store know.
     """
     if position is None or metadata is None:
         return "it is empty"
@@ -63,7 +65,11 @@ def rebuild_reason(
         return "the view's definition has changed"
     if metadata.topic_id != topic_metadata.topic_id:
         return f"topic {view.topic} was deleted and recreated"
-    if view.keeps_unreadable and metadata.has_skipped:
+    if (
+        view.keeps_unreadable
+        and metadata.has_skipped
+        and _has_all_entries(view, partition, metadata, topic_metadata, in_several)
+    ):
         return "keys have older values instead of unreadable ones: an older version wrote it"
     start, end = topic_metadata.starts[partition], topic_metadata.ends[partition]
     if position > end:
@@ -79,6 +85,30 @@ def rebuild_reason(
             f"(delete.retention.ms={retention})"
         )
     return None
+
+
+def _has_all_entries(
+    view: View,
+    partition: int,
+    metadata: StoreMetadata,
+    topic_metadata: TopicMetadata,
+    in_several: bool,
+) -> bool:
+    """Whether the log still has everything that a store was made of. It may lack records before its
+    start. A compacted one may lack versions, and the deletes of keys whose older value is in
+    another partition."""
+    if topic_metadata.starts[partition] > 0:
+        return False
+    if topic_metadata.delete_retention is None:
+        return True
+    counts = {topic_metadata.partitions, *metadata.partition_counts}
+    return not (
+        view.kind.has_versions
+        or in_several
+        or view.partitioner == ANY_PARTITION
+        or metadata.mispartitioned
+        or len(counts) > 1
+    )
 
 
 def open_store_rebuild_reason(

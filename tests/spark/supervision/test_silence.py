@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
+from local.kafka.broker import Broker
 from local.waiting import wait_until
 from model.pipelines.commands import REBUILD
+from spark.kafka_admin import KafkaAdmin
+from spark.sources import Kafka
 from spark.supervision.rebuilds import Rebuilds
+from tests.support.plugins.fixtures import MakeTopic
 from tests.support.spark.controlled import ControlledRunner
 
 
@@ -41,3 +46,21 @@ def test_the_health_file_has_no_silence_that_is_normal(
         assert view()["silent_seconds"] == 0
         runner.send(REBUILD)
         runner.wait_rebuilt()
+
+
+def test_heartbeats_do_not_wait_for_a_partition_without_a_leader(
+    session: SparkSession, broker: Broker, make_topic: MakeTopic
+) -> None:
+    """The brokers do not know the second partition, so the client looks for its leader until the
+    timeout, which ends a request for all offsets."""
+    topic = make_topic()
+    with KafkaAdmin(session, Kafka(broker.bootstrap_servers)) as admin:
+        wait_until(lambda: topic in admin.topics([topic]), 20, "the topic")
+        partitions = admin.topics([topic])[topic].partitions
+        look = admin.ask_for_end_offsets({topic: partitions + 1})
+        wait_until(lambda: len(look().found.get(topic, {})) == partitions, 30, "the others")
+        assert not look().is_all
+        assert look().found == admin.end_offsets({topic: partitions})
+        wait_until(lambda: look().is_all, 60, "the timeout")
+        assert look().found == admin.end_offsets({topic: partitions})
+        assert f"{topic}, partition {partitions}: " in (look().error or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,7 +15,7 @@ import pytest
 
 from local.waiting import wait_until
 from spark.health import problem
-from spark.kafka_admin import Commit, TopicPartition
+from spark.kafka_admin import Commit, EndOffsets, TopicPartition
 from spark.supervision.events import Event, RowsDropped
 from spark.supervision.heartbeats import Heartbeats
 from spark.supervision.progress import ProgressListener
@@ -68,10 +68,10 @@ class ManualHeartbeats:
             high_watermarks=self._high_watermarks,
         )
 
-    def _high_watermarks(self, _: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    def _high_watermarks(self, _: Mapping[str, int]) -> Callable[[], EndOffsets]:
         if self.groups.is_unreachable:
-            raise TimeoutError("TimeoutException: no answer")
-        return {VIEW.source: {0: 7, 1: 5}}
+            return lambda: EndOffsets({}, True, "TimeoutException: no answer")
+        return lambda: EndOffsets({VIEW.source: {0: 7, 1: 5}}, True)
 
     def beat(self) -> tuple[dict[TopicPartition, int], dict[str, Any]]:
         """Sends a heartbeat; returns the group's offsets, and the heartbeat."""
@@ -87,6 +87,7 @@ def test_what_was_read_is_committed_with_a_heartbeat() -> None:
     assert (offsets, heartbeat["state"]) == ({FIRST: 0}, "starting")
     manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
     before = time.time_ns() // 1_000_000
+    manual.beat()  # asks for the ends
     offsets, first = manual.beat()
     assert before <= first["caught_up_at"] <= time.time_ns() // 1_000_000
     assert (offsets, first["state"]) == ({FIRST: 7, SECOND: 5}, "running")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,12 +25,15 @@ from model.records import (
     unplace,
     unreadable_entry,
 )
-from model.views import SKIP
+from model.topology import Epoch, PlacedView, Topology
+from model.views import SKIP, View
 from model.views_file import parse_views
 from tests.support.in_process.avro_examples import FakeSchemas, framed
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.fakes import Rec
+from tests.support.in_process.instance import ME, OTHER
 from tests.unit.backend.ingest.test_batch import DictBatch
+from tests.unit.backend.ingest.test_verification import Process
 
 TOPIC = TopicMetadata("topic-1", 1, {0: 0}, {0: 5}, None, 0.0, 0.0)
 
@@ -132,6 +136,74 @@ def test_the_store_of_an_older_version_is_rebuilt_if_it_has_skipped_records() ->
     assert reason(metadata(dead_letters=2, unreadable_values=1, unreadable_keys=1)) is None
     skipping = replace(ORDERS, unreadable=SKIP)
     assert reason(replace(skipped, view_hash=skipping.hash), skipping) is None
+
+
+RETENTION = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("start", "delete_retention", "partitions", "of", "stored", "in_several", "rebuilt"),
+    [
+        (0, RETENTION, 1, ORDERS, {}, False, True),
+        (0, None, 1, ORDERS, {}, True, True),
+        (0, None, 2, ORDERS, {"mispartitioned": 1}, False, True),
+        (1, None, 1, ORDERS, {}, False, False),
+        (1, RETENTION, 1, ORDERS, {}, False, False),
+        (0, RETENTION, 1, ORDERS, {}, True, False),
+        (0, RETENTION, 1, view(partitioner="none"), {}, False, False),
+        (0, RETENTION, 1, ORDERS, {"mispartitioned": 1}, False, False),
+        (0, RETENTION, 2, ORDERS, {}, False, False),
+        (0, RETENTION, 2, ORDERS, {"partitions": 2, "earlier_counts": (1,)}, False, False),
+        (0, RETENTION, 1, view(store="versioned", retention="1d"), {}, False, False),
+    ],
+    ids=[
+        "compacted", "all records, in several", "all records, more partitions", "rows were deleted",
+        "compacted and deleted", "in several", "in any partition", "mispartitioned",
+        "partitions were added", "partitions were added before", "older versions",
+    ],
+)  # fmt: skip
+def test_a_store_stays_if_its_topic_may_lack_what_it_was_made_of(
+    tmp_path: Path,
+    start: int,
+    delete_retention: int | None,
+    partitions: int,
+    of: View,
+    stored: dict[str, object],
+    in_several: bool,
+    rebuilt: bool,
+) -> None:
+    """Regression: after an upgrade, deleted keys came back, and rows were lost."""
+    folder = DataDirectory(tmp_path)
+    store, _ = folder.open(of.name, 0)
+    now_ms = time.time_ns() // 1_000_000
+    written = metadata(of, dead_letters=1, alive_at=now_ms, **stored)
+    store.write(store.new_batch(), 4, written)
+    store.close()
+    found = TopicMetadata("topic-1", partitions, {0: start}, {0: 5}, delete_retention, 0.0)
+    opened, reason = open_partition(folder, of, 0, found, 10, in_several=in_several)
+    opened.close(0)
+    folder.close()
+    assert ("older version" in str(reason)) == rebuilt
+    assert (opened.progress.position == 4) != rebuilt
+
+
+@pytest.mark.parametrize("mispartitioned", [False, True])
+def test_a_store_stays_if_another_instance_has_stray_records(
+    tmp_path: Path, mispartitioned: bool
+) -> None:
+    of = view("v", topic="t")
+    process = Process(tmp_path, 5, views=[of], retention=RETENTION)
+    placed = PlacedView(of.description(), of.hash, (0,), mispartitioned=mispartitioned)
+    process.registry.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), {"v": placed}))
+    opened = process.opened()
+    opened.metadata = replace(opened.metadata, dead_letters=1)
+    opened.store.write(opened.store.new_batch(), 4, opened.metadata)
+    process.ingest.lifecycle.close(opened)
+    process.watcher.set(5)
+    process.turn()
+    assert process.opened() is not opened
+    assert process.ingest.loop.rebuilds == (0 if mispartitioned else 1)
+    process.close()
 
 
 def test_a_store_that_was_opened_again_has_its_counts(tmp_path: Path) -> None:

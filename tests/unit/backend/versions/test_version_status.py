@@ -190,6 +190,27 @@ def test_a_job_must_have_read_its_sources_to_the_end(
     assert (missing(made, max_lag=MAX_LAG) is None) is (lag <= MAX_LAG)
 
 
+def test_the_sources_that_are_behind_are_named(made: Deployment) -> None:
+    """Regression: nobody saw that a switch waited for a topic that the job does not read any more,
+    and whose offset is still committed."""
+    job = Job(made)
+    now = boot_time()
+    heartbeat = orjson.dumps({"state": "running", "at": 99}).decode()
+    committed = {("raw", 0): CommittedOffset(1000, heartbeat), ("left", 0): CommittedOffset(1)}
+    raw, left = (LogOffsets({0: 0}, {0: end}, now) for end in (1000, 2001))
+    job.pipeline.record_poll(now, 0, committed, {"raw": raw, "left": left}, True)
+    assert why_not(made).endswith("2,000 records behind its sources (left: 2,000 records)")
+    committed["gone", 0] = CommittedOffset(1)
+    job.pipeline.record_poll(now, 0, committed, {"raw": raw, "left": left}, True)
+    assert why_not(made).endswith(
+        "is an unknown number of records behind its sources "
+        "(gone: an unknown number of records, left: 2,000 records)"
+    )
+    job.state, job.offset = "paused", 998
+    job.poll()
+    assert why_not(made).endswith("is paused, 2 records behind its sources (raw: 2 records)")
+
+
 def test_the_ends_are_those_of_the_moment_of_the_command(made: Deployment) -> None:
     """A job that is always a little behind is complete when it has read what was there before. The
     replicas must have what it has written since."""
@@ -223,7 +244,7 @@ def test_an_estimate_follows_from_the_progress(made: Deployment) -> None:
     assert 0 < found.seconds_left < boot_time() - began
     document = replace(found, seconds_left=12.34).document()
     assert document == {"may_end": True, "lag": 250, "seconds_left": 12.3}
-    assert replace(found, seconds_left=12.34).text.endswith("behind its sources, about 12 s")
+    assert replace(found, seconds_left=12.34).text.endswith("(raw: 250 records), about 12 s")
 
 
 PUSH = {"view": SECOND.name, "push": "p2", "error": None, "transfers": []}
@@ -305,7 +326,9 @@ def test_a_rollback_waits_for_no_job_that_runs(made: Deployment) -> None:
     job.end = 1_000_000
     job.poll()
     why = why_no_rollback(context, SECOND, statuses(made))
-    assert why == f"its pipeline {GROUP} is 999,001 records behind its sources"
+    assert (
+        why == f"its pipeline {GROUP} is 999,001 records behind its sources (raw: 999,001 records)"
+    )
 
 
 def test_the_document_shows_all_versions(made: Deployment) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 
+from spark.kafka_admin import EndOffsets
 from spark.supervision import whole_logs
 from spark.supervision.whole_logs import WholeLogs
 from spark.views import VIEWS
@@ -24,15 +26,17 @@ class Job:
         monkeypatch.setattr(whole_logs.time, "time", lambda: self.now)
         monkeypatch.setattr(whole_logs.time, "monotonic", lambda: self.now)
 
-    def _high_watermarks(self, counts: Mapping[str, int]) -> dict[str, dict[int, int]]:
+    def _high_watermarks(self, counts: Mapping[str, int]) -> Callable[[], EndOffsets]:
         self.requests += 1
         assert counts == {VIEW.source: 2}
-        return {VIEW.source: self.high}
+        answer = EndOffsets({VIEW.source: dict(self.high)}, True)
+        return lambda: answer
 
     def read_at(self, now: float, *offsets: int) -> float | None:
         self.now = now
         of_topic = {str(partition): offset for partition, offset in enumerate(offsets)}
-        self.logs.update({VIEW.name: {VIEW.source: of_topic} if offsets else {}})
+        for _ in range(2):  # it asks, and looks at the answer
+            self.logs.update({VIEW.name: {VIEW.source: of_topic} if offsets else {}})
         return self.logs.had_all_at(VIEW.name)
 
 
@@ -70,3 +74,37 @@ def test_the_brokers_are_asked_every_ten_seconds(monkeypatch: pytest.MonkeyPatch
     for second in range(100, 130):
         job.read_at(second, 0, 0)
     assert job.requests == 3
+
+
+def test_a_partition_without_a_leader_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: after each beat that waited for it, no view had a heartbeat for 5 s."""
+    clock, requests = [100.0], []
+    answers = [EndOffsets({VIEW.source: {0: 7}}, False)]
+    monkeypatch.setattr(whole_logs.time, "time", lambda: clock[0])
+    monkeypatch.setattr(whole_logs.time, "monotonic", lambda: clock[0])
+
+    def ask(counts: Mapping[str, int]) -> Callable[[], EndOffsets]:
+        requests.append(clock[0])
+        return lambda: answers[-1]
+
+    logs = WholeLogs([VIEW, replace(VIEW, name="other")], ask)
+
+    def update(now: float) -> None:
+        clock[0] = now
+        offsets = {VIEW.name: {VIEW.source: {"0": 7}}, "other": {VIEW.source: {"0": 7, "1": 5}}}
+        logs.update(offsets)
+
+    for now in (100, 101, 109):
+        update(now)
+    assert (logs.had_all_at(VIEW.name), logs.had_all_at("other")) == (100, None)
+    answers.append(EndOffsets({VIEW.source: {0: 7}}, True, "TimeoutException: null"))
+    with pytest.raises(OSError, match="TimeoutException"):
+        update(110)
+    for now in (111, 119):
+        update(now)
+    assert requests == [100], "it is not asked again at each beat"
+    answers.append(EndOffsets({VIEW.source: {0: 7, 1: 5}}, True))
+    for now in (120, 121):
+        update(now)
+    assert requests == [100, 120]
+    assert logs.had_all_at("other") == 120

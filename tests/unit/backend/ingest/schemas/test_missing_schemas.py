@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.ingest import schema_registry as module
+from backend.ingest.batch import build_batch
 from backend.ingest.schema_registry import SchemaCache, SchemaFolder, SchemaRegistry
 from local.waiting import wait_until
 from model.formats.avro.schema import AvroSchema
@@ -26,6 +27,8 @@ from tests.support.in_process.avro_examples import (
     registry,
 )
 from tests.support.in_process.examples import view
+from tests.support.in_process.fakes import Rec
+from tests.unit.backend.ingest.test_batch import DictBatch
 
 Start = Callable[[object, float], SchemaCache]
 
@@ -163,6 +166,31 @@ def test_a_new_schema_does_not_wait_for_one_that_is_missing(
     running.add(8, "int")
     assert waits(schemas, 8)
     wait_until(lambda: not waits(schemas, 8), 10, "the other schema", 0.01)
+
+
+@pytest.mark.parametrize("more", [{}, {"unwrap": "debezium"}, {"retention": "1d"}], ids=str)
+def test_all_missing_schemas_of_a_run_are_waited_for_at_the_same_time(
+    running: FakeRegistry, start: Start, more: dict[str, str]
+) -> None:
+    """Regression: several schemas that were deleted took the time of each, one after the other."""
+    schemas = start(SchemaRegistry(running.url), 600.0)
+    plain = view(key="avro", key_schema="confluent", value="avro", value_schema="confluent", **more)
+    of = replace(plain, schemas=schemas)
+    key = framed(5, "string", "k")
+    running.add(5, "string")
+    assert waits(schemas, 5)
+    wait_until(lambda: not waits(schemas, 5), 10, "the schema of keys", 0.01)
+    values = [b"not framed", None, *(framed(number, "int", 1) for number in (8, 9))]
+    records = [
+        Rec(0, key, framed(7, "int", 1)),
+        *(Rec(at, key, value) for at, value in enumerate(values, 1)),
+    ]
+    records += [Rec(5, framed(6, "string", "k"), None), Rec(6, None, None)]
+    result = build_batch(DictBatch(), of, records)
+    assert result.missing_schema is not None
+    assert (result.missing_schema.schema_id, result.stopped_at) == (7, 0)
+    since = schemas._not_found_since
+    wait_until(lambda: since.keys() == {6, 7, 8, 9}, 10, "that all are missing", 0.01)
 
 
 def test_a_file_that_is_written_later(start: Start, tmp_path: Path) -> None:
