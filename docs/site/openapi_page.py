@@ -25,14 +25,15 @@ def page(document: Json) -> str:
         methods = [method for method in _METHODS if method in item]
         if not methods:
             continue
-        # the operations of one path differ in nothing that a reader asks for
-        operation = item[methods[0]]
+        # the operations of one path differ in their bodies, and in what follows from these
+        operations = [item[method] for method in methods]
+        operation = operations[0]
         [tag, *_] = operation.get("tags") or ["others"]
         names = ", ".join(method.upper() for method in methods)
         lines = [f"### {names} `{path}`", "", f"{_sentence(operation.get('summary', ''))}", ""]
         lines += _parameters(document, operation)
-        lines += _body(operation)
-        lines += _responses(document, operation)
+        lines += next(filter(None, map(_body, operations)), [])
+        lines += _responses(document, operations)
         sections.setdefault(tag, []).append("\n".join(lines))
     return "\n".join([_HEAD, *_of_tags(sections)])
 
@@ -62,9 +63,12 @@ def _body(operation: Json) -> list[str]:
     return [f"Body: {', '.join(f'`{name}`' for name in body)}.", ""] if body else []
 
 
-def _responses(document: Json, operation: Json) -> list[str]:
+def _responses(document: Json, operations: Sequence[Json]) -> list[str]:
     rows = []
-    for status, response in operation["responses"].items():
+    responses: dict[str, Json] = {}
+    for operation in reversed(operations):
+        responses |= operation["responses"]
+    for status, response in sorted(responses.items()):
         answer = _resolved(document, response)
         content = ", ".join(f"`{name}`" for name in answer.get("content", ()))
         headers = ", ".join(f"`{name}`" for name in answer.get("headers", ()))

@@ -115,14 +115,16 @@ def test_every_instance_sends_every_change_once_and_in_order(
     for number in range(1, 30):
         writer.table(topic, {"a": number, "other": number})
     writer.table(topic, {"a": None})
-    # an invalid value is not a change
+    # a value that cannot be read is a change, too
     writer.send(topic, [(b"a", b"{broken")])
     writer.table(topic, {"a": {"last": True}})
     for each in opened:
-        events = [each.next() for _ in range(31)]
+        events = [each.next() for _ in range(32)]
         assert [e.data.get("value") for e in events[:29]] == list(range(1, 30))
         assert (events[29].kind, events[29].data) == ("deleted", {"key": "a"})
-        assert events[30].data == {"key": "a", "value": {"last": True}}
+        assert (events[30].kind, events[30].data["key"]) == ("unreadable", "a")
+        assert "not JSON" in events[30].data["unreadable"]["reason"]
+        assert events[31].data == {"key": "a", "value": {"last": True}}
         offsets = [event.offset for event in events]
         assert offsets == sorted(set(offsets))
         each.close()

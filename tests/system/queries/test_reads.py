@@ -366,7 +366,10 @@ def test_views_and_health(running: Running) -> None:
         assert listed["v"]["partitions"] == PARTITIONS
         assert listed["v"]["path"] == "/messages"
         assert listed["v"]["routed_encodings"] == ["text", "base64url"]
-        assert backend.get("/views/v").json() == listed["v"]
+        described = backend.get("/views/v").json()
+        held = len(backend.partitions("v"))
+        assert described.pop("unreadable") == {"values": 0, "keys": 0, "partitions": held}
+        assert described == listed["v"]
         assert backend.get("/health/live").json()["alive"] is True
         assert backend.get("/health/ready").json()["ready"] is True
         described = backend.processors()["views"]["integers"]
