@@ -222,12 +222,15 @@ def test_every_route_answers_the_same_through_nginx(
         covered.add((path, method))
         if path in OF_NGINX_ITSELF:
             continue
-        direct = [
-            comparable_parts(path, method, ask(backend, method, target, body))
-            for backend in backends
-        ]
-        proxied = comparable_parts(path, method, ask(nginx, method, target, body))
-        if proxied not in direct:
+        for _ in range(5):  # a record that was appended may be applied between two answers
+            direct = [
+                comparable_parts(path, method, ask(backend, method, target, body))
+                for backend in backends
+            ]
+            proxied = comparable_parts(path, method, ask(nginx, method, target, body))
+            if proxied in direct:
+                break
+        else:
             different.append(f"{method} {target}: {proxied}, directly {direct}")
     assert not different, "\n".join(different)
     assert covered == {
