@@ -176,7 +176,8 @@ class RouteTable:
         return self._other
 
     def _check_absent(self, name: str) -> None:
-        """Raises Elsewhere or Unavailable unless it is known that there is no view of this name."""
+        """Returns if no view has this name. Otherwise, or if that is not known, it raises Elsewhere
+        or Unavailable."""
         if name in self.versions.elsewhere:
             raise Elsewhere(name, self.versions.elsewhere[name])
         if name in self.versions.undecided:

@@ -332,10 +332,15 @@ class SchemaFolder:
 
 def schema_cache(settings: Settings, deployment: Deployment) -> SchemaCache | None:
     """The cache of schemas by id; None if the deployment has no source of them."""
+    source = schema_source(settings.views, deployment, settings.schema_registry_auth)
+    return None if source is None else SchemaCache(source, settings.schema_missing_after)
+
+
+def schema_source(views: Path, deployment: Deployment, auth: str) -> SchemaFetcher | None:
+    """The source that [schemas] of the file `views` names; None if it names none. `auth`: as
+    QUERYABLE_SCHEMA_REGISTRY_AUTH. ConfigurationError."""
     if deployment.registry is not None:
-        registry = SchemaRegistry(deployment.registry, settings.schema_registry_auth)
-        return SchemaCache(registry, settings.schema_missing_after)
+        return SchemaRegistry(deployment.registry, auth)
     if deployment.schema_folder is not None:
-        folder = SchemaFolder(settings.views.parent / deployment.schema_folder)
-        return SchemaCache(folder, settings.schema_missing_after)
+        return SchemaFolder(views.parent / deployment.schema_folder)
     return None

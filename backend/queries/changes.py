@@ -32,7 +32,7 @@ from backend.rate_limited_log import RateLimitedLog
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry, is_pushed
-from model.rows.unreadable import MAX_REASON, Unreadable, UnreadableEntry
+from model.rows.unreadable import Unreadable, UnreadableEntry
 
 log = RateLimitedLog(logging.getLogger(__name__))
 
@@ -190,7 +190,7 @@ class Changes:
         if value is None:
             return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
         if unreadable is not None:
-            report = Unreadable(partition, offset, unreadable[:MAX_REASON], value).document()
+            report = Unreadable.of(partition, offset, unreadable, value).document()
             body = b'{"key":%b,"unreadable":%b}' % (key, orjson.dumps(report))
             return b"id: %b\nevent: unreadable\ndata: %b\n\n" % (event_id, body)
         document = _on_one_line(view.value_codec.to_json(value))

@@ -16,6 +16,7 @@ from model.formats.codec import Codec, SchemaBytes
 from model.formats.format import PythonForm, document, parse_json
 from model.keys.order import stored, values_in
 from model.keys.texts import Value, text_of, utf8, values_of
+from model.rows import connect
 
 MAX_FIELDS = 16
 
@@ -114,7 +115,7 @@ def _parsed(written: bytes) -> Any:
 
 def _payload(parsed: Any) -> Any:
     """Connect's JsonConverter writes a schema beside each document, unless it is told not to."""
-    if isinstance(parsed, dict) and parsed.keys() == {"schema", "payload"}:
+    if isinstance(parsed, dict) and parsed.keys() == connect.MEMBERS:
         return parsed["payload"] if isinstance(parsed["payload"], dict) else parsed
     return parsed
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from model.rows.json_members import members
 
-_MEMBERS = {"schema", "payload"}
+MEMBERS = frozenset(("schema", "payload"))
 _NULL = b"null"
 
 
@@ -16,7 +16,7 @@ def payload(document: bytes) -> bytes:
     if b'"payload"' not in document:
         return document.strip()
     found = members(document)
-    return found["payload"] if found.keys() == _MEMBERS else document.strip()
+    return found["payload"] if found.keys() == MEMBERS else document.strip()
 
 
 def is_null(document: bytes) -> bool:

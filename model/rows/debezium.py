@@ -1,5 +1,5 @@
 """Debezium's change events, as JSON: whole ones, and those that its `ExtractNewRecordState` has
-flattened. `tests/vectors/debezium.json` has what Debezium writes.
+flattened. `tests/vectors/debezium.jsonl` has what Debezium writes.
 
 | event                                             | meaning        |
 |---------------------------------------------------|----------------|

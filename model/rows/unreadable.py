@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from model.kinds.kind import Pair, Render
     from model.views import View
 
-MAX_REASON = 500  # characters: the error of a custom format may have the whole value
+_MAX_REASON = 500  # characters: the error of a custom format may have the whole value
 _VALUE = b'"value":'
 
 
@@ -30,6 +30,12 @@ class Unreadable(NamedTuple):
     offset: int
     reason: str
     value: bytes
+
+    @classmethod
+    def of(cls, partition: int, offset: int, reason: str, value: bytes) -> Unreadable:
+        """`reason`: of any length. Half of a surrogate pair in it is escaped."""
+        escaped = reason[:_MAX_REASON].encode(errors="backslashreplace").decode()
+        return cls(partition, offset, escaped, value)
 
     def document(self) -> dict[str, Any]:
         """{"partition", "offset", "reason"}."""
@@ -44,13 +50,8 @@ def settle(view: View, placed: bytes) -> bytes | Unreadable:
     try:
         row = _row_of(view, value)
     except ValueError as e:
-        return Unreadable(partition, decode_entry(stored).offset, _reason(e), value)
+        return Unreadable.of(partition, decode_entry(stored).offset, str(e), value)
     return stored[:ENTRY_HEAD_SIZE] + row
-
-
-def _reason(error: ValueError) -> str:
-    """Half of a surrogate pair, in the error of a custom format, is escaped."""
-    return str(error)[:MAX_REASON].encode(errors="backslashreplace").decode()
 
 
 def settle_now(view: View, placed: bytes) -> bytes | Unreadable:
@@ -61,7 +62,7 @@ def settle_now(view: View, placed: bytes) -> bytes | Unreadable:
     except SchemaNotYet as missing:
         partition, stored = unplace(placed)
         offset, value = decode_entry(stored).offset, stored[ENTRY_HEAD_SIZE:]
-        return Unreadable(partition, offset, missing.state[:MAX_REASON], value)
+        return Unreadable.of(partition, offset, missing.state, value)
 
 
 def _row_of(view: View, value: bytes) -> bytes:

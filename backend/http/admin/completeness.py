@@ -104,7 +104,8 @@ class Completeness:
     ) -> None:
         """`moment`: s, of `boot_time`. `max_lag`: how many records may be missing in a replica, and
         how many its pipeline may not have read; None: what was written before `moment` may not.
-        `at_once`: replicas count as of `moment`, too, for a status that nobody waits for."""
+        `at_once`: for a status, which does not wait. Replicas need what the topic had at `moment`,
+        and not what the pipeline has written since."""
         self._context = context
         self._views = views
         self._moment = moment

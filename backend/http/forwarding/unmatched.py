@@ -2,9 +2,9 @@
 
 Instances have different files for a moment, for example during a rolling restart. So a view may not
 be declared here, or in another way than in its group. A read of a key, a batch, and the description
-of such a view are forwarded to an instance that has it. Everything else is 503: queries of whole
-views may take long, streams would need a place on both instances, and whoever changes something
-should know which instance does it.
+of such a view are forwarded to an instance that has it. All other requests are 503. Queries of
+whole views may take long. A stream would need a place on both instances. A client that changes
+something should know which instance does it.
 """
 
 from __future__ import annotations
@@ -168,10 +168,7 @@ def _record_key(placed: PlacedView, problem: Elsewhere, request: Request) -> byt
 def _partition(placed: PlacedView, key: bytes | None) -> int | None:
     """The partition of a record key; None if it is not computed here."""
     partitioner = placed.description["partitioner"]
-    if key is None or not placed.partitions or placed.several_partitions:
+    is_certain = partitioner in PARTITIONERS and not placed.several_partitions
+    if key is None or not placed.partitions or not is_certain:
         return None
-    return (
-        None
-        if partitioner not in PARTITIONERS
-        else partition_of(partitioner)(key, placed.partitions)
-    )
+    return partition_of(partitioner)(key, placed.partitions)

@@ -111,7 +111,7 @@ class NumberField:
         return cast(list[Number | None], numbers)
 
     def has_text(self, document: object) -> bool:
-        """Whether the field is a text. Only asked for documents of which none has a number."""
+        """Whether the field of the document is a text. Call it only if no document has a number."""
         return _is_text(self._values([document])[0])
 
     def _values(self, documents: list[object]) -> list[object]:

@@ -18,7 +18,7 @@ from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.rows import check_sources
-from queryable.cli.check.schemas import Fetcher, check_schemas, schema_fetcher
+from queryable.cli.check.schemas import SchemaFetcher, check_schemas, schema_source
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -52,7 +52,7 @@ def check_deployment(
             yield from check_classes(view)
         yield from check_shared_topics(deployment.views)
         try:
-            schemas = schema_fetcher(views, deployment, registry_auth)
+            schemas = schema_source(views, deployment, registry_auth)
         except ConfigurationError as error:
             yield wrong("schemas", str(error), "correct the setting (docs/reference/settings.md)")
     try:
@@ -87,7 +87,7 @@ def _check_views(
     topics: dict[str, int],
     sample_size: int,
     timeout: float,
-    schemas: Fetcher | None,
+    schemas: SchemaFetcher | None,
 ) -> Iterator[Finding]:
     wanted = {view.topic for view in deployment.views}
     made = {view.topic for view in deployment.views if view.uses_spark}

@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from backend.ingest.schema_registry import SchemaFetcher, SchemaFolder, SchemaRegistry
+from backend.ingest.schema_registry import SchemaFetcher as SchemaFetcher
+from backend.ingest.schema_registry import schema_source as schema_source
 from model.formats.codec import Codec
 from model.formats.frames import FRAME, schema_id_of
 from model.formats.schema_registry import SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotFound
 from model.problems import ConfigurationError
-from model.views import Deployment, View
+from model.views import View
 from queryable.cli.check.findings import Finding, ok, wrong
 from queryable.cli.inspection.samples import SampledRecord
 
-Fetcher = SchemaFetcher
 _MAX_SCHEMAS = 5
 
 
-def schema_fetcher(views: Path, deployment: Deployment, auth: str) -> Fetcher | None:
-    """The source in [schemas]; None if there is none. ConfigurationError. `auth`: as
-    QUERYABLE_SCHEMA_REGISTRY_AUTH."""
-    if deployment.registry is not None:
-        return SchemaRegistry(deployment.registry, auth)
-    if deployment.schema_folder is not None:
-        return SchemaFolder(views.parent / deployment.schema_folder)
-    return None
-
-
 def check_schemas(
-    view: View, sample: Sequence[SampledRecord], source: Fetcher | None
+    view: View, sample: Sequence[SampledRecord], source: SchemaFetcher | None
 ) -> Iterator[Finding]:
     """About records with Confluent's frame. Waits for the source."""
     if source is None:
@@ -46,7 +35,7 @@ def check_schemas(
 
 
 def _check(
-    view: View, what: str, codec: Codec, records: Sequence[bytes], source: Fetcher
+    view: View, what: str, codec: Codec, records: Sequence[bytes], source: SchemaFetcher
 ) -> Iterator[Finding]:
     subject = f"view {view.name}"
     by_id: dict[int, list[bytes]] = {}

@@ -267,8 +267,11 @@ class Odd(Codec):
         raise AssertionError("it is never valid")
 
 
+ODD = f"{__name__}:Odd"
+
+
 def test_reasons_with_half_of_a_surrogate_pair(tmp_path: Path) -> None:
-    with world(tmp_path, view(value=f"{__name__}:Odd")) as made:
+    with world(tmp_path, view(value=ODD)) as made:
         put(made, b"k", b"\xff")
         assert made.ask("keys/k").json["reason"] == r"unknown code \udcff"
         [item] = made.ask("keys").json["items"]

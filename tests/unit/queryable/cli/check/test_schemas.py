@@ -8,7 +8,7 @@ from model.views import View
 from model.views_file import parse_views
 from queryable.cli.adopt.prompts import no_answer
 from queryable.cli.check.findings import Finding
-from queryable.cli.check.schemas import check_schemas, schema_fetcher
+from queryable.cli.check.schemas import check_schemas, schema_source
 from queryable.cli.check.topics import check_records
 from queryable.cli.inspection.samples import SampledRecord
 from queryable.cli.start.topic_view import topic_entry
@@ -24,7 +24,7 @@ def found(url: str, values: list[bytes], value: str = "avro") -> list[Finding]:
     deployment = parse_views(f'{text}value = "{value}"\nvalue_schema = "confluent"\n')
     view: View = deployment.views[0]
     sample = [SampledRecord(0, 1, b"k", each, {}) for each in values]
-    source = schema_fetcher(Path("views.toml"), deployment, "")
+    source = schema_source(Path("views.toml"), deployment, "")
     return list(check_schemas(view, sample, source))
 
 
