@@ -67,6 +67,7 @@ def test_no_page_names_a_setting_that_does_not_exist() -> None:
     assert documented == known
 
 
+@pytest.mark.slow
 def test_reference_has_every_problem_code() -> None:
     raised = set().union(*codes_by_class().values())
     assert len(raised) > 60

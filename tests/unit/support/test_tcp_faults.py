@@ -119,6 +119,7 @@ def test_a_silent_link_delivers_its_bytes_when_it_heals(faults: TcpFaults, direc
             assert before.recv(1) == after.recv(1) == b"y"
 
 
+@pytest.mark.slow
 def test_each_direction_has_its_own_delay(faults: TcpFaults) -> None:
     with connected(faults) as connection:
         for shape, least in (

@@ -244,6 +244,7 @@ def test_a_newer_topology_ends_the_search_for_an_older_one() -> None:
     assert instance.topologies == [Topology.decode(newer.encode(), 2)]
 
 
+@pytest.mark.slow
 def test_without_the_topology_the_group_needs_another_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -258,6 +258,7 @@ def test_an_idle_connection_does_not_keep_the_last_answer() -> None:
     run(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["silence", "cancelled", "endless"])
 def test_a_late_answer_is_not_the_one_to_the_next_request(ending: str) -> None:
     """`endless`: bytes arrive all the time, but the answer does not end."""
@@ -368,6 +369,7 @@ def test_concurrent_requests_have_connections_of_their_own() -> None:
     run(test)
 
 
+@pytest.mark.slow
 def test_an_instance_to_which_no_connection_opens_is_unavailable_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_rebuild_that_an_operator_asks_for_may_fetch_another_copy(tmp_path: Pa
         assert ("orders", 0) in forgotten, "else the former copy would count"
 
 
+@pytest.mark.slow
 def test_a_store_whose_closing_fails_does_not_stop_ingest(tmp_path: Path) -> None:
     """On a full disk, RocksDB reports that it could not flush. It is closed nevertheless."""
     of = view("v")

@@ -54,6 +54,7 @@ def test_it_is_short_while_there_are_partitions_to_open(
     process.close()
 
 
+@pytest.mark.slow
 def test_an_assignment_in_the_middle_of_a_round_is_not_overlooked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

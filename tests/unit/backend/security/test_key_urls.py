@@ -120,6 +120,7 @@ def test_an_unknown_key_is_fetched_once(issuer: FakeRegistry) -> None:
     assert len(issuer.asked) == 2
 
 
+@pytest.mark.slow
 def test_a_key_that_is_published_soon_after_a_read_is_not_refused(issuer: FakeRegistry) -> None:
     """The set must not be read again yet, so it is not known whether the key is in it."""
     publish(issuer, FIRST)

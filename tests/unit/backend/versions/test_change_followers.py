@@ -105,6 +105,7 @@ def test_without_an_answer_only_declared_versions_are_undecided() -> None:
     assert logs_of(follower).is_followed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "is_known"),
     [

@@ -78,6 +78,11 @@ def made_in(tree: ast.AST) -> list[int]:
     return [call.lineno for call in calls if makes_client(call.func) and id(call) not in owned]
 
 
+def names_a_maker(text: str) -> bool:
+    """A quick look: most files need no parser."""
+    return any(name in text for name in (*MAKERS, "_librdkafka"))
+
+
 def name_of(function: ast.expr) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
@@ -101,6 +106,7 @@ def makes_client(function: ast.expr) -> bool:
     ],
 )
 def test_the_search_finds_clients_without_an_owner(source: str, lines: list[int]) -> None:
+    assert names_a_maker(source)
     assert made_in(ast.parse(source)) == lines
 
 
@@ -110,6 +116,7 @@ def test_each_client_of_the_product_has_an_owner() -> None:
         for folder in PRODUCT
         for path in (ROOT / folder).rglob("*.py")
         if str(path.relative_to(ROOT)) not in FOR_TESTS
-        for line in made_in(ast.parse(path.read_text()))
+        if names_a_maker(text := path.read_text())
+        for line in made_in(ast.parse(text))
     }
     assert found == set()

@@ -128,6 +128,7 @@ _DOCUMENTS = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.text(), _DOCUMENTS), st.booleans(), st.sampled_from([None, 1]))
 def test_members_are_those_that_a_parser_finds(
     document: dict[str, object], ascii_: bool, indent: int | None

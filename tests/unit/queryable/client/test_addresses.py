@@ -46,6 +46,7 @@ def runner() -> Iterator[asyncio.Runner]:
         yield running
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_they_share_the_time(
     runner: asyncio.Runner, kind: str, monkeypatch: pytest.MonkeyPatch

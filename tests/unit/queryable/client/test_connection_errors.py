@@ -172,6 +172,7 @@ def test_a_stream_of_a_server_that_hangs_is_opened_elsewhere(
         finished.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_changes_of_a_server_that_hangs_end_after_the_patience(
     runner: asyncio.Runner, kind: str

@@ -74,6 +74,7 @@ def test_a_transfer_that_has_failed_is_repeated_later_if_the_store_is_needed(
     check_installed(setup)
 
 
+@pytest.mark.slow
 def test_after_a_source_that_refuses_or_is_silent_the_next_is_asked(
     setup: Setup, add_source: AddSource
 ) -> None:

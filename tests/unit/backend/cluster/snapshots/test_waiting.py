@@ -117,6 +117,7 @@ def test_a_standby_that_becomes_active_waits_no_longer(setup: Setup, add_source:
     assert setup.left() == []
 
 
+@pytest.mark.slow
 def test_a_standby_does_not_wait_for_ever(
     setup: Setup, add_source: AddSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -345,6 +345,7 @@ def test_peers_are_asked_over_http_and_those_that_do_not_answer_are_unreachable(
     assert statements[5]["error"] == "Connection refused"
 
 
+@pytest.mark.slow
 def test_many_hanging_instances_take_no_longer_than_the_deadline() -> None:
     with silent() as hanging, answering(B2_SAYS) as good:
         peers = Peers(timeout=0.4, deadline=0.6)

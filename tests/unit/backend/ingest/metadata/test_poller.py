@@ -70,6 +70,7 @@ def test_the_interval_with_a_retention(policy: str, retention: str, seconds: flo
     assert poll_interval(3600.0, fetcher.latest.values()) == seconds
 
 
+@pytest.mark.slow
 def test_a_topic_that_is_not_watched_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Regression: it was taken for the current metadata: the leader placed partitions of a topic
     that was created again by what was known of the old one."""

@@ -84,6 +84,7 @@ def test_records_wait_for_a_registry_that_is_restored(
     assert isinstance(schemas.schema(7), AvroSchema)
 
 
+@pytest.mark.slow
 def test_only_a_source_that_says_so_steadily_has_no_such_schema(
     running: FakeRegistry, start: Start
 ) -> None:
@@ -103,6 +104,7 @@ def test_only_a_source_that_says_so_steadily_has_no_such_schema(
         schemas.schema(7)
 
 
+@pytest.mark.slow
 def test_an_id_that_always_fails_delays_no_decision_about_others(
     running: FakeRegistry, start: Start
 ) -> None:

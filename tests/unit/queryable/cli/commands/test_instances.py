@@ -38,6 +38,7 @@ def run(url: str, *arguments: str, input: str | None = None) -> Result:
     return CliRunner().invoke(app, arguments, env=environment, input=input)
 
 
+@pytest.mark.slow
 def test_drain_waits_until_the_instance_has_no_partition() -> None:
     answers = [DRAINED, topology([1, 2], [3]), topology([], [3]), topology([], [])]
     with serving(lambda r: r.respond(200, answers.pop(0))) as server:

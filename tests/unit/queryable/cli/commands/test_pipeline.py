@@ -32,6 +32,7 @@ def run(url: str, *arguments: str, input: str | None = None) -> Result:
     return CliRunner().invoke(app, ["pipeline", *arguments], env=environment, input=input)
 
 
+@pytest.mark.slow
 def test_an_action_waits_until_the_job_has_carried_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Any] = [SENT, described(), described("1" * 32), described(ID, state="paused")]
     with serving(lambda r: r.respond(200, answers.pop(0))) as server:

@@ -39,6 +39,7 @@ def run(url: str, *arguments: str, input: str | None = None) -> Result:
     return CliRunner().invoke(app, arguments, env=environment, input=input)
 
 
+@pytest.mark.slow
 def test_a_switch_waits_until_all_instances_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [CHANGED, status(1, 2), status(1, 2), status(2, 2)]
     with serving(lambda r: r.respond(200, answers.pop(0))) as server:
