@@ -75,6 +75,11 @@ def unread_stream(backend: Backend, path: str) -> Iterator[None]:
         yield
 
 
+def last_sent(backend: Backend) -> object:
+    answer = backend.get(key_path("v", "sent"))
+    return answer.json()["value"] if answer.status == 200 else None
+
+
 def wait_for_the_end(backend: Backend, ended: int) -> None:
     """Waits until the instance has closed more than `ended` connections."""
 
@@ -93,8 +98,11 @@ def test_unread_change_streams_free_their_slots(backends: list[Backend], writer:
     for backend in (owner, other):
         with unread_stream(backend, path):
             assert not can_stream(backend, path)
-            writer.send("unread", [(KEYS[0].encode(), json.dumps(VALUE).encode())] * len(KEYS))
+            changes = [(KEYS[0].encode(), json.dumps(VALUE).encode())] * len(KEYS)
+            writer.send("unread", [*changes, (b"sent", json.dumps(backend.id).encode())])
             wait_until(lambda b=backend: can_stream(b, path), 20, "the slot to be freed")
+        # else the changes that are still to come end the next stream
+        owner.wait(lambda b=backend: last_sent(owner) == b.id, "the last change", 20)
     assert owner.get(key_path("v", KEYS[0])).status == 200
 
 
