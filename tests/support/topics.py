@@ -77,10 +77,12 @@ class Writer:
         topic: str,
         records: Iterable[tuple[bytes | None, bytes | None]],
         partition: int | None = None,
+        timestamp: int | None = None,
     ) -> None:
-        """Send (key, value) pairs; `partition` overrides the partitioner."""
+        """Send (key, value) pairs; `partition` overrides the partitioner. `timestamp`: in ms."""
         failed: list[KafkaError] = []
-        where = {} if partition is None else {"partition": partition}
+        given = {"partition": partition, "timestamp": timestamp}
+        where = {name: value for name, value in given.items() if value is not None}
         for key, value in records:
             self._producer.produce(
                 topic, value, key, on_delivery=lambda e, _: e and failed.append(e), **where

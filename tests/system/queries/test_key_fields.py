@@ -21,6 +21,7 @@ from tests.support.plugins.fixtures import Deploy, MakeTopic
 from tests.support.topics import Writer
 
 NUMBERS = range(40)
+FIRST = 1_400_000_000_000  # ms
 # The key of shop.public.customers in Debezium 3, with schemas.enable of JsonConverter
 SCHEMA = {
     "type": "struct",
@@ -65,9 +66,11 @@ def running(module_deploy: Deploy, make_topic: MakeTopic, writer: Writer) -> Ite
     writer.send(customers, [(with_schema(n), None) for n in NUMBERS if n % 4 == 0])
     for number in NUMBERS:
         key = {"order": number // 4, "sku": f"a,{number}"}
-        writer.send(lines, [(framed(1, KEY, key), b"1")])
+        writer.send(lines, [(framed(1, KEY, key), b"1")], timestamp=FIRST)
         if number % 2:
-            writer.send(lines, [(framed(2, NEWER_KEY, {**key, "note": None}), b"2")])
+            newer = framed(2, NEWER_KEY, {**key, "note": None})
+            # nothing says which of two records in the same millisecond is the newer one
+            writer.send(lines, [(newer, b"2")], timestamp=FIRST + 1)
     views = views_toml(
         customers={"topic": customers, "path": "/customers", "key": "json", "key_fields": ["id"]},
         lines={
