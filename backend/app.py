@@ -35,6 +35,7 @@ from backend.ingest.protocols import StoreDirectory
 from backend.ingest.pushes.candidates import PushCandidates
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.read_priority import ReadPriority
+from backend.ingest.record_reader import RecordReader
 from backend.ingest.schema_registry import schema_cache
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
@@ -223,6 +224,7 @@ class Instance:
                 kafka_python, settings.broker_timeout, settings.application_id
             ),
             dead_letter_reader=DeadLetterReader(librdkafka, settings.broker_timeout),
+            record_reader=RecordReader(librdkafka, settings.broker_timeout),
             cluster=self._cluster,
             topologies=self._topologies,
             versions=self._versions.initial,

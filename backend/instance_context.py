@@ -19,6 +19,7 @@ from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
 from backend.ingest.loop import IngestLoop
 from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.pushes.push_fetcher import PushFetcher
+from backend.ingest.record_reader import RecordReader
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.pipelines.commands import CommandSender
 from backend.pipelines.unused_groups import UnusedGroups
@@ -113,6 +114,7 @@ class InstanceContext:
     pipeline_commands: CommandSender = field(default_factory=CommandSender)
     unused_groups: UnusedGroups = field(default_factory=UnusedGroups)
     dead_letter_reader: DeadLetterReader = field(default_factory=DeadLetterReader)
+    record_reader: RecordReader = field(default_factory=RecordReader)
     peers: Peers = field(default_factory=Peers)
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)

@@ -103,6 +103,23 @@ def unplace(placed: bytes) -> tuple[int, bytes]:
     return partition, _HEAD.pack(timestamp, offset) + placed[_PLACED_SIZE:]
 
 
+def entry_time(stored: bytes) -> int | None:
+    """The timestamp (ms) of the record of an entry; None if the record has none."""
+    time = int.from_bytes(stored[:8], "big", signed=True)
+    return time if time >= 0 else None
+
+
+def timestamp_json(stored: bytes) -> bytes:
+    """The same as JSON: a number, or null."""
+    time = entry_time(stored)
+    return b"null" if time is None else b"%d" % time
+
+
+def with_timestamp(item: bytes, stored: bytes) -> bytes:
+    """An item of an entry, a JSON object with members, with the timestamp of its record."""
+    return b'%b,"timestamp":%b}' % (item[:-1], timestamp_json(stored))
+
+
 def entry_offset(stored: bytes) -> int:
     """The record offset of an entry that is not a tombstone."""
     return int.from_bytes(stored[8:16], "big")

@@ -30,12 +30,12 @@ from model.views import View
 _BOUNDS = ("stale", "min_offset", "max_lag", "max_staleness")
 _COMMON = ("encoding", "route", *_BOUNDS)
 _SPAN = ("from", "to", "order", "limit", "cursor")
-_PAGE = ("order", "limit", "cursor", "stale", "partition")
+_PAGE = ("order", "limit", "cursor", "stale", "partition", "timestamps")
 PARAMETERS = {
     KEYS: ("from", "to", "prefix", *_PAGE),
     WINDOWS: ("from", "to", "key_from", "key_to", *_PAGE),
     SESSIONS: ("from", "to", "key_from", "key_to", *_PAGE),
-    "batch": ("stale",),
+    "batch": ("stale", "timestamps"),
     "versions": (),
 }
 """Of `/views/{view}/{resource}`, by resource; a `ViewQuery` has its own."""
@@ -98,8 +98,20 @@ def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
 def _point_options(
     query: bytes, known: tuple[str, ...], versioned: bool
 ) -> tuple[bool, ReadOptions]:
-    parameters = parse_parameters(query, (*known, "partials", *(("as_of",) if versioned else ())))
-    return _with_partials(parameters, *_options(parameters))
+    more = ("partials", "headers", *(("as_of",) if versioned else ()))
+    parameters = parse_parameters(query, (*known, *more))
+    encoded, options = _with_partials(parameters, *_options(parameters))
+    if not _flag(parameters, "headers"):
+        return encoded, options
+    if options.partials or options.as_of is not None or options.redirect:
+        raise BadRequest(
+            "bad-parameter", "headers=true is of one record: not with partials, as_of or redirect."
+        )
+    return encoded, replace(options, headers=True)
+
+
+def _flag(parameters: Parameters, name: str) -> bool:
+    return parameters.choice(name, "false", "true") == "true"
 
 
 def _with_partials(
@@ -131,12 +143,11 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
     return encoded, options, span
 
 
-def changes_parameters(query: bytes) -> bool:
-    """Those of `…/changes`: whether the key is base64url."""
-    return (
-        parse_parameters(query, ("encoding",)).choice("encoding", "text", "base64url")
-        == "base64url"
-    )
+def changes_parameters(query: bytes) -> tuple[bool, bool]:
+    """Those of `…/changes`: whether the key is base64url, and whether events have timestamps."""
+    parameters = parse_parameters(query, ("encoding", "timestamps"))
+    is_encoded = parameters.choice("encoding", "text", "base64url") == "base64url"
+    return is_encoded, _flag(parameters, "timestamps")
 
 
 def _options(parameters: Parameters) -> tuple[bool, ReadOptions]:
@@ -185,12 +196,13 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
     after = None
     if (cursor := parameters.parsed("cursor", str)) is not None:
         after = decode_cursor(question(asked, resource, partition, view), cursor, (low, high))
-    return Page(resource, asked, limit, after, partition)
+    return Page(resource, asked, limit, after, partition, _flag(parameters, "timestamps"))
 
 
 def batch_parameters(query: bytes) -> ReadOptions:
     """Those of `POST /views/{view}/batch`."""
-    return ReadOptions(stale=parse_parameters(query, PARAMETERS["batch"]).stale())
+    parameters = parse_parameters(query, PARAMETERS["batch"])
+    return ReadOptions(stale=parameters.stale(), timestamps=_flag(parameters, "timestamps"))
 
 
 def _key_range(view: View, parameters: Parameters, first: str, last: str) -> Range:

@@ -27,12 +27,13 @@ from backend.wire.answer import (
     lines_of,
     problem_answer,
     staleness_text,
+    timestamp_headers,
 )
 from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
 from model.machine.clock import boot_time
 from model.problems import NotFound, Problem
-from model.records import ENTRY_HEAD_SIZE, entry_offset
+from model.records import ENTRY_HEAD_SIZE, entry_offset, entry_time
 from model.rows.unreadable import ValueUnreadable
 from model.topology import ROLES
 from model.views import View
@@ -93,11 +94,13 @@ class KeyResponses:
         body = self.document(key, entry)
         self._counts.found += 1
         headers += self.form
+        headers += timestamp_headers(entry)
         if self._has_etags:
             headers.append(
                 (b"etag", state.store_partition.etag_format % (entry_offset(entry), b"json"))
             )
-        return Answer(200, headers, body, state.store_partition.role)
+        answer = Answer(200, headers, body, state.store_partition.role)
+        return _with_record(answer, state, entry) if options.headers else answer
 
     def document(self, key: bytes, entry: Entry) -> bytes:
         """`{"key", "value"}`; Unavailable if the schema of a value is missing."""
@@ -180,7 +183,7 @@ class KeyResponses:
         more, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
         self._counts.found += 1
         etag = (b"etag", state.store_partition.etag_format % (entry_offset(entry), kind.encode()))
-        return Answer(200, [*headers, *more, etag], body)
+        return Answer(200, [*headers, *more, *timestamp_headers(entry), etag], body)
 
     def _version_here(self, key: bytes, options: ReadOptions, as_of: int) -> Answer:
         assert isinstance(self.reads, VersionedReads)
@@ -195,12 +198,13 @@ class KeyResponses:
     # from all partitions
 
     def newest(
-        self, key: bytes, value: bytes | None, representation: str, freshness: Freshness
+        self, key: bytes, entry: Entry | None, representation: str, freshness: Freshness
     ) -> Answer:
-        """An answer from all partitions. `value`: the record bytes of the newest entry, or None."""
+        """An answer from all partitions. `entry`: the newest one, or None."""
         headers = self.freshness(freshness)
-        if value is None:
+        if entry is None:
             return self._missed(self._missing_everywhere(), headers)
+        value = entry[ENTRY_HEAD_SIZE:]
         if representation != AS_JSON:
             more, body = represented(representation, value, self.view.value_codec)
         else:
@@ -208,7 +212,7 @@ class KeyResponses:
             body = DOCUMENT % (self._key_json(key), self._value_json(value))
         self._counts.found += 1
         etag = etag_of(self.view.hash.encode() + value, representation)
-        return Answer(200, [*headers, *more, etag], body)
+        return Answer(200, [*headers, *more, *timestamp_headers(entry), etag], body)
 
     def partial_values(self, key: bytes, items: list[bytes], freshness: Freshness) -> Answer:
         """The value of a key in each partition; 404 if no partition has one."""
@@ -241,7 +245,8 @@ class KeyResponses:
         body = b"%b,%b}" % (document[:-1], validity)
         self._counts.found += 1
         # the next version changes `valid_to`
-        return Answer(200, [*headers, JSON, etag_of(body, AS_JSON)], body)
+        etag = etag_of(body, AS_JSON)
+        return Answer(200, [*headers, JSON, *timestamp_headers(version.entry), etag], body)
 
     def history(
         self, key: bytes, page: HistoryPage, headers: list[Header], content_type: Header = JSON
@@ -256,6 +261,14 @@ class KeyResponses:
     def _missed(self, problem: Problem, headers: list[Header]) -> Answer:
         self._counts.missed += 1
         return problem_answer(problem, headers)
+
+
+def _with_record(answer: Answer, state: State, entry: Entry) -> Answer:
+    """The answer to a read that asks for the headers of the record, too. They are no part of what
+    the ETag stands for."""
+    answer.record = state.store_partition.partition, entry_offset(entry), entry_time(entry)
+    answer.headers = [header for header in answer.headers if header[0] != b"etag"]
+    return answer
 
 
 def history_body(view: View, key: bytes, page: HistoryPage) -> bytes:

@@ -22,12 +22,11 @@ from backend.queries.served_by import ServedBy, roles_said
 from backend.queries.stores import KEYS, refuse_store
 from backend.queries.turns import next_turn
 from backend.storage.bounded_reads import NOT_READ, ReadBudget
+from backend.wire.batch_items import MISSING, item_of, problem_item
 from backend.wire.scan import ALLOW, NEVER
 from backend.wire.scan_codec import pack, unpack
 from model.formats.json_encoder import encode_json
 from model.problems import NonRetryable, Problem, Unavailable
-from model.records import ENTRY_HEAD_SIZE
-from model.rows.unreadable import ValueUnreadable
 from model.versions import base_of
 from model.views import View
 
@@ -45,8 +44,6 @@ _SECONDS = 8.0  # s for all of them: less than the time-out of clients
 _TOO_LARGE = Unavailable("overloaded", "The batch has too many bytes of values.")
 # for keys that were not asked for in _SECONDS: each waits for its partitions
 _TOO_LONG = Unavailable("took-too-long", "Too many keys wait for their partitions.")
-
-_MISSING = b',"status":404}'  # the end of the item of a missing key
 
 _T = TypeVar("_T")
 
@@ -100,7 +97,7 @@ class Batches:
         self, view: View, asked: list[tuple[Any, bytes]], options: ReadOptions
     ) -> BatchResult:
         """The items of a client's batch. `asked`: keys as parsed JSON, and as written. Of the
-        options, only `stale` is passed to other instances."""
+        options, only `stale` and `timestamps` are passed to other instances."""
         reads = self._reads[view.name]
         items = [b""] * len(asked)
         keys = text_keys(reads, asked)
@@ -111,14 +108,14 @@ class Batches:
                     keys[number] = record_key(reads, value, written)
                 except Problem as problem:
                     count_refusal(reads.counts, problem)
-                    items[number] = _problem_item(written or encode_json(value), problem)
+                    items[number] = problem_item(written or encode_json(value), problem)
         answerers, budget = ServedBy(), _ReadBudget()
         await self._read(reads, keys, items, options, answerers, budget)
         if others := _others(reads, keys, items):
             missing = {number: items[number] for number in others}
             await self._read(reads, others, items, options, answerers, budget)
             for number, item in missing.items():
-                if items[number].endswith(_MISSING):
+                if items[number].endswith(MISSING):
                     items[number] = item  # it has the key as it was asked for
         return BatchResult(items, answerers)
 
@@ -150,7 +147,7 @@ class Batches:
             async with turn:
                 if budget.left <= 0 or time.monotonic() > ends:
                     why = _TOO_LARGE if budget.left <= 0 else _TOO_LONG
-                    items[number] = _problem_item(view.key_codec.to_json(keys[number]), why)
+                    items[number] = problem_item(view.key_codec.to_json(keys[number]), why)
                     return
                 items[number] = await self._in_any_partition(view, keys[number], options, answerers)
                 budget.left -= len(items[number])
@@ -221,7 +218,7 @@ class Batches:
         to_json = reads.view.key_codec.to_json
 
         def too_large(key: bytes) -> bytes:
-            return _FINAL + _problem_item(to_json(key), _TOO_LARGE)
+            return _FINAL + problem_item(to_json(key), _TOO_LARGE)
 
         if budget.left <= 0:
             return list(map(too_large, raw))
@@ -243,7 +240,7 @@ class Batches:
             problem = Unavailable("owner-unreachable", "")
         except Unavailable as unavailable:
             problem = unavailable
-        return [_AGAIN + _problem_item(to_json(key), problem) for key in raw]
+        return [_AGAIN + problem_item(to_json(key), problem) for key in raw]
 
     async def _in_any_partition(
         self, view: View, key: bytes, options: ReadOptions, answerers: ServedBy
@@ -251,10 +248,10 @@ class Batches:
         key_json = view.key_codec.to_json(key)
         try:
             freshness = Freshness(answerers=answerers)
-            value = await self._any_partition.newest(view, key, options.stale, freshness)
-            return _item(key_json, None if value is None else view.value_codec.to_json(value))
+            entry = await self._any_partition.newest(view, key, options, freshness)
+            return item_of(key_json, entry, view.value_codec.to_json, options.timestamps)
         except Problem as problem:
-            return _problem_item(key_json, problem)
+            return problem_item(key_json, problem)
 
     async def serve(self, body: bytes, admit: Callable[[str], object]) -> BatchResult:
         """The items for another instance's batch, with their marks; ValueError, BadRequest.
@@ -277,7 +274,7 @@ class Batches:
             marks = [_FINAL] * len(read)
             for place, found in open_.items():
                 if isinstance(found, NotOwner):
-                    why = _problem_item(to_json(turn[place]), found.why)
+                    why = problem_item(to_json(turn[place]), found.why)
                     marks[place], read[place] = _AGAIN, why
                 else:
                     marks[place] = found
@@ -291,17 +288,20 @@ def _options_of(query: bytes) -> ReadOptions:
     """The inverse of what `_asked_of` writes; ValueError."""
     if not query:
         return PLAIN
-    name, _, stale = query.decode("latin-1").partition("=")
-    if name != "stale" or stale not in (ALLOW, NEVER):
+    options = dict(each.partition("=")[::2] for each in query.decode("latin-1").split("&"))
+    stale, timestamps = options.pop("stale", None), options.pop("timestamps", None)
+    if options or stale not in (ALLOW, NEVER, None) or timestamps not in ("true", None):
         raise ValueError("about a view with options that are unknown here")
-    return ReadOptions(stale=stale)
+    return ReadOptions(stale=stale, timestamps=timestamps is not None)
 
 
 def _asked_of(view: View, options: ReadOptions) -> bytes:
-    """The view's name, and `?stale=` if it is given. An instance of an older version has no view of
-    that name and refuses; it would not know that only the active may answer."""
-    query = "" if options.stale is None else f"?stale={options.stale}"
-    return f"{view.name}{query}".encode()
+    """The view's name, and `?stale=` and `timestamps=` if they are given. An instance of an older
+    version has no view of that name and refuses; it would not know that only the active may answer.
+    """
+    stale = None if options.stale is None else f"stale={options.stale}"
+    given = [*filter(None, (stale, "timestamps=true" if options.timestamps else None))]
+    return f"{view.name}{'?' if given else ''}{'&'.join(given)}".encode()
 
 
 async def _turns(of: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequence[_T]]:
@@ -319,7 +319,7 @@ def _others(reads: ViewReads, keys: dict[int, bytes], items: list[bytes]) -> dic
     """The other keys that the texts of missing ones mean (`Codec.other_key`)."""
     found = {}
     for number, key in keys.items():
-        if items[number].endswith(_MISSING) and (other := reads.other_key(key)) is not None:
+        if items[number].endswith(MISSING) and (other := reads.other_key(key)) is not None:
             found[number] = other
     return found
 
@@ -335,7 +335,7 @@ def _read(
     `roles` those in which this instance has read."""
     to_json = reads.view.key_codec.to_json
     if budget.left <= 0:
-        return [_problem_item(to_json(key), _TOO_LARGE) for key in keys], {}
+        return [problem_item(to_json(key), _TOO_LARGE) for key in keys], {}
     items = [b""] * len(keys)
     open_: dict[int, _Open] = {}
     for found in reads.resolve(keys, options, ReadBudget(budget.left, sys.maxsize, _FIRST_TURN)):
@@ -349,10 +349,10 @@ def _read(
         for number, entry in zip(found.numbers, found.entries, strict=True):
             key_json = to_json(keys[number])
             if entry is NOT_READ or budget.left <= 0:
-                items[number] = _problem_item(key_json, _TOO_LARGE)
+                items[number] = problem_item(key_json, _TOO_LARGE)
                 continue
             try:
-                items[number] = _resolved(reads, key_json, entry)
+                items[number] = _resolved(reads, key_json, entry, options)
             except Unavailable as problem:  # the schema of the value is missing
                 why = reads.elsewhere(found.state.store_partition.partition, problem, options)
                 items[number], mark = _unresolved(reads, key_json, why)
@@ -363,12 +363,14 @@ def _read(
     return items, open_
 
 
-def _resolved(reads: ViewReads, key_json: bytes, entry: Entry | None) -> bytes:
+def _resolved(
+    reads: ViewReads, key_json: bytes, entry: Entry | None, options: ReadOptions
+) -> bytes:
+    item = item_of(key_json, entry, reads.value_json, options.timestamps)
     if entry is None:
         reads.counts.missed += 1
-        return _item(key_json, None)
-    item = _item(key_json, reads.value_json(entry[ENTRY_HEAD_SIZE:]))
-    reads.counts.found += 1
+    else:
+        reads.counts.found += 1
     return item
 
 
@@ -379,21 +381,7 @@ def _unresolved(
     if isinstance(why, NotOwner):
         return b"", why
     if isinstance(why, PartitionUnknown):
-        return _problem_item(key_json, why), _ALL
+        return problem_item(key_json, why), _ALL
     may_change = why.status == 503 and not isinstance(why, NonRetryable)
     count_refusal(reads.counts, why)
-    return _problem_item(key_json, why), _AGAIN if may_change else None
-
-
-def _item(key_json: bytes, value: bytes | None) -> bytes:
-    """The item of a key. `value`: JSON; None if the key is missing."""
-    if value is None:
-        return b'{"key":%b%b' % (key_json, _MISSING)
-    return b'{"key":%b,"status":200,"value":%b}' % (key_json, value)
-
-
-def _problem_item(key_json: bytes, problem: Problem) -> bytes:
-    item = b'{"key":%b,"status":%d,"code":"%b"' % (key_json, problem.status, problem.code.encode())
-    if isinstance(problem, ValueUnreadable):
-        return b'%b,"unreadable":%b}' % (item, encode_json(problem.found.document()))
-    return item + b"}"
+    return problem_item(key_json, why), _AGAIN if may_change else None

@@ -31,7 +31,7 @@ from backend.queries.routing import NotOwner
 from backend.rate_limited_log import RateLimitedLog
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
-from model.records import decode_entry, is_pushed
+from model.records import decode_entry, entry_head, is_pushed, with_timestamp
 from model.rows.unreadable import Unreadable, UnreadableEntry
 
 log = RateLimitedLog(logging.getLogger(__name__))
@@ -52,8 +52,10 @@ class Changes:
         last_event_id: bytes | None,
         budget: BacklogBudget,
         last_push: bytes | None = None,
+        with_timestamps: bool = False,
     ) -> None:
         """`last_push`: the push of the store that sent the last event; None: it had none.
+        `with_timestamps`: events have those of their records.
 
         Unavailable, NotOwner as for a read; BadRequest if a key of the view has many values."""
         view = reads.view
@@ -63,6 +65,7 @@ class Changes:
             )
         self._reads = reads
         self._key = key
+        self._with_timestamps = with_timestamps
         self.state: State = reads.state_of(key)
         self._store_partition: StorePartition = self.state.store_partition
         self.push: bytes = self._store_partition.metadata.push.encode()
@@ -165,36 +168,40 @@ class Changes:
             stored, unreadable = e.entry, e.found.reason
         except (StoreClosedError, StoreError) as e:
             raise self._reads.store_problem(self._store_partition, e) from None
+        timestamp = -1  # of no record
         if stored is None:
             offset, value = position - 1, None
         else:
-            _, offset, value = decode_entry(stored)
+            timestamp, offset, value = decode_entry(stored)
             if is_pushed(offset):
                 # all events of this push are as old as its value, or newer
                 offset = position - 1 if self._seen == _NOTHING else self._seen
         if offset <= self._seen:
             return b": nothing new\n\n"
         self._note_seen(offset)
-        return self._event(Change(offset, 0, value, unreadable))
+        return self._event(Change(offset, timestamp, value, unreadable))
 
     def _note_seen(self, offset: int) -> None:
         self._seen, self._seen_at = offset, time.monotonic()
 
     def _event(self, change: Change) -> bytes:
         view, partition = self._reads.view, self._store_partition.partition
-        offset, _, value, unreadable = change
+        offset, timestamp, value, unreadable = change
         key = _on_one_line(view.key_codec.to_json(self._key))
         event_id = b"%d:%d" % (partition, offset)
         if view.version > 1:
             event_id = b"%d/%b" % (view.version, event_id)
         if value is None:
-            return b'id: %b\nevent: deleted\ndata: {"key":%b}\n\n' % (event_id, key)
-        if unreadable is not None:
+            event, body = b"deleted", b'{"key":%b}' % key
+        elif unreadable is not None:
             report = Unreadable.of(partition, offset, unreadable, value).document()
-            body = b'{"key":%b,"unreadable":%b}' % (key, orjson.dumps(report))
-            return b"id: %b\nevent: unreadable\ndata: %b\n\n" % (event_id, body)
-        document = _on_one_line(view.value_codec.to_json(value))
-        return b"id: %b\nevent: value\ndata: %b\n\n" % (event_id, DOCUMENT % (key, document))
+            event, body = b"unreadable", b'{"key":%b,"unreadable":%b}' % (key, orjson.dumps(report))
+        else:
+            document = _on_one_line(view.value_codec.to_json(value))
+            event, body = b"value", DOCUMENT % (key, document)
+        if self._with_timestamps:
+            body = with_timestamp(body, entry_head(timestamp, offset))
+        return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, event, body)
 
 
 def _on_one_line(document: bytes) -> bytes:

@@ -14,6 +14,7 @@ from backend.wire.cursor import Question, encode_cursor
 from backend.wire.scan import Query, Row
 from backend.wire.scan_codec import ROWS
 from model.problems import BadRequest, NonRetryable
+from model.records import with_timestamp
 from model.views import View
 
 PAGE_BUDGET = 1.0  # s, after which a page ends with the rows it has
@@ -33,6 +34,13 @@ class Page:
     limit: int | None
     after: bytes | None
     partition: int | None = None
+    timestamps: bool = False  # of the records, in the items
+
+
+def _items(page: Page, rows: Sequence[Row]) -> list[bytes]:
+    if not page.timestamps:
+        return [item for _, _, item in rows]
+    return [with_timestamp(item, head) for _, head, item in rows]
 
 
 def question(query: Query, resource: str, partition: int | None, view: View) -> Question:
@@ -64,7 +72,7 @@ async def read_page(scatter_gather: ScatterGather, view: View, page: Page) -> Pa
     cursor = None
     if reached is not None:
         cursor = encode_cursor(question(page.query, page.resource, page.partition, view), reached)
-    return PageResult([item for _, _, item in rows], cursor, freshness)
+    return PageResult(_items(page, rows), cursor, freshness)
 
 
 async def stream_page(
@@ -88,7 +96,7 @@ async def stream_page(
                 rows = rows[:left]
                 left -= len(rows)
             last = reached is None or left == 0
-            yield [item for _, _, item in rows], last
+            yield _items(page, rows), last
             if last:
                 return
 

@@ -35,7 +35,13 @@ from model.problems import (
     Unavailable,
 )
 from model.records import ENTRY, decode_entry, is_tombstone, place, unplace
-from model.rows.unreadable import Unreadable, UnreadableEntry, ValueUnreadable, settle
+from model.rows.unreadable import (
+    Unreadable,
+    UnreadableEntry,
+    ValueUnreadable,
+    bytes_of,
+    settle,
+)
 from model.views import View
 
 _T = TypeVar("_T")
@@ -125,11 +131,9 @@ class ViewReads(KeyTexts, KeyRouting):
         store_partition = self.holder_of(self.partition(key, options), options)
         state = self._state_of_one(store_partition)
         try:
-            entry = self.look_up(store_partition.store, key)
+            entry = self.look_up(store_partition.store, key, options.representation == OCTETS)
         except UnreadableEntry as e:
-            if options.representation != OCTETS:
-                raise self._value_unreadable(state, e) from None
-            entry = e.entry
+            raise self._value_unreadable(state, e) from None
         except (StoreClosedError, StoreError) as e:
             raise self.store_problem(store_partition, e) from None
         if entry is None:
@@ -316,8 +320,9 @@ class ViewReads(KeyTexts, KeyRouting):
             f"partition {state.store_partition.partition}.",
         )
 
-    def look_up(self, store: Store, key: bytes) -> Entry | None:
-        """The key's entry; None if it is missing, deleted or expired. UnreadableEntry."""
+    def look_up(self, store: Store, key: bytes, as_bytes: bool = False) -> Entry | None:
+        """The key's entry; None if it is missing, deleted or expired. UnreadableEntry, unless it is
+        read `as_bytes`."""
         stored = store.get(self._stored_key(key))
         if stored is None:
             return None
@@ -325,7 +330,7 @@ class ViewReads(KeyTexts, KeyRouting):
             until = self.view.kind.horizon(self.view, store.stream_time)
             if decode_entry(stored).timestamp < until:
                 return None
-        return stored if stored[8] < 0x80 else self._of_marked(stored)
+        return stored if stored[8] < 0x80 else self._of_marked(stored, as_bytes)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         """`look_up` of each; raises if one of them fails."""
@@ -342,12 +347,14 @@ class ViewReads(KeyTexts, KeyRouting):
                 found[index] = self._of_marked(stored)
         return found
 
-    def _of_marked(self, stored: bytes) -> Entry | None:
+    def _of_marked(self, stored: bytes, as_bytes: bool = False) -> Entry | None:
         """The entry in stored bytes that are not those of a plain value; None for a tombstone.
         UnreadableEntry, SchemaNotYet."""
         if is_tombstone(stored):
             return None
         placed = place(stored, 0)
+        if as_bytes:
+            return bytes_of(self.view, placed)
         found = settle(self.view, placed)
         if isinstance(found, Unreadable):
             raise UnreadableEntry(found, unplace(placed)[1])

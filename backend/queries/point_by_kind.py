@@ -16,12 +16,12 @@ from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.versions import VersionedReads
 from backend.storage.bounded_reads import ReadBudget
 from model.problems import BadRequest, Problem, StoreClosedError, StoreError
-from model.records import ENTRY_HEAD_SIZE
+from model.records import entry_head
 from model.views import View
 
 log = logging.getLogger(__name__)
 
-_NO_HEAD = bytes(ENTRY_HEAD_SIZE)
+_NO_HEAD = entry_head(-1, 0)
 
 
 def reads_of(view: View, context: InstanceContext) -> ViewReads:
@@ -66,7 +66,7 @@ class CustomReads(ViewReads):
         super().__init__(view, context)
         self.value_json = _as_it_is
 
-    def look_up(self, store: Store, key: bytes) -> Entry | None:
+    def look_up(self, store: Store, key: bytes, as_bytes: bool = False) -> Entry | None:
         # the answer may lack a record in another partition
         self.refuse_doubtful([key])
         value = cast(_Queried, store).query(key)

@@ -76,6 +76,8 @@ class ReadOptions:
     local: bool = False  # no other instance is asked
     partials: bool = False  # what each partition has of the key
     representation: str = "json"  # or OCTETS, or that of the codec
+    timestamps: bool = False  # of the records, in the items of a batch
+    headers: bool = False  # of the record
     asked_at: float = field(default_factory=time.monotonic, compare=False)
 
     @property

@@ -29,11 +29,11 @@ class Version(NamedTuple):
 class VersionedReads(ViewReads):
     """Point reads of a versioned view."""
 
-    def look_up(self, store: Store, key: bytes) -> Entry | None:
+    def look_up(self, store: Store, key: bytes, as_bytes: bool = False) -> Entry | None:
         found = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
         if found is None:
             return None
-        return found[1] if found[1][8] < 0x80 else self._of_marked(found[1])
+        return found[1] if found[1][8] < 0x80 else self._of_marked(found[1], as_bytes)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]

@@ -43,8 +43,9 @@ _REQUEST_HEADERS = (
 )
 _READABLE_HEADERS = (
     b"ETag, Lag, Link, Location, Offset, Partition, Pipeline-Lag, Pipeline-Staleness, "
-    b"Pipeline-State, Retry-After, Retry-Elsewhere, Schema-Fingerprint, Schema-Id, Served-By, "
-    b"Staleness, Topology-Epoch, View-Definition, View-Push, View-Version, WWW-Authenticate"
+    b"Pipeline-State, Record-Timestamp, Retry-After, Retry-Elsewhere, Schema-Fingerprint, "
+    b"Schema-Id, Served-By, Staleness, Topology-Epoch, View-Definition, View-Push, View-Version, "
+    b"WWW-Authenticate"
 )
 _PREFLIGHT_SECONDS = b"600"
 

@@ -19,6 +19,8 @@ status, so what no other holder can answer has a status of its own."""
 MARK = b"queryable-forwarded"
 """A request with this header is from another instance, and is not forwarded again."""
 
+RECORD_TIMESTAMP = b"record-timestamp"
+
 JSON: Header = (b"content-type", b"application/json")
 
 
@@ -26,13 +28,15 @@ JSON: Header = (b"content-type", b"application/json")
 class Answer:
     """A response: status, headers (with lower-case names) and body. The Content-Length is added
     when it is sent. `role`: of the store partition that a point read was answered from; ""
-    elsewhere. `is_final`: no other instance can answer otherwise now."""
+    elsewhere. `is_final`: no other instance can answer otherwise now. `record`: partition, offset
+    and timestamp (ms) of the record of a point read that asks for its headers."""
 
     status: int
     headers: list[Header]
     body: bytes
     role: str = field(default="", compare=False)  # only counted, not sent
     is_final: bool = field(default=False, compare=False)
+    record: tuple[int, int, int | None] | None = field(default=None, compare=False)
 
 
 def json_answer(document: object) -> Answer:
@@ -43,6 +47,19 @@ def json_answer(document: object) -> Answer:
 def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header, Header]:
     """The headers Lag (records) and Staleness (ms). `staleness` is in s; None means unknown."""
     return (b"lag", lag_text(lag)), (b"staleness", staleness_text(staleness))
+
+
+def timestamp_headers(entry: bytes) -> tuple[Header, ...]:
+    """The header Record-Timestamp (ms) of the answer from an entry; empty if its record has none.
+    The proxy makes the same of an entry (`point_batch`)."""
+    if entry[0] >= 0x80:  # `entry_time`, without a call
+        return ()
+    return (
+        (
+            RECORD_TIMESTAMP,
+            b"%d" % int.from_bytes(entry[:8]),
+        ),
+    )
 
 
 def lag_text(lag: int | None) -> bytes:

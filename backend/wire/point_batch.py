@@ -38,7 +38,8 @@ lines of a group rarely change, so that the proxy can keep them parsed: those of
 empty line, and those of its found keys. The last one of these is not ended: it is the ETag up to
 the offset. The state lines change with each record and with time. The miss is the answer to all
 missing keys (404): its other lines, an empty line, and its body. All answers have the same
-Topology-Epoch, so it is sent once.
+Topology-Epoch, so it is sent once. The last line of the head of a path may be the timestamp of its
+record; a proxy makes that of a key from its entry.
 
 The proxy's side is proxy/reads/point_batch.lua. Backends send paths alone to each other.
 """
@@ -50,7 +51,7 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from backend.wire.answer import Header
+from backend.wire.answer import RECORD_TIMESTAMP, Header
 from model.records import ENTRY
 
 READS = b"/internal/reads"
@@ -259,6 +260,28 @@ def decode_paths(response: bytes, count: int) -> tuple[list[Head], list[Item]]:
     if at != len(response):
         raise ValueError(f"it has {len(response)} bytes, not {at}")
     return heads, items
+
+
+_DATED = b"\n%b: " % RECORD_TIMESTAMP
+
+
+def headers_of_heads(heads: Iterable[Head]) -> list[tuple[int, list[Header]]]:
+    """The status and the headers of each head. Raises ValueError if a line is malformed.
+
+    Heads of a store partition differ in the timestamp of the record alone, their last line.
+    """
+    known: dict[bytes, list[Header]] = {}
+    found = []
+    for status, lines in heads:
+        others, is_dated, time = lines.rpartition(_DATED)
+        others = others + b"\n" if is_dated else lines
+        headers = known.get(others)
+        if headers is None:
+            headers = known[others] = headers_of(others)
+        if is_dated:
+            headers = [*headers, *headers_of(_DATED[1:] + time)]
+        found.append((status, headers))
+    return found
 
 
 def headers_of(lines: bytes) -> list[Header]:

@@ -54,6 +54,15 @@ def settle(view: View, placed: bytes) -> bytes | Unreadable:
     return stored[:ENTRY_HEAD_SIZE] + row
 
 
+def bytes_of(view: View, placed: bytes) -> bytes:
+    """A placed entry for a reader who accepts bytes: with its record bytes, unless it can be read
+    now. SchemaNotYet, if they depend on that."""
+    if view.row_reader is None:
+        return unplace(placed)[1]
+    found = settle(view, placed)
+    return unplace(placed)[1] if isinstance(found, Unreadable) else found
+
+
 def settle_now(view: View, placed: bytes) -> bytes | Unreadable:
     """As `settle`, for a query of many entries, which cannot wait for each schema: the entry stays
     unreadable while its schema is not known."""

@@ -127,9 +127,24 @@ local function state_lines(lines)
     return "\r\n" .. gsub(sub(lines, 1, -2), "\n", "\r\n")
 end
 
-local function parse_head(status, lines)
-    local names, values, served_by = parse_lines(lines)
-    return { status = status, names = names, values = values, served_by = served_by }
+local TIMESTAMP = "\nrecord-timestamp: "
+
+--- {status, names, values, served_by, timestamp}: the timestamp is that of the record, or nil.
+-- Heads of a store partition differ in this alone, their last line. known: has what was parsed.
+local function parse_head(status, lines, known)
+    local at = find(lines, TIMESTAMP, 1, true)
+    local timestamp = at and sub(lines, at + #TIMESTAMP, -2)
+    local others = at and sub(lines, 1, at) or lines
+    local parsed = known[others]
+    if not parsed then
+        local names, values, served_by = parse_lines(others)
+        parsed = { names = names, values = values, served_by = served_by }
+        known[others] = parsed
+    end
+    return {
+        status = status, names = parsed.names, values = parsed.values,
+        served_by = parsed.served_by, timestamp = timestamp,
+    }
 end
 
 -- by their text: they rarely change, and every instance has a few for each partition
@@ -228,7 +243,7 @@ end
 --- Decodes the answers to a request that `encode` has made, into `batch`: `epoch`; `answer`, which
 -- has the entries; `lengths` and `positions` of the entries of the keys (the length is ABSENT or
 -- ALONE if there is none); `heads`, `etags` and `bodies` of the paths. A head is {status, names,
--- values, served_by}, or false for a read that must be sent by itself. Sets `fixed`, `lines` and
+-- values, served_by, timestamp}, or false for a read that must be sent by itself. Sets `fixed`, `lines` and
 -- `miss` of each group of keys.
 -- Returns true; or nil and an error, and then `batch` is unchanged.
 function _M.decode(answer, of_keys, keys, paths, batch)
@@ -263,10 +278,11 @@ function _M.decode(answer, of_keys, keys, paths, batch)
         return true
     end
     first = 4 + 3 * groups + keys
-    local shared = {}
+    local shared, known = {}, {}
     for i = 0, heads - 1 do
         local length = numbers[first + 2 * i + 1]
-        shared[i] = parse_head(numbers[first + 2 * i], sub(answer, at + 1, at + length))
+        shared[i] = parse_head(numbers[first + 2 * i], sub(answer, at + 1, at + length),
+                               known)
         at = at + length
     end
     first = first + 2 * heads
@@ -295,7 +311,8 @@ function _M.status(batch, group, number)
     return 200
 end
 
---- The value of a found key, as JSON, and the offset of its record, as text.
+--- The value of a found key, as JSON; and the offset and the timestamp of its record, as text. Nil
+-- for the timestamp if the record has none.
 function _M.value(batch, group, number)
     local index = group.first + number
     local at, length = batch.positions[index], batch.lengths[index]
@@ -309,7 +326,17 @@ function _M.value(batch, group, number)
         -- the entry of a push: see model/records.py
         offset = tostring(high * 4294967296ULL + low):sub(1, -4)
     end
-    return sub(batch.answer, at + ENTRY_HEAD_BYTES + 1, at + length), offset
+    local timestamp
+    high = ((bytes[0] * 256 + bytes[1]) * 256 + bytes[2]) * 256 + bytes[3]
+    -- in a negative number, the first bit is set
+    if high < MAX_EXACT_HIGH then
+        low = ((bytes[4] * 256 + bytes[5]) * 256 + bytes[6]) * 256 + bytes[7]
+        timestamp = ("%d"):format(high * 4294967296 + low)
+    elseif high < 2147483648 then
+        low = ((bytes[4] * 256 + bytes[5]) * 256 + bytes[6]) * 256 + bytes[7]
+        timestamp = tostring(high * 4294967296ULL + low):sub(1, -4)
+    end
+    return sub(batch.answer, at + ENTRY_HEAD_BYTES + 1, at + length), offset, timestamp
 end
 
 return _M

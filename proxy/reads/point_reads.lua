@@ -91,13 +91,14 @@ local function send_key(var, batch, group, number, status, key)
         header["Content-Length"] = #miss.body
         return ngx.print(miss.body)
     end
-    local value, offset = point_batch.value(batch, group, number)
+    local value, offset, timestamp = point_batch.value(batch, group, number)
     local found, head = fixed.found, group.head
     if not head then
         head = batch.epoch .. group.lines .. found.lines
         group.head = head
     end
     var.queryable_head = head .. offset .. '-json"'
+        .. (timestamp and "\r\nrecord-timestamp: " .. timestamp or "")
     header["Content-Type"] = found.content_type
     header["Content-Length"] = DOCUMENT_BYTES + #key + #value
     return ngx.print { '{"key":"', key, '","value":', value, "}" }
@@ -110,6 +111,9 @@ local function send_path(batch, index, head)
     set_headers(header, head)
     if etag ~= "" then
         header["etag"] = etag
+    end
+    if head.timestamp then
+        header["record-timestamp"] = head.timestamp
     end
     header["topology-epoch"] = batch.epoch
     header["Content-Length"] = #body

@@ -19,7 +19,7 @@ from queryable.client.protocol.errors import BadUse
 from queryable.client.protocol.formats import Format
 
 # fields of rows that are epoch ms
-_TIME_FIELDS = ("start", "end", "valid_from", "valid_to")
+_TIME_FIELDS = ("start", "end", "valid_from", "valid_to", "timestamp")
 # a terminal would interpret some of them
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 

@@ -137,4 +137,6 @@ def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | Non
         assert name == b"etag"
         etag += b'%d-json"' % entry_offset(entry)
         body = b'{"key":"%b","value":%b}' % (key, entry[ENTRY_HEAD_SIZE:])
-        yield Whole(200, [*headers, *found, (b"etag", etag)], body)
+        time = int.from_bytes(entry[:8], "big", signed=True)
+        dated = [] if time < 0 else [(b"record-timestamp", b"%d" % time)]
+        yield Whole(200, [*headers, *found, *dated, (b"etag", etag)], body)

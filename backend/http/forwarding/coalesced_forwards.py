@@ -17,7 +17,7 @@ from backend.cluster.peer_failures import PeerRefused
 from backend.queries.retry import Asker
 from backend.rate_limited_log import RateLimitedLog
 from backend.security.token_cache import digest_of
-from backend.wire.answer import Answer, Header
+from backend.wire.answer import Answer
 from backend.wire.plain_requests import is_plain
 from backend.wire.point_batch import (
     ALONE,
@@ -25,7 +25,7 @@ from backend.wire.point_batch import (
     Reads,
     decode_paths,
     encode_reads,
-    headers_of,
+    headers_of_heads,
 )
 from model.problems import Unavailable
 from model.topology import Member
@@ -193,9 +193,7 @@ class CoalescedForwards:
 def _answers(body: bytes, count: int) -> list[Found]:
     """The answer to each read. Raises ValueError if the body is malformed."""
     heads, items = decode_paths(body, count)
-    parsed: list[tuple[int, list[Header]]] = [
-        (status, headers_of(lines)) for status, lines in heads
-    ]
+    parsed = headers_of_heads(heads)
     found: list[Found] = []
     for head, etag, content in items:
         if head == ALONE:

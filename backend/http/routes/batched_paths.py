@@ -17,7 +17,7 @@ from backend.queries.point import Resolved, Unresolved
 from backend.queries.routing import PLAIN
 from backend.storage.bounded_reads import SLICE, ReadBudget
 from backend.telemetry.latencies import TurnReads
-from backend.wire.answer import Answer, lines_of
+from backend.wire.answer import RECORD_TIMESTAMP, Answer, lines_of
 from backend.wire.plain_requests import MAX_BYTES, are_plain, is_plain
 from backend.wire.point_batch import ASK_ALONE, LARGE, AnswerBudget, Head, Item, Reads
 from model.problems import Problem
@@ -145,15 +145,16 @@ def _write(
     items: list[Item],
     budget: AnswerBudget,
 ) -> tuple[int, int]:
-    """Adds the items of the keys of one store partition, and their shared heads. Returns how many
-    keys were found, and how many were missing."""
+    """Adds the items of the keys of one store partition, and their heads: one for each timestamp
+    of records. Returns how many keys were found, and how many were missing."""
     indexes, state, entries = found
     headers = responses.state_headers(state)
-    head = len(heads)
-    heads.append((200, lines_of([*headers, *responses.form])))
+    lines = lines_of([*headers, *responses.form])
+    dated = b"%b%b: %%d\n" % (lines.replace(b"%", b"%%"), RECORD_TIMESTAMP)
+    numbers_of_heads: dict[bytes, int] = {}  # by timestamp
     if None in entries:
         miss = responses.reads.missing(state)
-        miss_item = (head + 1, b"", miss.body())
+        miss_item = (len(heads), b"", miss.body())
         heads.append((404, lines_of([*miss.headers(), *headers, *responses.miss_form])))
     document, etag_format = responses.document, responses.etag_format(state)
     hits = misses = 0
@@ -173,6 +174,12 @@ def _write(
             continue
         if len(body) < LARGE and budget.take(len(body)):
             etag = etag_format % (entry_offset(entry), b"json") if etag_format else b""
+            time = entry[:8]
+            head = numbers_of_heads.get(time)
+            if head is None:
+                head = numbers_of_heads[time] = len(heads)
+                # as `timestamp_headers`
+                heads.append((200, lines if time[0] >= 0x80 else dated % int.from_bytes(time)))
             items[numbers[index]] = (head, etag, body)
             hits += 1
     return hits, misses

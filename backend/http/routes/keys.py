@@ -19,6 +19,7 @@ from backend.http.parameters import (
     search_parameters,
     span_parameters,
 )
+from backend.http.record_headers import RecordHeaders
 from backend.http.representation import JSON, RECORD_VALUES, offered
 from backend.http.request import Request
 from backend.http.responses import KeyResponses, history_body
@@ -32,7 +33,7 @@ from backend.queries.key_bodies import parse_search, record_key
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import ViewReads
 from backend.queries.retry import Asker
-from backend.queries.routing import OCTETS, PLAIN, NotOwner, ReadOptions
+from backend.queries.routing import PLAIN, NotOwner, ReadOptions
 from backend.queries.scans.any_partition import AnyPartitionReads
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.scatter_gather import ScatterGather
@@ -79,6 +80,7 @@ class KeyRoutes:
         self._streams = Streams(context.settings.max_streams)
         self._backlog_budget = BacklogBudget()
         self._context = context
+        self._record_headers = RecordHeaders(context.record_reader)
         self._forwarding = KeyForwarding(context)
         self._any_partition: AnyPartitionReads | None = None
 
@@ -94,6 +96,7 @@ class KeyRoutes:
         return self._forwarding.coalesced
 
     async def stop(self) -> None:
+        self._record_headers.stop()
         await self._forwarding.stop()
 
     def drain(self) -> None:
@@ -114,6 +117,8 @@ class KeyRoutes:
             answer = unless_known(query.read(), request.headers)  # the usual case
         except (NotOwner, Unavailable):
             answer = await self._forwarding.answer(query, self._forwardable(request))
+        if answer.record is not None:
+            return await self._record_headers.added(responses.view, answer)
         if answer.status != 404 or encoded or (other := responses.reads.other_key(key)) is None:
             return answer
         forwardable = self._of_other_key(request, other)
@@ -132,8 +137,15 @@ class KeyRoutes:
         if request.is_forwarded:
             return missing
         query = self._point(responses, other, options, request.headers)
-        answer = await self._forwarding.answer(query, request)
+        answer = await self._answer(query, request)
         return missing if answer.status == 404 else answer
+
+    async def _answer(self, query: KeyQuery, request: ForwardableRequest) -> Answer:
+        """The answer to a point read, with the headers of the record if they are asked for."""
+        answer = await self._forwarding.answer(query, request)
+        if answer.record is None:
+            return answer
+        return await self._record_headers.added(query.reads.view, answer)
 
     def _of_other_key(self, request: Request, key: bytes, below: bytes = b"") -> ForwardableRequest:
         """The same request for another key, whose text is its record bytes."""
@@ -156,7 +168,7 @@ class KeyRoutes:
         options = search_parameters(request.query, view.kind.has_versions)
         query = self._point(responses, key, options, request.headers)
         forwardable = self._get(view, key, b"", request.headers, request.query)
-        answer = await self._forwarding.answer(query, forwardable)
+        answer = await self._answer(query, forwardable)
         if answer.status != 404 or is_raw or (other := reads.other_key(key)) is None:
             return answer
         forwardable = self._get(view, other, b"", request.headers, request.query)
@@ -217,8 +229,9 @@ class KeyRoutes:
     ) -> KeyQuery:
         """The value of a key, in the representation that the client accepts; NotAcceptable."""
         view = responses.view
-        # only JSON can carry the times of an older version, or the partitions of partial results
-        plain = options.as_of is None and not options.partials
+        # only JSON can carry the times of an older version, the partitions of partial results, or
+        # the headers of a record
+        plain = options.as_of is None and not options.partials and not options.headers
         if (kind := chosen(headers, offered(view) if plain else (JSON,))) != JSON:
             options = replace(options, representation=kind)
         read: Callable[[], Answer] = partial(responses.point, key, options)
@@ -232,14 +245,20 @@ class KeyRoutes:
         self, responses: KeyResponses, key: bytes, options: ReadOptions
     ) -> Answer:
         view, freshness = responses.view, Freshness()
+        if options.headers:
+            raise BadRequest(
+                "bad-parameter",
+                f"headers: keys of view {view.name} may be in any partition. Use partials=all to "
+                f"see which records they have.",
+            )
         if options.partials:
             items = await self._all.values(view, key, options.stale, freshness)
             return responses.partial_values(key, items, freshness)
         try:
             if options.as_of is None:
-                value = await self._newest(view, key, options, freshness)
+                entry = await self._all.newest(view, key, options, freshness)
                 freshness.check(options)
-                return responses.newest(key, value, options.representation, freshness)
+                return responses.newest(key, entry, options.representation, freshness)
             assert isinstance(responses.reads, VersionedReads)
             version = await self._all.entries(
                 view, key, Query(first=options.as_of, last=options.as_of, stale=options.stale),
@@ -250,17 +269,6 @@ class KeyRoutes:
             return responses.unreadable(problem, responses.freshness(freshness))
         freshness.check(options)
         return responses.version(key, options.as_of, version, responses.freshness(freshness))
-
-    async def _newest(
-        self, view: View, key: bytes, options: ReadOptions, freshness: Freshness
-    ) -> bytes | None:
-        """As `AnyPartitionReads.newest`; to a client that accepts bytes, also unreadable ones."""
-        try:
-            return await self._all.newest(view, key, options.stale, freshness)
-        except ValueUnreadable as problem:
-            if options.representation != OCTETS:
-                raise
-            return problem.found.value
 
     def _history(
         self, view: View, key: bytes, options: ReadOptions, span: Span, as_records: bool
@@ -331,7 +339,7 @@ class KeyRoutes:
         responses = self._responses[request.of.name]
         reads = responses.reads
         with self._streams.place():
-            encoded = changes_parameters(request.query)
+            encoded, timestamps = changes_parameters(request.query)
             key = _key_of(reads, request.key, encoded)
             last = request.header(b"last-event-id")
             last_push = request.header(VIEW_PUSH)
@@ -341,7 +349,7 @@ class KeyRoutes:
                 if of_record != key:
                     key = of_record
                     forwardable = self._of_other_key(request, key, b"/changes")
-            follow = partial(Changes, reads, key, last, self._backlog_budget, last_push)
+            follow = partial(Changes, reads, key, last, self._backlog_budget, last_push, timestamps)
             try:
                 changes = await self._forwarding.read(follow, forwardable)
             except NotOwner as others:

@@ -16,6 +16,7 @@ from backend.ingest.protocols import Store
 from backend.instance_context import InstanceContext
 from backend.queries.moved_keys import has_moved_keys, homes_of, partition_counts
 from backend.queries.page import first_rows
+from backend.queries.routing import OCTETS, ReadOptions
 from backend.queries.scans.freshness import Freshness
 from backend.queries.scans.key_entries import entries_of_key
 from backend.queries.scans.merged_entries import MergedEntries
@@ -25,8 +26,8 @@ from backend.wire.scan import Query
 from backend.wire.scan_codec import ENTRIES, RAW
 from model.partitioner import puts_anywhere
 from model.problems import Unavailable
-from model.records import ENTRY_HEAD_SIZE, is_unreadable
-from model.rows.unreadable import Unreadable, ValueUnreadable, settle
+from model.records import is_unreadable
+from model.rows.unreadable import Unreadable, ValueUnreadable, bytes_of, settle
 from model.views import View
 
 _T = TypeVar("_T")
@@ -95,10 +96,11 @@ class AnyPartitionReads:
         self._moved_keys = MovedKeyReads(context)
 
     async def newest(
-        self, view: View, key: bytes, stale: str | None, freshness: Freshness
+        self, view: View, key: bytes, options: ReadOptions, freshness: Freshness
     ) -> bytes | None:
-        """The record bytes of the key's newest entry; None if it is missing. ValueUnreadable."""
-        query = _of_key(view, key, Query(stale=stale))
+        """The key's newest entry; None if it is missing. ValueUnreadable, unless its bytes are
+        wanted (OCTETS). Of the options, only `stale` and the representation count."""
+        query = _of_key(view, key, Query(stale=options.stale))
 
         async def read(partitions: Sequence[int] | None) -> bytes | None:
             rows, reached = await first_rows(
@@ -110,11 +112,13 @@ class AnyPartitionReads:
                 return None
             _, head, value = rows[0]
             if not is_unreadable(head):
-                return value
+                return head + value
+            if options.representation == OCTETS:
+                return bytes_of(view, head + value)
             found = settle(view, head + value)
             if isinstance(found, Unreadable):
                 raise ValueUnreadable(view, found)
-            return found[ENTRY_HEAD_SIZE:]
+            return found
 
         return await self._moved_keys.read(view, key, freshness, read)
 

@@ -23,6 +23,7 @@ from queryable.cli.options import (
 )
 from queryable.cli.output import Output, output_of, write_rows
 from queryable.cli.values import parse_key
+from queryable.client.protocol.answers import Header
 from queryable.client.protocol.parameters import Stale
 
 app = typer.Typer()
@@ -58,6 +59,10 @@ def get(
         bool,
         typer.Option("--local", help="Only the instance at --url answers, from its own stores."),
     ] = False,
+    headers: Annotated[
+        bool,
+        typer.Option("--headers", help="Print the headers of the record, and when it was written."),
+    ] = False,
     url: Url = None,
     timeout: Timeout = None,
     token_file: TokenFile = None,
@@ -81,6 +86,7 @@ def get(
         view_info = client.view(view)
         parsed = [parse_key(key, view_info, raw) for key in keys]
         plain = as_of is None and max_lag is None and max_staleness is None and not local
+        plain = plain and not headers
         if len(parsed) > 1 and plain:
             answers = client.get_many(view, parsed, stale=mode)
         else:
@@ -88,10 +94,11 @@ def get(
                 client.get(
                     view, key, as_of=as_of, stale=mode, max_lag=max_lag,
                     max_staleness=max_staleness, route="local" if local else None,
+                    headers=headers,
                 )
                 for key in parsed
             ]  # fmt: skip
-    _print(answers, output)
+    _print(answers, output, headers)
     if not all(answers):
         missing = ", ".join(key for key, answer in zip(keys, answers, strict=True) if not answer)
         print_stderr(f"not found: {missing}")
@@ -100,16 +107,28 @@ def get(
         raise SystemExit(UNREADABLE)
 
 
-def _print(answers: list[Answer], output: Output) -> None:
+def _print(answers: list[Answer], output: Output, with_headers: bool) -> None:
     rows = []
     for answer in filter(None, answers):
         row = {"key": answer.key, "value": answer.value}
         if answer.valid_from is not None:
             row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
+        if with_headers:
+            row |= {"timestamp": answer.timestamp, "headers": _shown(answer.headers)}
         rows.append(row)
     write_rows(rows, output)
     if output.is_for_people and len(answers) == 1:
         print_stderr(_source_text(answers[0]))
+
+
+def _shown(headers: list[Header] | None) -> list[list[str | None]] | None:
+    """Names and values; bytes that are no text are escaped."""
+    if headers is None:
+        return None
+    return [
+        [name, None if value is None else value.decode(errors="backslashreplace")]
+        for name, value in headers
+    ]
 
 
 def _source_text(answer: Answer) -> str:

@@ -51,6 +51,9 @@ def scan(
         bool,
         typer.Option("--stream", help="Use one stream, not pages: costs the instances less."),
     ] = False,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Print when each record was written, as epoch ms.")
+    ] = False,
     stale: StaleOption = None,
     url: Url = None,
     timeout: Timeout = None,
@@ -70,7 +73,7 @@ def scan(
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
     output = output_of(as_json, as_csv, vertical)
-    options: Any = {"order": order, "stale": stale}
+    options: Any = {"order": order, "stale": stale, "timestamps": timestamps}
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         options |= {"from_": parse_bound(from_, view_info, "--from")}

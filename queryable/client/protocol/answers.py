@@ -108,13 +108,20 @@ class Source:
         return f"Source({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
+Header = tuple[str, bytes | None]
+"""The name and the value of a header of a record."""
+
+
 class Answer(Source):
     """The answer to a point read: `key`, `value` and `found`. It is falsy if the key was not found.
 
     `valid_from` and `valid_to` (epoch ms) are set if the read was `as_of` a time.
+    `timestamp` (epoch ms): of the record that the value is from; None if it has none, or if it was
+    not asked for in a batch. `headers`: of the record, if they were asked for; None if the topic no
+    longer has it.
     """
 
-    __slots__ = ("found", "key", "valid_from", "valid_to", "value")
+    __slots__ = ("found", "headers", "key", "timestamp", "valid_from", "valid_to", "value")
 
     def __init__(
         self,
@@ -124,6 +131,8 @@ class Answer(Source):
         value: Any = None,
         valid_from: int | None = None,
         valid_to: int | None = None,
+        timestamp: int | None = None,
+        record_headers: list[Header] | None = None,
     ) -> None:
         self._headers = headers
         self.key = key
@@ -131,6 +140,8 @@ class Answer(Source):
         self.value = value
         self.valid_from = valid_from
         self.valid_to = valid_to
+        self.timestamp = self._number("record-timestamp") if timestamp is None else timestamp
+        self.headers = record_headers
 
     def __bool__(self) -> bool:
         return self.found
@@ -162,6 +173,14 @@ class Entry(NamedTuple):
 
     key: Any
     value: Any
+
+
+class DatedEntry(NamedTuple):
+    """The same with the timestamp of its record (epoch ms; None: it has none)."""
+
+    key: Any
+    value: Any
+    timestamp: int | None
 
 
 class Ranking(list[Entry]):
@@ -207,7 +226,8 @@ class Change(NamedTuple):
 
     `partition` and `offset` are those of the record; offset -1: the partition was empty. `version`:
     of the view; None if it is not declared with versions. `push`: the id of the push that the
-    view's values were made from; None: there was none.
+    view's values were made from; None: there was none. `timestamp` (epoch ms): of the record, if
+    timestamps were asked for and it has one.
     """
 
     key: Any
@@ -217,6 +237,7 @@ class Change(NamedTuple):
     offset: int
     version: int | None = None
     push: str | None = None
+    timestamp: int | None = None
 
 
 class Appended(NamedTuple):

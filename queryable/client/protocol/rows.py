@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from queryable.client.protocol.answers import Entry, Session, Unreadable, Version, Window
+from queryable.client.protocol.answers import (
+    DatedEntry,
+    Entry,
+    Header,
+    Session,
+    Unreadable,
+    Version,
+    Window,
+)
 from queryable.client.protocol.views import View
 
 ALL_KEYS: Any = type("AllKeys", (), {"__repr__": lambda _: "ALL_KEYS"})()
@@ -17,6 +26,23 @@ def value_from_json(view: View, item: Mapping[str, Any]) -> Any:
     if "unreadable" in item:
         return Unreadable.from_json(item["unreadable"])
     return view.value.from_json(item["value"])
+
+
+def headers_from_json(items: Iterable[Mapping[str, Any]] | None) -> list[Header] | None:
+    """The headers of a record."""
+    if items is None:
+        return None
+    found: list[Header] = []
+    for item in items:
+        value = item["value"]
+        if value is not None:
+            value = value["text"].encode() if "text" in value else b64decode(value["base64"])
+        found.append((item["name"], value))
+    return found
+
+
+def dated_entry_from_json(view: View, item: Mapping[str, Any]) -> DatedEntry:
+    return DatedEntry(*entry_from_json(view, item), item["timestamp"])
 
 
 def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:

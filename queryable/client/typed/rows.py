@@ -51,3 +51,4 @@ class TypedChange(NamedTuple, Generic[K, V]):
     offset: int
     version: int | None = None
     push: str | None = None
+    timestamp: int | None = None

@@ -41,6 +41,7 @@ VOLATILE = re.compile(
     r'|(?<="next":")[\w-]+'
     r"|(?<=^offset: )[0-9]+|(?<= as of offset )[0-9]+"
     r"|(?<=^lag: )\w+|(?<=^staleness: )\w+"
+    r"|(?<=^record-timestamp: )[0-9]+"
     r"|(?<=^topology-epoch: )[0-9]+-[0-9]+"
     r"|(?<=^served-by: )b[0-9](?:; active, b[0-9])*"
     # output of the command-line tool

@@ -29,9 +29,11 @@ def get_many(
     keys: Iterable[Any],
     *,
     stale: Stale | None = None,
+    timestamps: bool = False,
     timeout: float | None = None,
 ) -> Call[list[Answer]]:
     """The answers for many keys, in the order of the keys. A value may be Unreadable.
+    `timestamps`: the answers have those of the records.
 
     A request has up to 1,000 keys, fewer if they are large; `timeout` is for each request. In a
     session the keys are read one by one: the API's batches have no `min_offset`.
@@ -44,7 +46,9 @@ def get_many(
             for key in wanted:
                 answers.append((yield from _one(context, view, key, stale, timeout)))
             return answers
-        found, answering = yield from _in_batches(context, view, view_info, wanted, stale, timeout)
+        found, answering = yield from _in_batches(
+            context, view, view_info, wanted, stale, timestamps, timeout
+        )
         if found is not None:
             return found
         view_info = answering
@@ -57,12 +61,14 @@ def _in_batches(
     view_info: View,
     wanted: list[Any],
     stale: Stale | None,
+    timestamps: bool,
     timeout: float | None,
 ) -> Call[tuple[list[Answer] | None, View]]:
     """The answers, and the view that has answered; None if it has read other keys, because their
     format is another one."""
     answers = []
-    target = Parameters().add("stale", stale).append_to(f"/views/{view_info.name}/batch")
+    query = Parameters().add("stale", stale).add("timestamps", "true" if timestamps else None)
+    target = query.append_to(f"/views/{view_info.name}/batch")
     encoded = [view_info.key.json_bytes(key) for key in wanted]
     for start, end, body in split_into_batches(encoded):
         deadline = context.deadline(timeout)
@@ -78,7 +84,8 @@ def _in_batches(
                 status = item["status"]
                 if status == 200 or "unreadable" in item:
                     value = value_from_json(answering, item)
-                    answers.append(Answer(response.headers, key, True, value))
+                    timestamp = item.get("timestamp")
+                    answers.append(Answer(response.headers, key, True, value, timestamp=timestamp))
                     continue
                 answers.append(Answer(response.headers, key, False))
                 if status != 404:

@@ -38,20 +38,22 @@ def changes(
     key: Any,
     *,
     after: tuple[int, int] | Change | None = None,
+    timestamps: bool = False,
     patience: float = 60.0,
 ) -> Call[Pager[Change]]:
     """The current value of a key, then each change. The rows have no end.
 
     `after`: the last change already seen; older ones are omitted. It may be given as its partition
     and offset; then a deletion may be repeated, the value of a view with a push and, unless `view`
-    names a version, that of a version after the first one. `patience`: Unavailable is raised after
-    this many seconds without an available instance, or with streams that end at once.
+    names a version, that of a version after the first one. `timestamps`: the changes have those of
+    their records. `patience`: Unavailable is raised after this many seconds without an available
+    instance, or with streams that end at once.
     """
     view_info = yield from context.view_to_read(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
     named = view_info.version if "@" in view else None
     last_id = None if after is None else _event_id(after, named)
-    return ChangePager(context, view_info, key, after, last_id, patience)
+    return ChangePager(context, view_info, key, after, last_id, timestamps, patience)
 
 
 def _event_id(after: tuple[int, int] | Change, version: int | None) -> str:
@@ -74,6 +76,7 @@ class ChangePager:
         key: Any,
         after: tuple[int, int] | Change | None,
         last_id: str | None,
+        timestamps: bool,
         patience: float,
     ) -> None:
         self.source: Source | None = None
@@ -83,6 +86,7 @@ class ChangePager:
         self._answering = view  # whose formats the stream has
         self._key = key
         self._last_id = last_id
+        self._parameters = Parameters().add("timestamps", "true" if timestamps else None)
         self._patience = patience
         self._stream: Any = None
         self._push: str | None = None  # of the stream
@@ -176,7 +180,7 @@ class ChangePager:
         self.source = Source(self._stream.headers)
 
     def _target(self, view: View) -> str:
-        return key_target(view, self._key, "/changes", Parameters())
+        return key_target(view, self._key, "/changes", self._parameters)
 
     def _decode(self, event: Event) -> Change:
         with decoding():
@@ -190,7 +194,8 @@ class ChangePager:
         if offset >= 0:
             self._context.note_record(self._answering, partition, offset)
         version = self._answering.version
-        return Change(key, value, is_deleted, partition, offset, version, self._push)
+        timestamp = document.get("timestamp")
+        return Change(key, value, is_deleted, partition, offset, version, self._push, timestamp)
 
     def _is_new(self, change: Change) -> bool:
         last, is_first = self._last, self._is_first_after_resume

@@ -10,6 +10,7 @@ from queryable.client.protocol.errors import error_from_response
 from queryable.client.protocol.parameters import Route, Span, Stale, Time, freshness, key_target
 from queryable.client.protocol.requests import ApiRequest
 from queryable.client.protocol.responses import decoding, json_of
+from queryable.client.protocol.rows import headers_from_json
 from queryable.client.protocol.transport import Call
 from queryable.client.protocol.views import View
 
@@ -24,6 +25,7 @@ def get(
     max_lag: int | None = None,
     max_staleness: Span | None = None,
     route: Route | None = None,
+    headers: bool = False,
     timeout: float | None = None,
 ) -> Call[Answer]:
     """The value of a key; `answer.found` is False if the key has none.
@@ -32,7 +34,8 @@ def get(
     `max_staleness`: how far behind the answer may be. `stale="allow"` also accepts an answer from
     a partition that is still being restored; `"never"` accepts only one from the active.
     `route="local"`, for debugging: the instance at the client's first URL answers from its own
-    stores or not at all. It is neither asked again nor is another one asked.
+    stores or not at all. It is neither asked again nor is another one asked. `headers`: the answer
+    has those of the record, which the instance reads from the topic.
     """
     deadline = context.deadline(timeout)
     view_info = yield from context.view_to_read(view, deadline)
@@ -43,7 +46,8 @@ def get(
 
     def request_of(view_info: View) -> ApiRequest:
         query = freshness(context.min_offset(view_info), stale, max_lag, max_staleness)
-        target = key_target(view_info, key, "", query.add_time("as_of", as_of).add("route", route))
+        query = query.add_time("as_of", as_of).add("route", route)
+        target = key_target(view_info, key, "", query.add("headers", "true" if headers else None))
         if route is not None:
             return ApiRequest(target, max_attempts=1)
         return ApiRequest(target, instances=replicas)
@@ -64,6 +68,7 @@ def get(
                 answering.value.from_json(document["value"]),
                 document.get("valid_from"),
                 document.get("valid_to"),
+                record_headers=headers_from_json(document.get("headers")),
             )
     context.note_read(answering, answer)
     return answer

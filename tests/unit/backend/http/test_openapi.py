@@ -139,11 +139,11 @@ def test_its_parameters_are_those_of_the_code() -> None:
         name = path.rsplit("/", 1)[1]
         asked = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
         if name == "changes":
-            assert asked == {"encoding"}
+            assert asked == {"encoding", "timestamps"}
         elif name in histories and operation["tags"] == ["keys"]:
             assert asked == {*known._COMMON, *known._SPAN, "partials"}
         elif name == "{key}":
-            assert asked - {"as_of"} == {*known._COMMON, "partials"}
+            assert asked - {"as_of"} == {*known._COMMON, "partials", "headers"}
         else:
             of_query = {query.name: query.parameters for query in VIEW_QUERIES}
             assert asked == set({**known.PARAMETERS, **of_query}[name])

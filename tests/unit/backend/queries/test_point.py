@@ -64,6 +64,7 @@ def test_a_value(instance: Instance) -> None:
         b"lag": b"5",
         b"served-by": b"b1; active",
         b"view-definition": ORDERS.hash.encode(),
+        b"record-timestamp": b"7",
     }
     assert (instance.reads.counts.found, instance.reads.counts.missed) == (1, 0)
 

@@ -19,6 +19,7 @@ from backend.wire.point_batch import (
     decode_reads,
     encode_reads,
     headers_of,
+    headers_of_heads,
 )
 from tests.support.point_batch import (
     Answers,
@@ -119,6 +120,23 @@ def test_answers_to_paths_are_decoded_as_they_were_encoded(
     assert decode_paths(response, len(answers)) == (heads, answers)
     for _, lines in heads:
         assert b"".join(b"%b: %b\n" % header for header in headers_of(lines)) == lines
+
+
+@given(of_paths(), st.lists(st.sampled_from([b"", b"1", b"1400000000000", b"x: y"])))
+def test_heads_that_differ_in_the_timestamp_of_a_record(
+    of: tuple[bytes, list[Head], list[Item]], times: list[bytes]
+) -> None:
+    _, heads, _ = of
+    dated = [(200, lines + b"record-timestamp: %b\n" % t) for t in times for _, lines in heads]
+    for found in (heads, dated, heads + dated):
+        expected = [(status, headers_of(lines)) for status, lines in found]
+        assert headers_of_heads(found) == expected
+
+
+@pytest.mark.parametrize("time", [b"", b"1\nname\n", b"1"])
+def test_a_malformed_timestamp_in_a_head_is_refused(time: bytes) -> None:
+    with pytest.raises(ValueError, match="malformed"):
+        headers_of_heads([(200, b"a: b\nrecord-timestamp: %b" % time)])
 
 
 @given(of_paths(), st.data())

@@ -72,13 +72,16 @@ local PATHS = "QTR2" .. u32(0, 2, 3, 200, #HEAD_ONE, 404, #HEAD_TWO, 0, 2, 5, AL
 local FIXED = 'served-by: b1; active\n\ncontent-type: application/json\nvary: accept\netag: "t-1-4-'
 local STATE, MISS = "partition: 4\noffset: 9\n", "content-type: p\na: b\n\n{}"
 
-local function entry(offset, value)
-    return ("\0"):rep(8) .. offset .. value
+local function entry(offset, value, time)
+    return (time or ("\0"):rep(8)) .. offset .. value
 end
 
-local SMALL = entry("\0\0\0\0\0\0\1\2", '{"n":1}')
-local LARGE_OFFSET = entry("\0\31\255\255\255\255\255\255", "[]")
-local PUSHED = entry("\64\0\0\0\0\0\0\5", "null")
+-- 2014-05-13T16:53:20Z, none, and more than a double has exactly
+local TIME, NO_TIME = "\0\0\1\69\246\128\176\0", ("\255"):rep(8)
+local LATE = "\127" .. NO_TIME:sub(2)
+local SMALL = entry("\0\0\0\0\0\0\1\2", '{"n":1}', TIME)
+local LARGE_OFFSET = entry("\0\31\255\255\255\255\255\255", "[]", NO_TIME)
+local PUSHED = entry("\64\0\0\0\0\0\0\5", "null", LATE)
 local KEYS = "QTR2" .. u32(2, 0, 3, #FIXED, #STATE, #MISS, 0, 0, 0,
                            #SMALL, ABSENT, ALONE, #LARGE_OFFSET, #PUSHED, ALONE)
     .. "7-1" .. FIXED .. STATE .. MISS .. SMALL .. LARGE_OFFSET .. PUSHED
@@ -106,6 +109,25 @@ describe("a batch of answers", function()
         assert.same({ "value", "", "miss" }, into.bodies)
     end)
 
+    it("has heads that differ in the timestamp of a record alone", function()
+        local dated = HEAD_ONE .. "record-timestamp: 1400000000000\n"
+        local later = HEAD_ONE .. "record-timestamp: 1400000000001\n"
+        local into = batch()
+        local answer = "QTR2" .. u32(0, 3, 0, 200, #dated, 200, #later, 404, #HEAD_ONE,
+                                     0, 0, 0, 1, 0, 0, 2, 0, 0) .. dated .. later .. HEAD_ONE
+        assert.is_true(point_batch.decode(answer, {}, 0, 3, into))
+        local expected = { "1400000000000", "1400000000001", nil }
+        for i = 1, 3 do
+            assert.same({
+                status = i < 3 and 200 or 404,
+                names = { "partition", "served-by", "x" },
+                values = { "4", "b1; active", "a: b" },
+                served_by = "b1; active",
+                timestamp = expected[i],
+            }, into.heads[i])
+        end
+    end)
+
     it("has those of keys", function()
         local into, groups = batch(), two_groups()
         assert.is_true(point_batch.decode(KEYS, groups, 6, 0, into))
@@ -124,9 +146,10 @@ describe("a batch of answers", function()
         end
         assert.same({ 200, 404, 0, 200, 200 }, statuses)
         assert.is_nil(point_batch.status(into, two, 1))
-        assert.same({ '{"n":1}', "258" }, { point_batch.value(into, one, 1) })
+        assert.same({ '{"n":1}', "258", "1400000000000" }, { point_batch.value(into, one, 1) })
         assert.same({ "[]", "9007199254740991" }, { point_batch.value(into, one, 4) })
-        assert.same({ "null", "4611686018427387909" }, { point_batch.value(into, one, 5) })
+        assert.same({ "null", "4611686018427387909", "9223372036854775807" },
+                    { point_batch.value(into, one, 5) })
     end)
 
     it("is rejected unless it is complete, and then changes nothing", function()

@@ -1,0 +1,48 @@
+"""The headers of the record that a value is from: `headers=true` of a point read."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import orjson
+
+from backend.http.limits.gates import Gate
+from backend.ingest.record_reader import RecordReader
+from backend.wire.answer import Answer
+from model.records import is_pushed
+from model.views import View
+
+_AT_ONCE = 4
+_PATIENCE = 2.0  # s
+
+
+class RecordHeaders:
+    """Reads records again, in threads of its own. Used in the event loop."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
+        self._gate = Gate("reads of record headers", _AT_ONCE, _PATIENCE)
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def added(self, view: View, answer: Answer) -> Answer:
+        """The answer with the headers of its record, or null if the topic no longer has it;
+        Unavailable, NotAcceptable."""
+        assert answer.record is not None
+        partition, offset, timestamp = answer.record
+        headers = None
+        if not is_pushed(offset):
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="record-headers")
+            async with self._gate:
+                headers = await asyncio.get_running_loop().run_in_executor(
+                    self._pool, self._reader.headers, view.topic, partition, offset, timestamp
+                )
+        body = b'%b,"headers":%b}' % (answer.body[:-1], orjson.dumps(headers))
+        return replace(answer, body=body)
+
+    def stop(self) -> None:
+        """End the threads, after the current calls."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)

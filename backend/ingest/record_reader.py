@@ -1,0 +1,84 @@
+"""Reads one record from its topic again, for what a store partition does not keep: its headers."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from model.kafka.clients import closing
+from model.kafka.headers import headers_of
+from model.problems import NotAcceptable, Unavailable
+
+_POLL = 0.2  # s
+_GONE = (KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+
+
+class RecordReader:
+    """Any thread may use it. Requests are rare, so each has a consumer of its own."""
+
+    def __init__(
+        self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
+    ) -> None:
+        """`client_settings`: of librdkafka. `timeout` (s): for the whole request."""
+        self._settings = {
+            **(client_settings or {}),
+            "client.id": "queryable-record-headers",
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "queued.max.messages.kbytes": 1024,
+            "log_level": 0,
+        }
+        self._timeout = timeout
+
+    def headers(
+        self, topic: str, partition: int, offset: int, timestamp: int | None
+    ) -> list[dict[str, Any]] | None:
+        """The headers of the record at this offset, in their order, as [{"name", "value"}]; a value
+        is {"text"}, {"base64"} or null. None if the topic no longer has the record, or has another
+        one there. Blocks; Unavailable, NotAcceptable."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            with closing(Consumer(self._settings)) as consumer:
+                consumer.assign([TopicPartition(topic, partition, offset)])
+                while (left := deadline - time.monotonic()) > 0:
+                    message = consumer.poll(min(_POLL, left))
+                    if message is None:
+                        continue
+                    if (error := message.error()) is not None:
+                        if error.code() in _GONE:
+                            return None
+                        raise KafkaException(error)
+                    found = message.offset(), _time(message)
+                    return _documents(message) if found == (offset, timestamp) else None
+        except KafkaException as e:
+            raise Unavailable(
+                "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."
+            ) from None
+        raise Unavailable("broker-unreachable", "The broker has not sent the record in time.")
+
+
+def _time(message: Any) -> int | None:
+    kind, time_ = message.timestamp()
+    return None if kind == 0 or time_ < 0 else int(time_)
+
+
+def _documents(message: Any) -> list[dict[str, Any]]:
+    headers = headers_of(message)
+    if headers is None:
+        raise NotAcceptable("headers-unreadable", "The name of a header is not UTF-8.")
+    return [{"name": name, "value": _shown(value)} for name, value in headers]
+
+
+def _shown(value: bytes | None) -> dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return {"text": value.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
