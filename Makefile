@@ -10,6 +10,7 @@ INSTALLED := $(VENV)/.installed
 DOCS_INSTALLED := $(VENV)/.installed-docs
 FUZZ_INSTALLED := $(VENV)/.installed-fuzz
 SPARK_ARCHIVE := $(VENV)/spark.jsa
+KAFKA_ARCHIVE := $(VENV)/kafka.jsa
 TOOLS := $(VENV)/tools
 override TOOLS_BIN := $(abspath $(TOOLS))/bin
 TOOLS_INSTALLED := $(TOOLS)/.installed
@@ -25,7 +26,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: packages-test $(INSTALLED) promtool $(SPARK_ARCHIVE) jars ## install missing Debian packages, Python packages and jars
+setup: packages-test $(INSTALLED) promtool $(SPARK_ARCHIVE) jars $(KAFKA_ARCHIVE) ## install missing Debian packages, Python packages and jars
 
 setup-run: packages $(INSTALLED) $(SPARK_ARCHIVE)
 
@@ -55,6 +56,11 @@ $(INSTALLED): pyproject.toml requirements/build.lock requirements/dev.lock | pac
 $(SPARK_ARCHIVE): $(INSTALLED)
 	@echo "creating an archive of Spark's classes (half a minute)" >&2
 	@$(BIN)/python -m spark.archive 2>/dev/null || touch $@
+
+# Optional, too: the tests start many brokers.
+$(KAFKA_ARCHIVE): $(INSTALLED)
+	@echo "creating an archive of Kafka's classes (a quarter of a minute)" >&2
+	@$(BIN)/python -m local.kafka.archive 2>/dev/null || touch $@
 
 jars: $(INSTALLED)
 	@$(BIN)/python -m local.kafka.jars

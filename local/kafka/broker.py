@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 
 from local import ports
 from local.errors import LocalError, friendly, tail
-from local.kafka.broker_config import JVM, LOGGING, Listeners, escaped, server_properties
+from local.kafka.broker_config import ARCHIVE, JVM, LOGGING, Listeners, escaped, server_properties
 from local.kafka.connection import admin_of, quiet
 from local.kafka.jars import kafka_jars
 from local.kafka.java import find_java
@@ -254,7 +254,10 @@ class Broker:
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         memory = ("-Xms64m", f"-Xmx{self._heap}", "-XX:MaxDirectMemorySize=128m")
         classes = f"{kafka_jars()}/*"
-        return [find_java(), *memory, *JVM, *LOGGING, "-cp", classes, main_class, *arguments]
+        # -Xlog: no message if the archive does not match
+        shared = (f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:disable") if ARCHIVE.exists() else ()
+        options = (*memory, *JVM, *shared, *LOGGING)
+        return [find_java(), *options, "-cp", classes, main_class, *arguments]
 
     def _answers(self) -> bool:
         with admin_of({"bootstrap.servers": self.bootstrap_servers}) as client:

@@ -45,6 +45,7 @@ _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROK
 class _Description:
     topic_id: str
     partitions: int
+    without_leader: Set[int] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ class MetadataFetcher:
     def reconnect(self) -> None:
         """Continue with a new client. In the thread that fetches."""
         client, self._admin_client = self._admin_client, None
+        self._described = frozenset()
         if client is not None:
             close(client)
 
@@ -111,7 +113,10 @@ class MetadataFetcher:
         Whether the broker has answered. Raises KafkaException, TimeoutError.
 
         The offsets are requested together with the descriptions, by what is known of the topics:
-        three requests one after the other would wake several threads each.
+        three requests one after the other would wake several threads each. Those of topics whose
+        leaders the client may not know are requested after the descriptions, which name them, and
+        without partitions that have none: while a request waits for leaders, any answer that names
+        some may end the process (librdkafka 2.16, `query_leaders_async`).
         """
         # the answer may be newer, but not older
         fetched_at, fetched_boot_time = time.monotonic(), boot_time()
@@ -134,11 +139,11 @@ class MetadataFetcher:
             FIRST_EXCEPTION,
         )
         described, has_answered = self._receive_descriptions(describing)
-        self._described = described.keys()
+        self._described = {topic for topic, each in described.items() if not each.without_leader}
         # offsets that were requested early may be those of a topic that was deleted meanwhile
         requested |= self._request_offsets(
             {
-                topic: _needed(watched[topic], each.partitions)
+                topic: _needed(watched[topic], each.partitions, each.without_leader)
                 for topic, each in described.items()
                 if topic not in requested or each != _description_of(before[topic])
             }
@@ -180,7 +185,10 @@ class MetadataFetcher:
                 has_answered = has_answered or _is_answer(e)
                 continue
             has_answered = True
-            described[topic] = _Description(str(found.topic_id), len(found.partitions))
+            without = frozenset(each.id for each in found.partitions if each.leader is None)
+            if without:
+                self._log.warn(topic, f"topic {topic}: no leader of {sorted(without)[:10]}")
+            described[topic] = _Description(str(found.topic_id), len(found.partitions), without)
         return described, has_answered
 
     def _wait(self, futures: Collection[Future[Any]], until: str = ALL_COMPLETED) -> None:
@@ -282,9 +290,12 @@ class MetadataFetcher:
         return retention
 
 
-def _needed(watched: Set[int] | None, count: int) -> list[int]:
+def _needed(
+    watched: Set[int] | None, count: int, without_leader: Set[int] = frozenset()
+) -> list[int]:
     """The partitions of a topic with `count` partitions whose offsets are fetched."""
-    return [number for number in range(count) if watched is None or number in watched]
+    numbers = range(count) if watched is None else sorted(watched)
+    return [number for number in numbers if number < count and number not in without_leader]
 
 
 def _description_of(metadata: TopicMetadata) -> _Description:

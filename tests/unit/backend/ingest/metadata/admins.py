@@ -47,9 +47,11 @@ class SilentAdmin:
 
 class DescribingAdmin(Admin):
     """A topic with five partitions. Partition 3 has three records, and so on. `asked` has the
-    partitions of each request for offsets. Those in `without_leader` have no offsets."""
+    partitions of each request for offsets. Those in `without_leader` have no offsets, but for
+    `is_known`, their description does not say so."""
 
-    def __init__(self, without_leader: Collection[int] = ()) -> None:
+    def __init__(self, without_leader: Collection[int] = (), is_known: bool = False) -> None:
+        self._without_leader = without_leader if is_known else ()
         no_leader = KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
         super().__init__(
             {number: no_leader if number in without_leader else number for number in range(5)}
@@ -62,7 +64,13 @@ class DescribingAdmin(Admin):
     def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
         future: Future[Any] = Future()
         future.set_result(
-            SimpleNamespace(topic_id=self.topic_id, partitions=[None] * self.partitions)
+            SimpleNamespace(
+                topic_id=self.topic_id,
+                partitions=[
+                    SimpleNamespace(id=n, leader=None if n in self._without_leader else "a broker")
+                    for n in range(self.partitions)
+                ],
+            )
         )
         return dict.fromkeys(topics.topic_names, future)
 

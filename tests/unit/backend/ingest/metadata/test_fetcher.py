@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -61,6 +62,47 @@ def test_partitions_without_a_leader_do_not_hide_the_others() -> None:
     assert (found.partitions, found.ends) == (5, {0: 0, 3: 3, 4: 4})
     assert found.starts.keys() == found.ends.keys()
     assert not found.has_all_offsets
+
+
+class SlowlyDescribing(DescribingAdmin):
+    """Descriptions take a while. Fails a request for offsets before they are there: see `fetch`."""
+
+    describing: Future[Any] | None = None
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        [(topic, described)] = super().describe_topics(topics).items()
+        self.describing = later = Future()
+        threading.Timer(0.02, lambda: later.set_result(described.result())).start()
+        return {topic: later}
+
+    def list_offsets(self, requests: Mapping[TopicPartition, Any], **_: Any) -> dict[Any, Any]:
+        if self.describing is not None:
+            assert self.describing.done()
+        return super().list_offsets(requests)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_a_new_client_knows_the_leaders_before_offsets_are_requested() -> None:
+    """Regression: the process ended (SIGSEGV in librdkafka) when a client had been replaced."""
+    admin = SlowlyDescribing()
+    fetcher = fetcher_with(admin)
+    for _ in range(2):
+        assert fetcher.fetch({"orders": None})
+        assert fetcher.latest["orders"].has_all_offsets
+        fetcher.reconnect()
+
+
+def test_offsets_of_partitions_without_a_leader_are_not_requested() -> None:
+    """As before. While a partition has none, descriptions come first."""
+    admin = SlowlyDescribing({1, 2}, is_known=True)
+    fetcher = fetcher_with(admin)
+    for _ in range(2):
+        assert fetcher.fetch({"orders": None})
+        assert fetcher.latest["orders"].ends == {0: 0, 3: 3, 4: 4}
+        assert not fetcher.latest["orders"].has_all_offsets
+    assert admin.asked == [{0, 3, 4}] * 6
 
 
 def test_an_invalid_offset_is_none() -> None:
