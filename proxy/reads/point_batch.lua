@@ -243,8 +243,8 @@ end
 --- Decodes the answers to a request that `encode` has made, into `batch`: `epoch`; `answer`, which
 -- has the entries; `lengths` and `positions` of the entries of the keys (the length is ABSENT or
 -- ALONE if there is none); `heads`, `etags` and `bodies` of the paths. A head is {status, names,
--- values, served_by, timestamp}, or false for a read that must be sent by itself. Sets `fixed`, `lines` and
--- `miss` of each group of keys.
+-- values, served_by, timestamp}, or false for a read that must be sent by itself. Sets `fixed`,
+-- `lines` and `miss` of each group of keys.
 -- Returns true; or nil and an error, and then `batch` is unchanged.
 function _M.decode(answer, of_keys, keys, paths, batch)
     local size = #answer
