@@ -17,6 +17,7 @@ from local.kafka.broker import Broker
 from local.kafka.broker_config import ARCHIVE
 from local.kafka.connection import admin_of, quiet
 from local.kafka.topics import Topic, create_topics
+from model.kafka.clients import closing
 
 _END = 120.0  # s; when it ends, the JVM writes the archive
 
@@ -61,15 +62,15 @@ def _use(servers: str) -> None:
     client = {"bootstrap.servers": servers}
     with admin_of(client) as admin:
         create_topics(admin, [Topic("archive", 1, {"cleanup.policy": "compact"})])
-    producer = Producer(quiet({**client, "transactional.id": "archive"}))
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce("archive", b"value", b"key")
-    producer.commit_transaction(30)
-    consumer = Consumer(quiet({**client, "group.id": "archive", "auto.offset.reset": "earliest"}))
-    consumer.subscribe(["archive"])
-    consumer.consume(1, 30)
-    consumer.close()
+    with closing(Producer(quiet({**client, "transactional.id": "archive"}))) as producer:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("archive", b"value", b"key")
+        producer.commit_transaction(30)
+    group = {"group.id": "archive", "auto.offset.reset": "earliest"}
+    with closing(Consumer(quiet({**client, **group}))) as consumer:
+        consumer.subscribe(["archive"])
+        consumer.consume(1, 30)
 
 
 if __name__ == "__main__":

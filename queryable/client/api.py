@@ -47,6 +47,7 @@ class ApiMethods:
     deployment = method(deployments.deployment)
     switch_deployment = method(deployments.switch_deployment)
     rollback_deployment = method(deployments.rollback_deployment)
+    scan_dated = rows_method(scan.scan_dated)
     scan = rows_method(scan.scan)
     windows = rows_method(time_ranges.windows)
     sessions = rows_method(time_ranges.sessions)

@@ -86,7 +86,7 @@ Routed = tuple[str | None, str | None, int | None]
 
 def _is_base64url(rest: bytes, query: bytes) -> bool:
     if rest == b"changes":
-        return changes_parameters(query)
+        return changes_parameters(query)[0]
     return point_parameters(query, False)[0] if not rest else span_parameters(query)[0]
 
 

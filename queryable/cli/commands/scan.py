@@ -73,13 +73,14 @@ def scan(
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
     output = output_of(as_json, as_csv, vertical)
-    options: Any = {"order": order, "stale": stale, "timestamps": timestamps}
+    options: Any = {"order": order, "stale": stale}
     with Connection(url, timeout, token_file).client() as client:
         view_info = client.view(view)
         options |= {"from_": parse_bound(from_, view_info, "--from")}
         options |= {"to": parse_bound(to, view_info, "--to")}
         options |= {"prefix": parse_prefix(prefix, view_info)}
-        rows = client.scan(view, limit=limit, stream=stream, **options)
+        scan_rows: Any = client.scan_dated if timestamps else client.scan
+        rows = scan_rows(view, limit=limit, stream=stream, **options)
         is_whole_view = from_ is None and to is None and prefix is None
         rows_on_terminal = sys.stdout.isatty() and output is not Output.TABLE
         with row_progress(

@@ -136,7 +136,7 @@ def test_the_client_has_timestamps_and_headers(started: Started) -> None:
             assert client.get("v", "k5").headers is None
             dated = client.get_many("v", ["k1", "k2", "none"], timestamps=True)
             assert [each.timestamp for each in dated] == [time_of(1), time_of(2), None]
-            entries = list(client.scan("v", prefix="k1", timestamps=True))
+            entries = list(client.scan_dated("v", prefix="k1"))
             assert entries == [
                 DatedEntry("k1", 1, time_of(1)),
                 DatedEntry("k10", 10, time_of(10)),
