@@ -150,8 +150,9 @@ class MembershipReporter:
         for name, placed in topology.views.items():
             counts, topic_hash = placed.partition_counts, placed.topic_hash
             if not counts and placed.partitions:  # it was made before there was a store
-                counts = (placed.partitions,)
                 topic_hash = self._topic_hash_of(name, placed, topology.epoch)
+                # of an unknown topic, they would count for one that is created again, and for good
+                counts = (placed.partitions,) if topic_hash else ()
             if counts or placed.mispartitioned:
                 found[name] = Finding(placed.hash, counts, placed.mispartitioned, topic_hash)
         return found

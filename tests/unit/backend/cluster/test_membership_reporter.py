@@ -208,6 +208,19 @@ def test_the_partitions_of_a_topology_without_stores_are_of_the_topic_at_that_ti
     assert b1.reporter.now(Epoch(6, 1)).partition_counts == {"orders": (6,)}, "partitions added"
 
 
+def test_the_partitions_of_an_unknown_topic_are_not_reported(tmp_path: Path) -> None:
+    """Regression: without the topic that they are of, they also counted for one that was created
+    again, and single partitions of it could not be read any more."""
+    b1 = Restarted(tmp_path)
+    b1.apply()  # there is no store yet, and the broker has not answered
+    b1.opening = [("orders", 0)]
+    assert b1.reporter.now(Epoch(6, 1)).partition_counts == {}
+    know(b1, "topic-1", 6)
+    reported = b1.reporter.now(Epoch(6, 1))
+    assert reported.partition_counts == {"orders": (6,)}
+    assert reported.topic_hashes == {"orders": hash_of_topic("topic-1")}
+
+
 def test_a_store_of_a_former_topic_is_not_reported(tmp_path: Path) -> None:
     b1 = Restarted(tmp_path)
     with stores(tmp_path, b1.context, {0: metadata(partitions=4)}):
