@@ -317,7 +317,8 @@ class InstanceContext:
         if not placed.active:
             raise Unavailable(
                 "topic-missing",
-                f"Topic {view.topic} of view {view.name} does not exist yet. Create the topic.",
+                f"Topic {view.topic} of view {view.name} does not exist, or instances may not "
+                f"describe it: see their logs.",
             )
         return placed
 

@@ -109,12 +109,18 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         }
 
     def _partitions(self, cluster: Any, topic: str) -> TopicPartitions:
-        """MISSING if the topic does not exist."""
+        """MISSING if the topic does not exist. If the leader may not see it now, it is as it was in
+        the topology: kafka-python would not notice when the leader may see it again."""
         of_cluster, polled = in_cluster(cluster, topic), self._polled(topic)
-        if not of_cluster.partitions:
+        known = [] if polled is None else [polled]
+        if topic in cluster.unauthorized_topics:
+            log.warning("topic %s: this instance may not describe it now", topic)
+        elif of_cluster.partitions:
+            known.append(of_cluster)
+        else:
             return MISSING
-        known = [of_cluster] if polled is None else [polled, of_cluster]
-        return newest([*known, *in_topology(self._current(), topic)])
+        known += in_topology(self._current(), topic)
+        return newest(known) if known else MISSING
 
     def _user_data(
         self,

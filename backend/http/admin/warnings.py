@@ -37,7 +37,8 @@ def view_warnings(
     if context.known and not count:
         warn(
             "topic-missing",
-            f"Topic {topic} does not exist, or its partitions are not assigned yet.",
+            f"Topic {topic} does not exist, instances may not describe it, or its partitions are "
+            f"not assigned yet.",
         )
     if context.known and (
         declared is None or (placed is not None and declared.hash != placed.hash)

@@ -101,6 +101,7 @@ class FakeGroup:
         cluster = SimpleNamespace(
             partitions_for_topic=lambda topic: set(range(self._partitions[topic])),
             topic_id=lambda topic: None,
+            unauthorized_topics=set(),
         )
         members = [SimpleNamespace(member_id="member", metadata=self._subscription)]
         assignment = self._assignor.assign(cluster, members)["member"]

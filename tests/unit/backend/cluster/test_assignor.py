@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -29,8 +31,9 @@ def assign(
     topic_id: UUID | None = None,
     polled: TopicPartitions | None = None,
     current: Topology = Topology(),  # noqa: B008
+    unauthorized_topics: Collection[str] = (),
 ) -> dict[str, Any]:
-    """`partitions` and `topic_id`: in kafka-python's metadata."""
+    """`partitions`, `topic_id` and `unauthorized_topics`: in kafka-python's metadata."""
     assignor = TopologyAssignor(
         lambda: candidate("b1"),
         lambda assigned, generation: None,
@@ -49,7 +52,9 @@ def assign(
         for number, each in enumerate(candidates)
     ]
     cluster = SimpleNamespace(
-        partitions_for_topic=lambda topic: set(range(partitions)), topic_id=lambda topic: topic_id
+        partitions_for_topic=lambda topic: set(range(partitions)),
+        topic_id=lambda topic: topic_id,
+        unauthorized_topics=unauthorized_topics,
     )
     return assignor.assign(cluster, members)
 
@@ -165,6 +170,15 @@ def test_a_leader_with_older_metadata_keeps_new_partitions() -> None:
     assert placed(5, polled=TopicPartitions(OLD_HASH, 3)).partitions == 5
     # an older broker sends kafka-python no ids
     assert placed(3, None, polled=TopicPartitions(OLD_HASH, 3), current=current).partitions == 5
+
+
+def test_a_topic_that_may_not_be_described_now_keeps_its_partitions() -> None:
+    """Regression: it lost all of them, for good."""
+    hidden = partial(placed, 0, None, unauthorized_topics={ORDERS.topic})
+    assert hidden(current=with_five()).partitions == 5
+    assert hidden(polled=TopicPartitions(OLD_HASH, 4)).partitions == 4
+    assert hidden(current=with_five(), polled=TopicPartitions(OLD_HASH, 4)).partitions == 5
+    assert hidden().partitions == 0, "nobody knows them"
 
 
 def test_a_topic_that_was_created_again_may_have_fewer_partitions() -> None:
