@@ -13,6 +13,8 @@ from pathlib import Path
 from time import monotonic  # tests replace that of the module
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from local.waiting import stretch
 from tests.support.examples import is_quick, register_profiles
@@ -20,6 +22,17 @@ from tests.support.examples import is_quick, register_profiles
 LIMIT = 0.5  # s
 
 register_profiles()
+
+
+@settings(max_examples=1, database=None)
+@given(st.text())
+def _make_table_of_characters(_: str) -> None:
+    """hypothesis makes it for the first text in a new clone, in a second, and keeps it there."""
+
+
+def pytest_sessionstart() -> None:
+    if is_quick():
+        _make_table_of_characters()
 
 
 @pytest.hookimpl(wrapper=True)
