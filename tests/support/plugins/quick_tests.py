@@ -30,7 +30,7 @@ def _make_table_of_characters(_: str) -> None:
     """hypothesis makes it for the first text in a new clone, in a second, and keeps it there."""
 
 
-def pytest_sessionstart() -> None:
+def pytest_collection_finish() -> None:
     if is_quick():
         _make_table_of_characters()
 
