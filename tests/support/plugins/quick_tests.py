@@ -3,10 +3,15 @@
 It is in force with hypothesis' profile `quick` (tests/support/examples.py). A test that needs more
 time has the mark `slow`, which `make unit` leaves out, or starts other processes and belongs in
 `tests/system`.
+
+Files of these tests are in memory if there is room: stores that wait for a disk would take a third
+of the time.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from collections.abc import Generator
 from pathlib import Path
@@ -17,11 +22,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from local.waiting import stretch
-from tests.support.examples import is_quick, register_profiles
+from tests.support.examples import QUICK, is_quick, register_profiles
 
 LIMIT = 0.5  # s
+MEMORY = Path("/dev/shm")
+_LEAST_FREE = 4 << 30  # bytes; a run needs less than a tenth
+_FOLDER = "queryable-unit-"  # and the process id
 
 register_profiles()
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses its folder
+def pytest_configure(config: pytest.Config) -> None:
+    is_worker = hasattr(config, "workerinput")
+    if is_worker or config.option.basetemp or config.getoption("--hypothesis-profile") != QUICK:
+        return
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < _LEAST_FREE:
+        return
+    for left in MEMORY.glob(f"{_FOLDER}*"):  # by a run that was killed
+        if not Path("/proc", left.name.removeprefix(_FOLDER)).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    folder = MEMORY / f"{_FOLDER}{os.getpid()}"
+    config.option.basetemp = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @settings(max_examples=1, database=None)
