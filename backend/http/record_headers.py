@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import orjson
 
+from backend.http.admin.document_threads import DocumentThreads
 from backend.http.limits.gates import Gate
 from backend.ingest.record_reader import RecordReader
 from backend.wire.answer import Answer
@@ -24,7 +23,7 @@ class RecordHeaders:
     def __init__(self, reader: RecordReader) -> None:
         self._reader = reader
         self._gate = Gate("reads of record headers", _AT_ONCE, _PATIENCE)
-        self._pool: ThreadPoolExecutor | None = None
+        self._threads = DocumentThreads("record-headers", _AT_ONCE)
 
     async def added(self, view: View, answer: Answer) -> Answer:
         """The answer with the headers of its record, or null if the topic no longer has it;
@@ -33,16 +32,12 @@ class RecordHeaders:
         partition, offset, timestamp = answer.record
         headers = None
         if not is_pushed(offset):
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="record-headers")
             async with self._gate:
-                headers = await asyncio.get_running_loop().run_in_executor(
-                    self._pool, self._reader.headers, view.topic, partition, offset, timestamp
+                headers = await self._threads.run(
+                    self._reader.headers, view.topic, partition, offset, timestamp
                 )
         body = b'%b,"headers":%b}' % (answer.body[:-1], orjson.dumps(headers))
         return replace(answer, body=body)
 
     def stop(self) -> None:
-        """End the threads, after the current calls."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.stop()

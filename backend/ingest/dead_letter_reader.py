@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from backend.ingest.record_reader import POLL, reading, shown
 from model.dead_letters import SUFFIX
-from model.kafka.clients import closing
 from model.kafka.headers import headers_of
-from model.problems import Unavailable
 
 MAX_LETTERS = 1000
 MAX_BYTES = 8 << 20  # of all keys and values that are read
 MAX_SHOWN = 2000  # bytes of a key or value
 _MAX_PARTITIONS = 16
-_POLL = 0.2  # s
 _EXPLAINED = {  # header -> name in the document
     "by": "by",
     "reason": "reason",
@@ -32,7 +29,7 @@ _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
 class DeadLetterReader:
-    """Any thread may use it. Requests are rare, so each has a consumer of its own."""
+    """Any thread may use it."""
 
     def __init__(
         self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
@@ -41,10 +38,6 @@ class DeadLetterReader:
         self._settings = {
             **(client_settings or {}),
             "client.id": "queryable-dead-letters",
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "log_level": 0,
         }
         self._timeout = timeout
 
@@ -58,13 +51,8 @@ class DeadLetterReader:
         A key or value is {"text"} or {"base64"}, with "bytes", its size, if it is cut; or null.
         """
         letters = topic + SUFFIX
-        try:
-            with closing(Consumer(self._settings)) as consumer:
-                stored, found = self._read(consumer, letters, limit)
-        except KafkaException as e:
-            raise Unavailable(
-                "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."
-            ) from None
+        with reading(self._settings) as consumer:
+            stored, found = self._read(consumer, letters, limit)
         found.sort(key=lambda message: message.timestamp()[1], reverse=True)
         return {"topic": letters, "stored": stored, "items": [*map(_document, found[:limit])]}
 
@@ -90,7 +78,7 @@ class DeadLetterReader:
         found: list[Message] = []
         size, unread = 0, {each.partition for each in starts}
         while unread and size < MAX_BYTES and time.monotonic() < deadline:
-            message = consumer.poll(_POLL)
+            message = consumer.poll(POLL)
             if message is None:
                 continue
             if (error := message.error()) is None:
@@ -126,9 +114,5 @@ def _shown(content: bytes | None, size: bytes | None) -> dict[str, Any] | None:
     total = int(size) if size is not None and size.isdigit() else len(content)
     cut = content[:MAX_SHOWN]
     more = {"bytes": total} if total > len(cut) else {}
-    try:
-        # a cut may be within a character
-        text = cut.decode(errors="strict" if len(cut) == len(content) else "ignore")
-        return {"text": text, **more}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(cut).decode(), **more}
+    # a cut may be within a character
+    return {**shown(cut, "strict" if len(cut) == len(content) else "ignore"), **more}

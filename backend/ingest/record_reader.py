@@ -1,10 +1,12 @@
-"""Reads one record from its topic again, for what a store partition does not keep: its headers."""
+"""Reads records from a topic for one request: those that a store partition does not have, or does
+not have whole."""
 
 from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -13,12 +15,41 @@ from model.kafka.clients import closing
 from model.kafka.headers import headers_of
 from model.problems import NotAcceptable, Unavailable
 
-_POLL = 0.2  # s
+POLL = 0.2
+"""s, of one call of `Consumer.poll`."""
 _GONE = (KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
+@contextmanager
+def reading(settings: Mapping[str, Any]) -> Iterator[Consumer]:
+    """A consumer without a group, until the end of the block. `settings`: of librdkafka. Requests
+    are rare, so each has a consumer of its own. Unavailable, also for a KafkaException in the
+    block."""
+    own = {
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "log_level": 0,
+    }
+    try:
+        with closing(Consumer({**settings, **own})) as consumer:
+            yield consumer
+    except KafkaException as e:
+        raise Unavailable(
+            "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."
+        ) from None
+
+
+def shown(content: bytes, errors: str = "strict") -> dict[str, str]:
+    """{"text"}; or {"base64"}, if the bytes are not UTF-8. `errors`: as for `bytes.decode`."""
+    try:
+        return {"text": content.decode(errors=errors)}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(content).decode()}
+
+
 class RecordReader:
-    """Any thread may use it. Requests are rare, so each has a consumer of its own."""
+    """Reads one record again, for its headers. Any thread may use it."""
 
     def __init__(
         self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
@@ -27,12 +58,8 @@ class RecordReader:
         self._settings = {
             **(client_settings or {}),
             "client.id": "queryable-record-headers",
-            "group.id": "unused",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 1024,
-            "log_level": 0,
         }
         self._timeout = timeout
 
@@ -43,23 +70,18 @@ class RecordReader:
         is {"text"}, {"base64"} or null. None if the topic no longer has the record, or has another
         one there. Blocks; Unavailable, NotAcceptable."""
         deadline = time.monotonic() + self._timeout
-        try:
-            with closing(Consumer(self._settings)) as consumer:
-                consumer.assign([TopicPartition(topic, partition, offset)])
-                while (left := deadline - time.monotonic()) > 0:
-                    message = consumer.poll(min(_POLL, left))
-                    if message is None:
-                        continue
-                    if (error := message.error()) is not None:
-                        if error.code() in _GONE:
-                            return None
-                        raise KafkaException(error)
-                    found = message.offset(), _time(message)
-                    return _documents(message) if found == (offset, timestamp) else None
-        except KafkaException as e:
-            raise Unavailable(
-                "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."
-            ) from None
+        with reading(self._settings) as consumer:
+            consumer.assign([TopicPartition(topic, partition, offset)])
+            while (left := deadline - time.monotonic()) > 0:
+                message = consumer.poll(min(POLL, left))
+                if message is None:
+                    continue
+                if (error := message.error()) is not None:
+                    if error.code() in _GONE:
+                        return None
+                    raise KafkaException(error)
+                found = message.offset(), _time(message)
+                return _documents(message) if found == (offset, timestamp) else None
         raise Unavailable("broker-unreachable", "The broker has not sent the record in time.")
 
 
@@ -72,13 +94,6 @@ def _documents(message: Any) -> list[dict[str, Any]]:
     headers = headers_of(message)
     if headers is None:
         raise NotAcceptable("headers-unreadable", "The name of a header is not UTF-8.")
-    return [{"name": name, "value": _shown(value)} for name, value in headers]
-
-
-def _shown(value: bytes | None) -> dict[str, str] | None:
-    if value is None:
-        return None
-    try:
-        return {"text": value.decode()}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
+    return [
+        {"name": name, "value": None if value is None else shown(value)} for name, value in headers
+    ]

@@ -1,7 +1,7 @@
 """Records as a view has them: `null_deletes` and `unwrap` of views.toml.
 
 Views without them get the records themselves. In other views, a deletion becomes a record without
-a value, and a record that says nothing about a row is left out.
+a value. Records that say nothing about a row are skipped.
 """
 
 from __future__ import annotations

@@ -311,32 +311,27 @@ function _M.status(batch, group, number)
     return 200
 end
 
+--- The number of 8 B at `bytes`, big-endian and not negative, as text.
+local function number_at(bytes)
+    local high = ((bytes[0] * 256 + bytes[1]) * 256 + bytes[2]) * 256 + bytes[3]
+    local low = ((bytes[4] * 256 + bytes[5]) * 256 + bytes[6]) * 256 + bytes[7]
+    if high < MAX_EXACT_HIGH then
+        return ("%d"):format(high * 4294967296 + low)
+    end
+    -- such as the offset of an entry of a push: see model/records.py
+    return tostring(high * 4294967296ULL + low):sub(1, -4)
+end
+
 --- The value of a found key, as JSON; and the offset and the timestamp of its record, as text. Nil
 -- for the timestamp if the record has none.
 function _M.value(batch, group, number)
     local index = group.first + number
     local at, length = batch.positions[index], batch.lengths[index]
     local bytes = cast(BYTES, batch.answer) + at
-    local high = ((bytes[8] * 256 + bytes[9]) * 256 + bytes[10]) * 256 + bytes[11]
-    local low = ((bytes[12] * 256 + bytes[13]) * 256 + bytes[14]) * 256 + bytes[15]
-    local offset
-    if high < MAX_EXACT_HIGH then
-        offset = ("%d"):format(high * 4294967296 + low)
-    else
-        -- the entry of a push: see model/records.py
-        offset = tostring(high * 4294967296ULL + low):sub(1, -4)
-    end
-    local timestamp
-    high = ((bytes[0] * 256 + bytes[1]) * 256 + bytes[2]) * 256 + bytes[3]
     -- in a negative number, the first bit is set
-    if high < MAX_EXACT_HIGH then
-        low = ((bytes[4] * 256 + bytes[5]) * 256 + bytes[6]) * 256 + bytes[7]
-        timestamp = ("%d"):format(high * 4294967296 + low)
-    elseif high < 2147483648 then
-        low = ((bytes[4] * 256 + bytes[5]) * 256 + bytes[6]) * 256 + bytes[7]
-        timestamp = tostring(high * 4294967296ULL + low):sub(1, -4)
-    end
-    return sub(batch.answer, at + ENTRY_HEAD_BYTES + 1, at + length), offset, timestamp
+    local timestamp = bytes[0] < 128 and number_at(bytes) or nil
+    local value = sub(batch.answer, at + ENTRY_HEAD_BYTES + 1, at + length)
+    return value, number_at(bytes + 8), timestamp
 end
 
 return _M

@@ -1,4 +1,4 @@
-"""Threads in which documents of the admin page wait for other instances, and for the broker."""
+"""Threads in which documents wait for other instances, and for the broker."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class DocumentThreads:
     """As `asyncio.to_thread`, whose own threads are few: if an instance hangs, documents would keep
     commands, copies and the stop of this instance waiting. Gates bound how many requests wait."""
 
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="admin-documents")
+    def __init__(self, name: str = "admin-documents", count: int = _THREADS) -> None:
+        """A thread starts when it is needed."""
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
 
     async def run(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """In the event loop: what the function returns or raises."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from queryable.client.protocol.answers import DatedEntry, Entry
 from queryable.client.protocol.context import ClientContext
@@ -24,102 +24,67 @@ from queryable.client.protocol.views import View
 _Row = TypeVar("_Row", Entry, DatedEntry)
 
 
-def scan(
-    context: ClientContext,
-    view: str,
-    *,
-    from_: Any = None,
-    to: Any = None,
-    prefix: str | bytes | None = None,
-    order: Order = "asc",
-    limit: int | None = None,
-    page: int = PAGE_SIZE,
-    stream: bool = False,
-    partition: int | None = None,
-    stale: Stale | None = None,
-    timeout: float | None = None,
-) -> Call[Pager[Entry]]:
-    """The entries from one key to another, both included, in the order of the keys.
+class _Scan(Generic[_Row]):
+    """A scan whose rows `of_json` makes."""
 
-    `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
-    instead of pages, which costs the instances less; it has no effect unless keys are strings,
-    bytes or integers. `partition`: the only one to read. `timeout` is for each page, or for each
-    read of a stream.
-    """
-    asked = _Asked(from_, to, prefix, order, limit, page, stream, partition, stale, timeout)
-    return (yield from _pager(context, view, asked, entry_from_json, timestamps=False))
+    def __init__(self, of_json: Callable[[View, Any], _Row], timestamps: str | None) -> None:
+        self._of_json: Callable[[View, Any], _Row] = of_json
+        self._timestamps = timestamps
 
+    def scan(
+        self,
+        context: ClientContext,
+        view: str,
+        *,
+        from_: Any = None,
+        to: Any = None,
+        prefix: str | bytes | None = None,
+        order: Order = "asc",
+        limit: int | None = None,
+        page: int = PAGE_SIZE,
+        stream: bool = False,
+        partition: int | None = None,
+        stale: Stale | None = None,
+        timeout: float | None = None,
+    ) -> Call[Pager[_Row]]:
+        """The entries from one key to another, both included, in the order of the keys.
 
-def scan_dated(
-    context: ClientContext,
-    view: str,
-    *,
-    from_: Any = None,
-    to: Any = None,
-    prefix: str | bytes | None = None,
-    order: Order = "asc",
-    limit: int | None = None,
-    page: int = PAGE_SIZE,
-    stream: bool = False,
-    partition: int | None = None,
-    stale: Stale | None = None,
-    timeout: float | None = None,
-) -> Call[Pager[DatedEntry]]:
-    """As `scan`, with the timestamps of the records."""
-    asked = _Asked(from_, to, prefix, order, limit, page, stream, partition, stale, timeout)
-    return (yield from _pager(context, view, asked, dated_entry_from_json, timestamps=True))
+        `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
+        instead of pages, which costs the instances less; it has no effect unless keys are strings,
+        bytes or integers. `partition`: the only one to read. `timeout` is for each page, or for
+        each read of a stream. `scan_dated` is the same with the timestamps of the records.
+        """
+        view_info = yield from context.view_to_read(view, context.deadline(timeout))
+        check_page_size(page, limit)
 
+        def query(view_info: View, received: _Row | None = None) -> Parameters:
+            first, last = remaining_range(order, from_, to, received)
+            return (
+                Parameters()
+                .add_key("from", view_info, first)
+                .add_key("to", view_info, last)
+                .add_prefix(view_info, prefix)
+                .add("order", order)
+                .add("partition", partition)
+                .add("stale", stale)
+                .add("timestamps", self._timestamps)
+            )
 
-class _Asked(NamedTuple):
-    """The parameters of `scan`."""
-
-    from_: Any
-    to: Any
-    prefix: str | bytes | None
-    order: Order
-    limit: int | None
-    page: int
-    stream: bool
-    partition: int | None
-    stale: Stale | None
-    timeout: float | None
-
-
-def _pager(
-    context: ClientContext,
-    view: str,
-    asked: _Asked,
-    of_json: Callable[[View, Any], _Row],
-    *,
-    timestamps: bool,
-) -> Call[Pager[_Row]]:
-    view_info = yield from context.view_to_read(view, context.deadline(asked.timeout))
-    check_page_size(asked.page, asked.limit)
-
-    def query(view_info: View, received: _Row | None = None) -> Parameters:
-        first, last = remaining_range(asked.order, asked.from_, asked.to, received)
-        return (
-            Parameters()
-            .add_key("from", view_info, first)
-            .add_key("to", view_info, last)
-            .add_prefix(view_info, asked.prefix)
-            .add("order", asked.order)
-            .add("partition", asked.partition)
-            .add("stale", asked.stale)
-            .add("timestamps", "true" if timestamps else None)
-        )
-
-    if asked.stream and can_resume(view_info):
-        path = f"/views/{view_info.name}/keys"
-        return StreamPager(
-            context, path, view_info, query, of_json, _has_same_key,
-            limit=asked.limit, timeout=asked.timeout,
+        if stream and can_resume(view_info):
+            path = f"/views/{view_info.name}/keys"
+            return StreamPager(
+                context, path, view_info, query, self._of_json, _has_same_key,
+                limit=limit, timeout=timeout,
+            )  # fmt: skip
+        return CursorPager(
+            context, lambda of: f"/views/{of.name}/keys", query, view_info, self._of_json,
+            limit=limit, page=page, timeout=timeout,
         )  # fmt: skip
-    return CursorPager(
-        context, lambda of: f"/views/{of.name}/keys", query, view_info, of_json,
-        limit=asked.limit, page=asked.page, timeout=asked.timeout,
-    )  # fmt: skip
 
 
 def _has_same_key(entry: _Row, last: _Row) -> bool:
     return bool(entry.key == last.key)
+
+
+scan = _Scan(entry_from_json, timestamps=None).scan
+scan_dated = _Scan(dated_entry_from_json, timestamps="true").scan

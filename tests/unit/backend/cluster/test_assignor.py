@@ -178,7 +178,7 @@ def test_a_topic_that_may_not_be_described_now_keeps_its_partitions() -> None:
     assert hidden(current=with_five()).partitions == 5
     assert hidden(polled=TopicPartitions(OLD_HASH, 4)).partitions == 4
     assert hidden(current=with_five(), polled=TopicPartitions(OLD_HASH, 4)).partitions == 5
-    assert hidden().partitions == 0, "nobody knows them"
+    assert hidden().partitions == 0, "no source has a number"
 
 
 def test_a_topic_that_was_created_again_may_have_fewer_partitions() -> None:
