@@ -3,18 +3,37 @@
 py4j asks the JVM for each part of a name such as ``jvm.py4j.reflection.TypeUtil``, and caches no
 answers. For a part that is not a class, the JVM searches all jars, once for each import with a
 ``*``. pyspark does this hundreds of times for each micro-batch, when it converts a progress report.
-With small micro-batches this is a third of the JVM's CPU time.
+With small micro-batches this is a third of the JVM's CPU time. The job does it for each file.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-# py4j looks up TypeUtil at the end of each iteration over a Java collection; pyspark looks up the
-# others to convert values.
-_BY_PARTS = ("py4j.reflection.TypeUtil", "PythonSQLUtils", "PythonUtils")
-# Looked up as one name, also at the end of each iteration, and for each function of a column.
+from py4j.java_gateway import JavaPackage
+
+# py4j looks up TypeUtil at the end of each iteration over a Java collection; pyspark looks up those
+# of one part to convert values, and for each function of a column. The job looks up the others.
+_BY_PARTS = (
+    "PythonRDD",
+    "PythonSQLUtils",
+    "PythonUtils",
+    "SerDeUtil",
+    "SimplePythonFunction",
+    "functions",
+    "java.util.HashMap",
+    "org.apache.commons.io.IOUtils",
+    "org.apache.hadoop.fs.Path",
+    "org.apache.kafka.clients.admin.OffsetSpec",
+    "org.apache.kafka.clients.consumer.OffsetAndMetadata",
+    "org.apache.kafka.common.TopicPartition",
+    "org.apache.kafka.common.config.ConfigResource",
+    "py4j.reflection.TypeUtil",
+)
+# Looked up as one name, also at the end of each iteration, and for each function and data frame.
 _BY_FULL_NAME = (
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.classic.SparkSession$",
     "org.apache.spark.sql.functions",
     "org.apache.spark.sql.internal.SQLConf",
     "org.apache.spark.util.Utils",
@@ -22,12 +41,17 @@ _BY_FULL_NAME = (
 
 
 def keep_classes(jvm: Any) -> None:
-    """Sets the classes as attributes of ``jvm``, so that Python does not ask the JVM for them."""
+    """Sets the classes as attributes of ``jvm``, so that Python does not ask the JVM for them.
+    Those of jars that are missing are looked up as before."""
     for name in _BY_PARTS:
         owner = jvm
-        for part in name.split("."):
-            found = getattr(owner, part)
-            setattr(owner, part, found)
-            owner = found
+        *packages, simple_name = name.split(".")
+        for part in packages:
+            package = getattr(owner, part)
+            setattr(owner, part, package)
+            owner = package
+        found = getattr(owner, simple_name)
+        if not isinstance(found, JavaPackage):
+            setattr(owner, simple_name, found)
     for name in _BY_FULL_NAME:
         setattr(jvm, name, getattr(jvm, name))

@@ -38,11 +38,7 @@ def decode_cursor(question: Question, text: str, within: Range) -> bytes:
     except ValueError:
         raise _invalid() from None
     key = raw[_KEY_OFFSET:]
-    if (
-        raw[:_KEY_OFFSET] != _VERSION + _digest(question, key)
-        or encode_cursor(question, key) != text
-        or not within[0] <= key < within[1]
-    ):
+    if encode_cursor(question, key) != text or not within[0] <= key < within[1]:
         raise _invalid()
     return key
 
