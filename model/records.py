@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from dataclasses import fields as dataclasses_fields
 from typing import Any, NamedTuple
@@ -101,6 +102,11 @@ def unplace(placed: bytes) -> tuple[int, bytes]:
     [partition] = _PARTITION.unpack_from(placed, ENTRY_HEAD_SIZE)
     timestamp, offset, _ = decode_entry(placed)
     return partition, _HEAD.pack(timestamp, offset) + placed[_PLACED_SIZE:]
+
+
+head_numbers: Callable[[bytes], tuple[int, int]] = _HEAD.unpack_from
+"""The timestamp (ms; negative if the record has none) and the offset of an entry that is a value.
+Hot path. Raises struct.error if the bytes are too short."""
 
 
 def entry_time(stored: bytes) -> int | None:

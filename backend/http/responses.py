@@ -19,6 +19,7 @@ from backend.security.browser_rules import VARY_ORIGIN
 from backend.telemetry.latencies import KEY, Labels, Series, TurnReads, not_counted
 from backend.wire.answer import (
     JSON,
+    RECORD_TIMESTAMP,
     Answer,
     Header,
     etag_of,
@@ -33,7 +34,7 @@ from model.kinds.kind import DOCUMENT
 from model.kinds.versioned import validity_json
 from model.machine.clock import boot_time
 from model.problems import NotFound, Problem
-from model.records import ENTRY_HEAD_SIZE, entry_offset, entry_time
+from model.records import ENTRY_HEAD_SIZE, entry_offset, entry_time, head_numbers
 from model.rows.unreadable import ValueUnreadable
 from model.topology import ROLES
 from model.views import View
@@ -94,11 +95,11 @@ class KeyResponses:
         body = self.document(key, entry)
         self._counts.found += 1
         headers += self.form
-        headers += timestamp_headers(entry)
+        time, offset = head_numbers(entry)
+        if time >= 0:  # as `timestamp_headers`
+            headers.append((RECORD_TIMESTAMP, b"%d" % time))
         if self._has_etags:
-            headers.append(
-                (b"etag", state.store_partition.etag_format % (entry_offset(entry), b"json"))
-            )
+            headers.append((b"etag", state.store_partition.etag_format % (offset, b"json")))
         answer = Answer(200, headers, body, state.store_partition.role)
         return _with_record(answer, state, entry) if options.headers else answer
 

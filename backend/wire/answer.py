@@ -9,6 +9,7 @@ from hashlib import blake2b
 import orjson
 
 from model.problems import Problem, RetryLater
+from model.records import head_numbers
 
 Header = tuple[bytes, bytes]
 
@@ -52,14 +53,8 @@ def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header,
 def timestamp_headers(entry: bytes) -> tuple[Header, ...]:
     """The header Record-Timestamp (ms) of the answer from an entry; empty if its record has none.
     The proxy makes the same of an entry (`point_batch`)."""
-    if entry[0] >= 0x80:  # `entry_time`, without a call
-        return ()
-    return (
-        (
-            RECORD_TIMESTAMP,
-            b"%d" % int.from_bytes(entry[:8]),
-        ),
-    )
+    time, _ = head_numbers(entry)
+    return ((RECORD_TIMESTAMP, b"%d" % time),) if time >= 0 else ()
 
 
 def lag_text(lag: int | None) -> bytes:
