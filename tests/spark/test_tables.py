@@ -161,7 +161,7 @@ def test_a_stream_ends_with_the_table_of_a_batch(
 
     def run(folder: str, chosen: list[View]) -> list[dict[str, Any]]:
         checkpoints = str(tmp_path / folder)
-        settings = Settings(chosen, Kafka(servers), checkpoints, once=True, topics_deadline=10)
+        settings = Settings(chosen, Kafka(servers), checkpoints, once=True)
         supervise(session, settings, StopSignal())
         return [table_of(history(servers, each.topic, 1)) for each in chosen]
 

@@ -103,7 +103,7 @@ def run(session: SparkSession, broker: Broker, make_topic: MakeTopic, tmp_path: 
         checkpoints = str(tmp_path / source)
         supervise(
             session,
-            Settings([view], Kafka(servers), checkpoints, once=True, topics_deadline=10),
+            Settings([view], Kafka(servers), checkpoints, once=True),
             StopSignal(),
         )
         [log] = history(servers, topic, 1)

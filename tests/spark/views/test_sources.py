@@ -89,7 +89,6 @@ class Shop:
             checkpoint_dir=str(folder / "checkpoints"),
             progress=folder / "progress.json",
             once=True,
-            topics_deadline=5,
         )
 
     def order(self, key: str, customer: str, amount: int, channel: str) -> None:

@@ -53,7 +53,6 @@ class Runner:
             progress=folder / "progress.json",
             once=True,
             trigger="100 milliseconds",
-            topics_deadline=5,
         )
 
     def write(self, *texts: bytes) -> None:
