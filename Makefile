@@ -115,7 +115,7 @@ soak: setup ## inject random faults for MINUTES (10); check that memory, handles
 pipelines: setup ## kill Spark's job at random points, compare its views with a batch job's; VIEWS='a b': only these
 	@$(BIN)/python -m tests.pipelines $(VIEWS)
 
-attacks: setup ## run hostile clients beside honest readers; ATTACKS=name,…: only these
+attacks: setup ## run hostile clients next to honest readers; ATTACKS=name,…: only these
 	@$(BIN)/python -m tests.attacks $(ATTACKS)
 
 # Only `fuzz` needs Atheris, so the other targets do not install it.

@@ -17,13 +17,13 @@ from typing import Any
 
 gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
 
+from backend.instance.settings import Settings, check_port, load_settings, read_views
 from backend.security.audit import open_audit_log
 from backend.security.client_claims import parse_networks
+from backend.server.interface import Application as ServerApplication
 from backend.server.interpreter import share_objects
 from backend.server.memory import limit_arenas
 from backend.server.open_files import connections_within, raise_limit
-from backend.server.server import Application as ServerApplication
-from backend.settings import Settings, check_port, load_settings, read_views
 from backend.telemetry.logs import configure
 from model.problems import ConfigurationError, TemporaryError
 
@@ -62,7 +62,7 @@ _found_in_worker = mmap.mmap(-1, 1)  # shared with the worker: 1 if it has found
 def _application() -> ServerApplication:
     """Called in the worker after the fork, because threads and RocksDB do not survive a fork."""
     gc.disable()
-    from backend.application import Application  # in the worker only: see above
+    from backend.instance.application import Application  # in the worker only: see above
 
     gc.enable()
     try:
@@ -111,7 +111,7 @@ control_socket_disable = True
 proc_name = f"queryable-{_instance}"
 
 if _settings.log_format == "json":
-    logger_class = "backend.server.json_logger.JsonLogger"
+    logger_class = "backend.telemetry.json_logger.JsonLogger"
 configure(_settings.log_format, _instance, _settings.request_log == "on")
 
 share_objects()

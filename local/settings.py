@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from backend.settings import problems_of
+from backend.instance.settings import problems_of
 from local.errors import LocalError
 from local.kafka.connection import Kafka, kafka_of
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
-from model.group.user_data import MALFORMED, pack, unpack
+from model.kafka.user_data import MALFORMED, pack, unpack
 
 # The version of the user data. Unknown fields are ignored. A new version is a breaking change: a
 # leader assigns no partitions to members of another version.

@@ -37,7 +37,7 @@ from model.topology import NOBODY, Member, Topology, TopologyError
 log = logging.getLogger(__name__)
 
 _PROTOCOL_VERSION = 0  # of Kafka's consumer protocol: topics or partitions, and user data
-# bytes of a member in the group's record beside its subscription and assignment, which have a few
+# bytes of a member in the group's record next to its subscription and assignment, which have a few
 # more: its ids, its host and its time-outs
 _MEMBER_BYTES = 160
 

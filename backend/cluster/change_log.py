@@ -29,10 +29,10 @@ from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from backend.admin_results import only_result
 from backend.cluster.change_subject import Subject
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka, code_of, is_final
-from backend.rate_limited_log import RateLimitedLog
+from backend.kafka.admin_results import only_result
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka, code_of, is_final
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
 from model.kafka.clients import closing, own
 from model.kafka.headers import headers_of

@@ -24,7 +24,7 @@ from model.topology import Member, Topology
 log = logging.getLogger(__name__)
 
 PATH = b"/internal/heartbeat"
-_LEAVING_TIMEOUT = 2.0  # s; nobody asks an instance again that has left
+_LEAVING_TIMEOUT = 2.0  # s; no instance asks one again that has left
 _TIMEOUT = 0.9
 """For an answer, in intervals. It ends before the next interval, in which the instance is asked
 again."""

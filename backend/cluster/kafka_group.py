@@ -127,7 +127,7 @@ def _create_no_topics(consumer: KafkaConsumer) -> None:
 
 def _call_if_it_must_join(consumer: KafkaConsumer, call: Callable[[], None]) -> None:
     """Call `call()` when the answer to a heartbeat, or new metadata of topics, may say that the
-    consumer must join again. kafka-python's other thread notes this, and tells nobody.
+    consumer must join again. kafka-python's other thread notes this, and tells no other.
     """
     coordinator = consumer._coordinator
 

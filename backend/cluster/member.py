@@ -19,7 +19,7 @@ from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
 from backend.cluster.topology_fetcher import TopologyFetcher
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference
 from model.topology import Topology, TopologyError

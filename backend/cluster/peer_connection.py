@@ -113,7 +113,7 @@ class PeerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            self.abort()  # nobody has asked
+            self.abort()  # there is no request
             return
         try:
             is_complete = self._feed(data)

@@ -7,8 +7,8 @@ import ssl
 
 import orjson
 
-from backend.rate_limited_log import RateLimitedLog
 from backend.security.signatures import HEADER, SignedRequest
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Header
 from model.problems import Unavailable
 from model.topology import Member

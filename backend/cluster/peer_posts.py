@@ -88,7 +88,7 @@ class PeerPosts:
 
     def _ended(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
-        # nobody takes those to an instance that is gone
+        # those to an instance that is gone are never sent
         self._unused = {of: each for of, each in self._unused.items() if each is not connection}
 
     async def _ask(

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from backend.cluster.encoded_topologies import EncodedTopologies
-from backend.rate_limited_log import RateLimitedLog
 from backend.security.certificates import Certificates
 from backend.security.signatures import HEADER, Signer
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.group.topology_reference import TopologyReference
 from model.topology import Member, Topology, TopologyError
 
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 PATH = "/internal/topology"
 GIVE_UP_AFTER = 30.0
-"""Seconds after which the group needs a new topology, because nobody has this one. Twice as many
-each time, because an instance may be the only one that cannot fetch it."""
+"""Seconds after which the group needs a new topology, because no instance has this one. Twice as
+many each time, because an instance may be the only one that cannot fetch it."""
 
 _TIMEOUT = 1.5  # s for the connection, and for all of the answer: the member must poll its group
 _READ_BYTES = 1 << 16

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from backend.http.request import Request
+from backend.instance.settings import Settings
 from backend.security.cluster import ClusterAccess
 from backend.security.configuration import token_policy
 from backend.security.identity import Identity, scopes_to_read
 from backend.security.keys import TokenKeys
 from backend.security.mutual_tls import has_cluster_certificate
 from backend.security.tokens import TokenVerifier
-from backend.settings import Settings
 from backend.wire.answer import Header
 from backend.wire.plain_requests import TOKEN
 from model.problems import Forbidden, Problem, Unauthenticated

@@ -22,7 +22,7 @@ from backend.http.routes.batched_keys import BatchedKeys
 from backend.http.routes.batched_paths import BatchedPaths
 from backend.http.routes.point_batch import PointBatchRoute
 from backend.http.sending import complete, internal_error, role_of
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.routing import NotOwner
 from backend.security.connection_key import ConnectionKey
 from backend.security.signatures import HEADER as SIGNATURE

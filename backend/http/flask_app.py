@@ -9,16 +9,8 @@ import orjson
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from backend.http.access import Access
-from backend.http.admin.document import PATH as ADMIN
-from backend.http.admin.page import admin_blueprint, recent_topology
-from backend.http.kiqr.raw_reads import RawReads
-from backend.http.kiqr.routes import register_kiqr
-from backend.http.metrics.registry import CONTENT_TYPE, Metrics
-from backend.http.metrics.targets import targets_document
-from backend.http.openapi.build import openapi
-from backend.http.representation import JSON as AS_JSON
-from backend.http.routes.meta import (
+from backend.admin.document import PATH as ADMIN
+from backend.admin.instance_status import (
     instance_document,
     liveness,
     pipeline_document,
@@ -27,9 +19,17 @@ from backend.http.routes.meta import (
     readiness,
     unreadable_document,
 )
-from backend.http.view_names import described, processors_for_clients
-from backend.instance_context import InstanceContext
+from backend.admin.page import admin_blueprint, recent_topology
+from backend.http.access import Access
+from backend.http.kiqr.raw_reads import RawReads
+from backend.http.kiqr.routes import register_kiqr
+from backend.http.metrics.registry import CONTENT_TYPE, Metrics
+from backend.http.metrics.targets import targets_document
+from backend.http.openapi.build import openapi
+from backend.http.representation import JSON as AS_JSON
+from backend.instance.context import InstanceContext
 from backend.wire.answer import etag_of
+from backend.wire.view_names import described, processors_for_clients
 from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
 from model.versions import Versions
 from model.views import View

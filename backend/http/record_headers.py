@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import orjson
 
-from backend.http.admin.document_threads import DocumentThreads
 from backend.http.limits.gates import Gate
+from backend.http.routes.document_threads import DocumentThreads
 from backend.ingest.record_reader import RecordReader
 from backend.wire.answer import Answer
 from model.records import is_pushed

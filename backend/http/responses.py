@@ -9,7 +9,7 @@ from __future__ import annotations
 from backend.http.representation import JSON as AS_JSON
 from backend.http.representation import VARY, represented
 from backend.http.sending import varying
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.history import HistoryPage
 from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions

@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
+from backend.admin.document import PATH as ADMIN
+from backend.admin.document import sign_in
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
 from backend.cluster.peer_posts import PeerPosts
 from backend.cluster.topology_fetcher import PATH as TOPOLOGY
 from backend.http.access import Access, AccessControl
-from backend.http.admin.document import PATH as ADMIN
-from backend.http.admin.document import sign_in
 from backend.http.asgi import App, Receive, Scope, Send
 from backend.http.auditing import DISCONNECTED, audit
 from backend.http.fast_path import READERS, FastPath
@@ -52,7 +52,7 @@ from backend.http.sending import (
 )
 from backend.http.streams import end_early
 from backend.http.view_versions import is_outdated, pin
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.batch import BATCH_PATH, Batches
 from backend.queries.pace import Pace
 from backend.queries.point import count_refusal
@@ -353,7 +353,7 @@ class Router:
                 e = internal_error()
             audit(self._audit, match, request.scope, e.status, request, e)
             if route.pattern == ADMIN and isinstance(e, Unauthenticated):
-                return sign_in(request, e) or problem_answer(e)
+                return sign_in(request.header(b"accept") or b"", e) or problem_answer(e)
             if route.counts_reads:
                 count_refusal(self._context.counts[request.of.name], e)
             return problem_answer(e)

@@ -12,7 +12,7 @@ from contextlib import aclosing, contextmanager, suppress
 from backend.http.asgi import ENDED_EARLY_EXTENSION, Receive
 from backend.http.limits.gates import Gate
 from backend.http.request import Request
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer
 from model.problems import Problem, Unavailable
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from backend.http.request import Request
 from backend.http.route_table import RouteTable
-from backend.instance_context import VIEW_VERSION
+from backend.instance.context import VIEW_VERSION
 from backend.wire.answer import MARK, Header
 from model.problems import BadRequest, Problem, Unavailable
 from model.versions import Versions

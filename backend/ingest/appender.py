@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from backend.kafka_clients import discard
-from backend.rate_limited_log import RateLimitedLog
+from backend.kafka.clients import discard
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.kafka.clients import own
 
 log = RateLimitedLog(logging.getLogger(__name__))

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from backend.ingest.batch import DeadLetter, Record, build_batch, from_offset
+from backend.ingest.batch import DeadLetter, build_batch, from_offset
 from backend.ingest.consumer import Fetched, Source, SourceAssignments
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.expiry import expiry_batch
 from backend.ingest.lifecycle.partitions import PartitionLifecycle
 from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.mispartitioned import confirmed_mispartitioned, known_counts
+from backend.ingest.protocols import Record
 from backend.ingest.read_priority import ReadPriority
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.ingest.stream_time import advance, max_stream_time

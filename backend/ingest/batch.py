@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 
-from backend.ingest.protocols import Batch, RecordBatch
+from backend.ingest.protocols import Batch, Record, RecordBatch
 from backend.ingest.rows import rows_of
 from model.dead_letters import headers_bytes
 from model.formats.schemas import SchemaNotYet
@@ -32,22 +32,6 @@ OF_VALUE = "value: "
 # records after one whose schema is missing: those of a view wait for all their schemas at once
 _MAX_AHEAD = 1000
 _NO_KEY = "the record has no key"
-
-
-class Record(Protocol):
-    """A consumed record: the methods of confluent-kafka's Message that ingest uses."""
-
-    def key(self) -> bytes | None: ...
-
-    def value(self) -> bytes | None: ...
-
-    def offset(self) -> int: ...
-
-    def timestamp(self) -> tuple[int, int]: ...
-
-    def leader_epoch(self) -> int | None: ...
-
-    def headers(self) -> Sequence[tuple[str, bytes | str | None]] | None: ...
 
 
 @dataclass(frozen=True)

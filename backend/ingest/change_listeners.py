@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from backend.ingest.batch import OF_VALUE, DeadLetter, Record
+from backend.ingest.batch import OF_VALUE, DeadLetter
+from backend.ingest.protocols import Record
 from model.kinds.layout import Layout
 
 

@@ -14,9 +14,9 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from backend.ingest.batch import Record
+from backend.ingest.protocols import Record
 from backend.ingest.store_partitions import PartitionRegistry
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.kafka.clients import close, own
 
 log = logging.getLogger(__name__)

@@ -62,7 +62,7 @@ class DeadLetterReader:
         described = consumer.list_topics(topic, self._timeout).topics[topic]
         if described.error is not None:
             if described.error.code() in _UNKNOWN:
-                return 0, []  # nobody has written a dead letter
+                return 0, []  # no dead letter has been written
             raise KafkaException(described.error)
         starts, stored = [], 0
         for partition in sorted(described.partitions)[:_MAX_PARTITIONS]:

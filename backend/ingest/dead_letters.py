@@ -16,11 +16,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import NewTopic
 
-from backend.admin_results import only_result
 from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka, code_of, discard, is_fatal
-from backend.rate_limited_log import RateLimitedLog
+from backend.kafka.admin_results import only_result
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka, code_of, discard, is_fatal
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.dead_letters import SUFFIX, Rejected, dead_letter
 from model.kafka.clients import closing, own
 from model.kafka.config import NOT_FROM_THE_FUTURE

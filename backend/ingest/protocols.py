@@ -1,13 +1,29 @@
-"""The interfaces of stores that ingest uses. `backend.storage` implements them."""
+"""The interfaces that ingest uses: records, and stores, which `backend.storage` implements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from backend.telemetry.engine import EngineState
 from model.records import LastRecord, StoreMetadata
+
+
+class Record(Protocol):
+    """A consumed record: the methods of confluent-kafka's Message that ingest uses."""
+
+    def key(self) -> bytes | None: ...
+
+    def value(self) -> bytes | None: ...
+
+    def offset(self) -> int: ...
+
+    def timestamp(self) -> tuple[int, int]: ...
+
+    def leader_epoch(self) -> int | None: ...
+
+    def headers(self) -> Sequence[tuple[str, bytes | str | None]] | None: ...
 
 
 class Batch(Protocol):

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from backend.ingest.protocols import Record
 from model.formats.schemas import SchemaNotYet
 from model.rows.codec import RefusedValue
 from model.rows.reader import RowReader
 from model.rows.row import NO_ROW
 from model.views import View
-
-if TYPE_CHECKING:
-    from backend.ingest.batch import Record
 
 
 @dataclass(frozen=True)

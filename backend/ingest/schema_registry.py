@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotFound, SchemaNotYet

@@ -12,7 +12,7 @@ from backend.ingest.batch import DeadLetter
 from backend.ingest.change_listeners import ChangeListeners
 from backend.ingest.lifecycle.missed_tombstones import Completeness
 from backend.ingest.protocols import Store
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.formats.schemas import SchemaNotYet
 from model.machine.clock import boot_time
 from model.partitioner import partition_of, puts_anywhere
@@ -283,7 +283,7 @@ class PartitionRegistry:
         placed = self._placed.get(view.name)
         if (
             placed is not None
-            # without a store, nobody knows which topic the topology describes
+            # without a store, it is not known which topic the topology describes
             and placed.partition_counts
             and placed.topic_hash in (0, hash_of_topic(topic_id))
         ):

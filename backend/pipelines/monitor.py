@@ -1,7 +1,7 @@
 """Polls the pipelines that derive views: their committed offsets and the ends of their sources.
 
 One thread polls, if any view has a pipeline. Each poll takes one request per group coordinator, and
-a few for all source topics together.
+a few in total for all source topics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafka.errors import KafkaError
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.pipelines.consumer_groups import ConsumerGroups
 from backend.pipelines.log_gaps import LogGaps
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.machine.clock import boot_time
 from model.pipelines.status import (
     CommittedOffset,

@@ -12,7 +12,7 @@ from backend.queries.turns import INSTANCES, this_client
 MAX_CHANGES = 1000
 MAX_BYTES = 4 << 20  # of one stream
 MAX_BYTES_OF_ALL = 64 << 20
-_OVERHEAD = 200  # bytes of a change beside its value
+_OVERHEAD = 200  # bytes of a change next to its value
 
 
 class BacklogBudget:

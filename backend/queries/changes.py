@@ -28,7 +28,7 @@ from backend.ingest.store_partitions import StorePartition
 from backend.queries.change_backlog import Backlog, BacklogBudget
 from backend.queries.point import State, ViewReads
 from backend.queries.routing import NotOwner
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.kinds.kind import DOCUMENT
 from model.problems import BadRequest, StoreClosedError, StoreError, Unavailable
 from model.records import decode_entry, entry_head, is_pushed, with_timestamp

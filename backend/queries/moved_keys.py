@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from model.partitioner import partition_of
 from model.problems import NonRetryable
 from model.views import ANY_PARTITION, View

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import homes_of, known_counts
 from backend.wire.scan import ScanResponse
 from model.problems import RetryLater

@@ -54,7 +54,7 @@ class Pace:
 
     def pause(self, clients: int) -> float:
         """The step has ended: how long to wait before the next one (s). 0 if there are processors
-        enough, or nobody reads keys. At most as long as the steps since the last pause took.
+        enough, or no client reads keys. At most as long as the steps since the last pause took.
         `clients`: how many wait for their turns."""
         now = self._clock()
         took = now - self._began

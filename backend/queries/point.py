@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar, cast
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import InstanceContext, ReadCounts
+from backend.instance.context import InstanceContext, ReadCounts
 from backend.queries.key_texts import KeyTexts
 from backend.queries.routing import OCTETS, PLAIN, KeyRouting, NotOwner, ReadOptions
 from backend.queries.scans.merged_entries import PlacedEntries
@@ -300,8 +300,8 @@ class ViewReads(KeyTexts, KeyRouting):
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
 
     def _state_of_one(self, store_partition: StorePartition, now: float | None = None) -> State:
-        """The state for a key that is resolved by itself: after partitions were added, nobody reads
-        the new ones for a moment."""
+        """The state for a key that is resolved by itself: after partitions were added, no instance
+        reads the new ones for a moment."""
         state = self._state(store_partition, now)
         return state._replace(lag=None, staleness=None) if self.is_growing() else state
 

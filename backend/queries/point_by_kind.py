@@ -10,7 +10,7 @@ import orjson
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.point import Entry, Resolved, State, Unresolved, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.versions import VersionedReads

@@ -29,7 +29,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from backend.cluster.peer_client import PeerClient
 from backend.cluster.peer_failures import PeerNotAsked, PeerRefused
-from backend.instance_context import MAX_OTHERS, InstanceContext
+from backend.instance.context import MAX_OTHERS, InstanceContext
 from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import READS

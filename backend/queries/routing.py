@@ -9,7 +9,7 @@ from functools import partial
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import (
     InAnyPartition,
     KeyMoved,

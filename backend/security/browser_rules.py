@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from socket import gethostname
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from backend.wire.answer import Answer, Header
 from model.problems import BadRequest, ConfigurationError, Forbidden
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from cryptography import x509
 
+from backend.instance.settings import Settings
 from backend.security.private_files import exposure
-from backend.settings import Settings
 from model.problems import ConfigurationError
 from model.topology import HTTPS, Member
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.rate_limited_log import RateLimitedLog
+from backend.instance.settings import Settings, is_loopback
 from backend.security.client_claims import ClientClaim, claim_in
 from backend.security.cluster_secret import SETTING, ClusterSecret, Keys
 from backend.security.connection_key import ConnectionKey
@@ -31,7 +31,7 @@ from backend.security.signatures import (
     mac_of_answer,
     parse_signature,
 )
-from backend.settings import Settings, is_loopback
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer, Header
 from backend.wire.plain_requests import MAC_SIZE
 from model.problems import Forbidden

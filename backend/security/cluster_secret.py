@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from backend.rate_limited_log import RateLimitedLog
 from backend.security.private_files import exposure
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.problems import ConfigurationError
 
 SETTING = "QUERYABLE_CLUSTER_SECRET_FILE"

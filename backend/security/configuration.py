@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from backend.instance.settings import Settings, is_loopback
 from backend.security.key_formats import parse_jwk_set, parse_key_file
 from backend.security.keys import FileSource, TokenKeys, UrlSource
 from backend.security.tokens import ALGORITHMS, TokenPolicy
-from backend.settings import Settings, is_loopback
 from model.problems import ConfigurationError
 
 log = logging.getLogger(__name__)

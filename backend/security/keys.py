@@ -19,8 +19,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
-from backend.no_redirects import NoRedirects
 from backend.security.key_formats import MAX_BYTES, MAX_TRIED, VerificationKey
+from backend.security.no_redirects import NoRedirects
 from backend.security.private_files import exposure
 from model.problems import ConfigurationError, RetryLater
 

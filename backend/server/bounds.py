@@ -1,4 +1,4 @@
-"""Bounds on what all connections of an instance use together.
+"""Bounds on what all connections of an instance use in total.
 
 While the total is below its bound, one client may use any part of it. Above the bound, connections
 of the one that uses the most are closed, so it cannot keep others out. Connections are counted by
@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from backend.rate_limited_log import RateLimitedLog
-
-if TYPE_CHECKING:
-    from backend.server.connection import Connection
+from backend.telemetry.rate_limited_log import RateLimitedLog
 
 MAX_UNREAD_BYTES = 128 << 20
 """Bytes of answers that clients have not read yet, of all connections."""
@@ -36,6 +33,18 @@ class OpenConnection(Protocol):
         the application is working."""
 
     def abort(self) -> None: ...
+
+
+class ClosableConnection(OpenConnection, Protocol):
+    """A connection with requests."""
+
+    client: str
+    """Whose requests these are."""
+
+    @property
+    def is_idle(self) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 def address_of(transport: Any) -> str:
@@ -95,9 +104,9 @@ class UnreadBytes:
     def __init__(self, limit: int = MAX_UNREAD_BYTES) -> None:
         self.limit = limit
         self.total = 0
-        self._sizes: dict[Connection, int] = {}  # the one that has waited longest first
+        self._sizes: dict[ClosableConnection, int] = {}  # the one that has waited longest first
 
-    def add(self, connection: Connection, size: int) -> None:
+    def add(self, connection: ClosableConnection, size: int) -> None:
         """Count the bytes of a connection that waits for its client. If there are too many in
         total, close connections of the client with the most bytes, the first one first."""
         self.discard(connection)
@@ -117,5 +126,5 @@ class UnreadBytes:
             self.discard(victim)
             victim.abort()
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: ClosableConnection) -> None:
         self.total -= self._sizes.pop(connection, 0)

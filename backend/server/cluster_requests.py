@@ -7,7 +7,7 @@ from typing import Any
 
 from backend.security.connection_key import ConnectionKey
 from backend.security.mutual_tls import is_of_cluster
-from backend.server.server import Application
+from backend.server.interface import Application
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import plain_heartbeat, plain_poll, plain_reads
 from backend.wire.point_batch import READS

@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             self._exchange.disconnect()
         if self._task is not None:
             assert self._exchange is not None
-            # nobody waits for the answer to a read, and its work delays others
+            # no client waits for the answer to a read, and its work delays others
             grace = 0.0 if self._exchange.is_read else _DISCONNECT_GRACE
             self._server.loop.call_later(grace, self._task.cancel)
 

@@ -4,62 +4,13 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from gunicorn_h1c import H1CProtocol
 
-from backend.http.asgi import Receive, Scope, Send
-from backend.security.connection_key import ConnectionKey
-from backend.server.bounds import OpenConnections, UnreadBytes
-from backend.wire.answer import Answer
-from backend.wire.plain_requests import PlainPoll, PlainPost
-
-if TYPE_CHECKING:
-    from backend.server.connection import Connection
-
-
-class Application(Protocol):
-    """The ASGI application, with the methods for answers without ASGI."""
-
-    request_timeout: float
-    """Seconds within which a complete request must arrive."""
-    send_timeout: float
-    """Seconds after which a client that reads nothing of its response is disconnected."""
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
-    def allows_host(self, host: bytes) -> bool:
-        """Whether a plain GET with this Host may be answered by `answer_now`."""
-
-    def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
-        """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
-        that of its Authorization header, not verified; None if it has none."""
-
-    def forward_now(
-        self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
-    ) -> bool:
-        """Whether another instance is being asked for the answer to a GET that `answer_now` has
-        just left, and that has no `traceparent`. Then `ended` is called later, with the answer, or
-        None if `__call__` is needed."""
-
-    def reads_now(
-        self, reads: PlainPost, client: str, has_certificate: bool, connection: ConnectionKey
-    ) -> Answer | None:
-        """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
-        the address of its socket. `connection`: the key of its connection."""
-
-    def heartbeat_now(
-        self, heartbeat: PlainPost, client: str, has_certificate: bool
-    ) -> Answer | None:
-        """The answer to a heartbeat of another instance; None if `__call__` is needed."""
-
-    def unchanged_now(self, poll: PlainPoll, client: str, has_certificate: bool) -> Answer | None:
-        """304 to a proxy that has the latest topology; None if `__call__` is needed."""
-
-    def drain(self) -> float:
-        """Called before the server stops. Returns the seconds for which it must continue to
-        answer."""
+from backend.server.bounds import ClosableConnection, OpenConnections, UnreadBytes
+from backend.server.interface import Application
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +48,7 @@ class Server:
         self.application = application
         self.limits = limits
         self.loop = loop
-        self.connections: set[Connection] = set()
+        self.connections: set[ClosableConnection] = set()
         self.open = OpenConnections(limits.worker_connections)
         self.unread = UnreadBytes()
         self.keeps_connections = limits.keepalive > 0  # whether they accept further requests

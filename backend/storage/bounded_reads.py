@@ -15,7 +15,7 @@ SLICE = 64
 """Keys that are read at once. Most requests have fewer, and need no ReadBudget."""
 
 NOT_READ = bytes(LARGE)
-"""In place of an entry that is too large, or was not read: it is too large, too."""
+"""Instead of an entry that is too large, or was not read: it is too large, too."""
 
 _Key = TypeVar("_Key")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rocksdict import Env
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from backend.storage import in_use
 from backend.storage.custom import CustomPartition, CustomStore
 from backend.storage.options import SharedMemory, Tuning

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from rocksdict import Cache, Env, MemtableFactory, Options, WriteBufferManager
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from model.pushes.tables import BLOCK_SIZE, BLOOM_BITS_PER_KEY, table_options
 
 # "rocksdb.block.cache.hit COUNT : 12"; the line of a histogram has more

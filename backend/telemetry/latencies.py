@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from backend.rate_limited_log import RateLimitedLog
 from backend.telemetry.buckets import BOUNDS, BUCKETS, quantile
+from backend.telemetry.rate_limited_log import RateLimitedLog
 
 log = RateLimitedLog(logging.getLogger(__name__))
 

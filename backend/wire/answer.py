@@ -41,7 +41,7 @@ class Answer:
 
 
 def json_answer(document: object) -> Answer:
-    """The response with a document that is different each time, so that nobody keeps it."""
+    """The response with a document that is different each time, so that no cache keeps it."""
     return Answer(200, [JSON, (b"cache-control", b"no-store")], orjson.dumps(document))
 
 

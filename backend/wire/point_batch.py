@@ -182,7 +182,7 @@ def _numbers(text: bytes, count: int, tokens: int) -> Sequence[int]:
     except ValueError:
         found = []
     if len(found) not in (1, count) or not 0 <= min(found) <= max(found) <= tokens:
-        raise ValueError("A group has not one known token, or one for each of its reads.")
+        raise ValueError("A group must have one known token, or one for each of its reads.")
     return found
 
 
@@ -233,7 +233,7 @@ def encode_reads(digests: Collection[bytes], groups: Iterable[Reads]) -> bytes:
 
 
 def decode_paths(response: bytes, count: int) -> tuple[list[Head], list[Item]]:
-    """The heads and items of the response to a request for so many paths, and no keys. Raises
+    """The heads and items of the response to a request for `count` paths, and no keys. Raises
     ValueError if it is malformed."""
     if response[:4] != MAGIC or len(response) < 16:
         raise ValueError("it does not begin with the numbers of groups and heads")

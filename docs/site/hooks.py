@@ -13,7 +13,7 @@ import site_markdown
 from mkdocs.structure.files import File, Files
 
 from backend.http.openapi.build import openapi
-from backend.settings import Settings, read_views
+from backend.instance.settings import Settings, read_views
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "queries" / "example" / "views.toml"

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka.admin import AdminClient
 
-from backend.settings import read_views
+from backend.instance.settings import read_views
 from local.errors import LocalError
 from model.kafka.clients import closing
 from model.kafka.config import for_librdkafka, hide

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from model.group.user_data import MALFORMED, pack, unpack
+from model.kafka.user_data import MALFORMED, pack, unpack
 from model.topology import VERSION, Epoch, Member, TopologyError
 from model.views import View
 

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from model.group.user_data import MALFORMED, pack, unpack
+from model.kafka.user_data import MALFORMED, pack, unpack
 from model.topology import Member, Topology, TopologyError
 
 # the version of the user data; members of older versions reject it

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 
 from model.formats.codec import Codec
-from model.kinds.kind import DOCUMENT, VALUE, Deleter, Kind, PointReader, Render
+from model.kinds.kind import DOCUMENT, VALUE, Deleter, Kind, PointReader, StoredView
 from model.kinds.layout import ALL, EntryKey, Range, after
 from model.records import ENTRY, decode_entry
-
-if TYPE_CHECKING:
-    from model.views import View
+from model.rows.row_view import Render
 
 
 class KeyValueLayout:
@@ -46,10 +42,10 @@ class KeyValue(Kind):
     has_changes = True
     one_entry_per_key = True
 
-    def layout(self, view: View) -> KeyValueLayout:
+    def layout(self, view: StoredView) -> KeyValueLayout:
         return KeyValueLayout(view.key_codec)
 
-    def render(self, view: View) -> Render:
+    def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         if view.key_codec.keeps_bytes and view.value_codec.is_json:
             if view.key_codec.is_text:
@@ -65,7 +61,7 @@ class KeyValue(Kind):
 
     def delete_expired(
         self,
-        view: View,
+        view: StoredView,
         store: PointReader,
         batch: Deleter,
         stored_key: bytes,

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from model.kinds.layout import EntryKey, Layout
-from model.records import ENTRY_HEAD_SIZE, is_tombstone
-from model.rows.unreadable import item_of
-
-if TYPE_CHECKING:
-    from model.views import View
-
-Pair = tuple[bytes, bytes]
-"""Stored key and stored bytes."""
+from model.records import ENTRY_HEAD_SIZE
+from model.rows.row_view import Pair, Render, RowView
 
 Item = tuple[bytes, bytes | None]
 """A stored key and the JSON of its entry; None if the entry is not in the query's result."""
 
-Render = Callable[[Iterable[Pair]], list[bytes]]
-"""Stored pairs to JSON items, in the same order."""
-
 NO_HORIZON = -(1 << 63)
+
+
+class StoredView(RowView, Protocol):
+    """A view, as kinds of store see it. The fields are those of `model.views.View`."""
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def retention(self) -> int | None:
+        """In ms."""
+
+    @property
+    def window_size(self) -> int | None:
+        """In ms."""
+
+    @property
+    def window_key(self) -> str: ...
 
 
 class Reader(Protocol):
@@ -86,11 +95,11 @@ class Kind:
 
     # Layout
 
-    def layout(self, view: View) -> Layout:
+    def layout(self, view: StoredView) -> Layout:
         """The mapping of record keys to stored keys."""
         raise NotImplementedError
 
-    def row_key(self, view: View, key: bytes, with_times: bool = True) -> EntryKey:
+    def row_key(self, view: StoredView, key: bytes, with_times: bool = True) -> EntryKey:
         """The decoded key of a row. If not `with_times`, rows of versioned stores have no times."""
         return view.layout.entry_key(key)
 
@@ -100,13 +109,13 @@ class Kind:
 
     # Listings
 
-    def render(self, view: View) -> Render:
+    def render(self, view: StoredView) -> Render:
         """A function that renders the JSON items of a listing. It is an inner loop, so it does one
         format operation per item."""
         raise NotImplementedError
 
     def filter(
-        self, view: View, first: int | None, last: int | None, horizon: int
+        self, view: StoredView, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
         """A predicate for the entries of a listing; None: all. It compares times in stored form."""
         if view.retention is None:
@@ -116,7 +125,7 @@ class Kind:
     # One key
 
     def history_items(
-        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+        self, view: StoredView, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
         """The entries of a key in the span's order, after the stored key `past`."""
         raise NotImplementedError
@@ -127,7 +136,7 @@ class Kind:
         """The time (ms) of an entry for expiry. `timestamp`: of its record."""
         return timestamp
 
-    def horizon(self, view: View, stream_time: int | None) -> int:
+    def horizon(self, view: StoredView, stream_time: int | None) -> int:
         """The smallest time (ms) that has not expired."""
         if view.retention is None or stream_time is None:
             return NO_HORIZON
@@ -136,7 +145,7 @@ class Kind:
 
     def delete_expired(
         self,
-        view: View,
+        view: StoredView,
         store: PointReader,
         batch: Deleter,
         stored_key: bytes,
@@ -157,14 +166,6 @@ def scan_behind(
     if past is not None:
         low, high = (low, past) if span.descending else (max(low, past + b"\0"), high)
     return store.scan(low, high, backwards=span.descending)
-
-
-def item_without_key(view: View, render: Render, key: bytes, entry: Pair) -> bytes | None:
-    """An item of a listing without its key: a history has the key only once. None: a tombstone."""
-    if is_tombstone(entry[1]):
-        return None
-    item = item_of(view, render, entry)
-    return b"{" + item[len(b'{"key":%b,' % view.key_codec.to_json(key)) :]
 
 
 def later(first: int | None, least: int) -> int:

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from model.kinds.kind import (
     VALUE,
     Item,
     Kind,
-    Pair,
     Reader,
-    Render,
+    StoredView,
     TimeSpan,
-    item_without_key,
     later,
     scan_behind,
 )
 from model.kinds.layout import EntryKey, Range, TimedLayout, after
 from model.records import from_ordered_time, ordered_time
-
-if TYPE_CHECKING:
-    from model.views import View
+from model.rows.row_view import Pair, Render
+from model.rows.unreadable import item_without_key
 
 _TWO_TIMES = struct.Struct(">QQ")
 _SIGN = 1 << 63
@@ -68,10 +65,10 @@ class Session(Kind):
     tail = 16
     expires_at_retention = True
 
-    def layout(self, view: View) -> SessionLayout:
+    def layout(self, view: StoredView) -> SessionLayout:
         return SessionLayout(view.key_codec)
 
-    def render(self, view: View) -> Render:
+    def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         entry_key = view.layout.entry_key
 
@@ -84,7 +81,7 @@ class Session(Kind):
         return lambda pairs: list(map(item, pairs))
 
     def filter(
-        self, view: View, first: int | None, last: int | None, horizon: int
+        self, view: StoredView, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
         if first is None and last is None and view.retention is None:
             return None
@@ -93,7 +90,7 @@ class Session(Kind):
         return lambda pair: pair[0][-16:-8] >= min_end and pair[0][-8:] <= max_start
 
     def history_items(
-        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+        self, view: StoredView, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
         layout, render = cast(SessionLayout, view.layout), self.render(view)
         horizon = self.horizon(view, store.stream_time)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from model.kinds.kind import (
     DOCUMENT,
@@ -16,19 +16,16 @@ from model.kinds.kind import (
     Deleter,
     Item,
     Kind,
-    Pair,
     PointReader,
     Reader,
-    Render,
+    StoredView,
     TimeSpan,
     later,
 )
 from model.kinds.layout import EntryKey, Range, TimedLayout, after
 from model.records import from_ordered_time, is_tombstone, ordered_time
+from model.rows.row_view import Pair, Render
 from model.rows.unreadable import value_member
-
-if TYPE_CHECKING:
-    from model.views import View
 
 _NO_TIME = b"\0" * 8
 
@@ -81,16 +78,16 @@ class Versioned(Kind):
     has_versions = True
     tail = 8
 
-    def layout(self, view: View) -> VersionedLayout:
+    def layout(self, view: StoredView) -> VersionedLayout:
         return VersionedLayout(view.key_codec)
 
-    def row_key(self, view: View, key: bytes, with_times: bool = True) -> EntryKey:
+    def row_key(self, view: StoredView, key: bytes, with_times: bool = True) -> EntryKey:
         return view.layout.entry_key(key if with_times else key + _NO_TIME)
 
     def after_row(self, key: bytes) -> bytes:
         return after(key)
 
-    def render(self, view: View) -> Render:
+    def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         key_of = view.layout.entry_key
         return lambda pairs: [
@@ -98,12 +95,12 @@ class Versioned(Kind):
         ]
 
     def filter(
-        self, view: View, first: int | None, last: int | None, horizon: int
+        self, view: StoredView, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
         return None  # a version from before the horizon may still be valid
 
     def history_items(
-        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+        self, view: StoredView, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
         """The versions that are valid in the span. Tombstones have no item."""
         layout = cast(VersionedLayout, view.layout)
@@ -130,14 +127,16 @@ class Versioned(Kind):
                     return
                 yield self._item(view, current, following)
 
-    def _before_horizon(self, view: View, store: Reader, key: bytes, last: int) -> Iterator[Item]:
+    def _before_horizon(
+        self, view: StoredView, store: Reader, key: bytes, last: int
+    ) -> Iterator[Item]:
         """The latest version, if it is valid from `last` or before. Older ones may be deleted."""
         layout = cast(VersionedLayout, view.layout)
         latest = version_at(store, layout, key, None)
         if latest is not None and layout.entry_key(latest[0]).start <= last:
             yield self._item(view, latest, None)
 
-    def _item(self, view: View, version: Pair, following: Pair | None) -> Item:
+    def _item(self, view: StoredView, version: Pair, following: Pair | None) -> Item:
         stored_key, stored = version
         if is_tombstone(stored):
             return stored_key, None
@@ -147,7 +146,7 @@ class Versioned(Kind):
 
     def delete_expired(
         self,
-        view: View,
+        view: StoredView,
         store: PointReader,
         batch: Deleter,
         stored_key: bytes,

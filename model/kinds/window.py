@@ -7,26 +7,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from model.formats.codec import Codec
 from model.kinds.kind import (
     VALUE,
     Item,
     Kind,
-    Pair,
     Reader,
-    Render,
+    StoredView,
     TimeSpan,
-    item_without_key,
     later,
     scan_behind,
 )
 from model.kinds.layout import EntryKey, Range, TimedLayout, after
 from model.records import from_ordered_time, ordered_time
-
-if TYPE_CHECKING:
-    from model.views import View
+from model.rows.row_view import Pair, Render
+from model.rows.unreadable import item_without_key
 
 _START_SEQUENCE = struct.Struct(">Qi")
 _SIGN = 1 << 63
@@ -76,10 +73,10 @@ class Window(Kind):
     tail = 12
     expires_at_retention = True
 
-    def layout(self, view: View) -> WindowLayout:
+    def layout(self, view: StoredView) -> WindowLayout:
         return WindowLayout(view.key_codec, sequenced=view.window_key == "changelog")
 
-    def render(self, view: View) -> Render:
+    def render(self, view: StoredView) -> Render:
         key_json, value_json = view.key_codec.to_json, view.value_codec.to_json
         entry_key, size = view.layout.entry_key, view.window_size
 
@@ -93,7 +90,7 @@ class Window(Kind):
         return lambda pairs: list(map(item, pairs))
 
     def filter(
-        self, view: View, first: int | None, last: int | None, horizon: int
+        self, view: StoredView, first: int | None, last: int | None, horizon: int
     ) -> Callable[[Pair], bool] | None:
         if first is None and last is None and view.retention is None:
             return None
@@ -102,7 +99,7 @@ class Window(Kind):
         return lambda pair: min_start <= pair[0][-12:-4] <= max_start
 
     def history_items(
-        self, view: View, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
+        self, view: StoredView, store: Reader, key: bytes, span: TimeSpan, past: bytes | None
     ) -> Iterator[Item]:
         layout, render = cast(WindowLayout, view.layout), self.render(view)
         first = later(span.first, self.horizon(view, store.stream_time))

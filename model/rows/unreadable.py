@@ -6,18 +6,22 @@ with a later version that knows more of the format, or when its schema is known 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from model.dead_letters import SUFFIX
 from model.formats.schemas import SchemaNotYet
 from model.problems import NotAcceptable
-from model.records import ENTRY_HEAD_SIZE, decode_entry, entry_head, is_unreadable, unplace
-
-if TYPE_CHECKING:
-    from model.kinds.kind import Pair, Render
-    from model.views import View
+from model.records import (
+    ENTRY_HEAD_SIZE,
+    decode_entry,
+    entry_head,
+    is_tombstone,
+    is_unreadable,
+    unplace,
+)
+from model.rows.row_view import Pair, Render, RowView
 
 _MAX_REASON = 500  # characters: the error of a custom format may have the whole value
 _VALUE = b'"value":'
@@ -42,7 +46,7 @@ class Unreadable(NamedTuple):
         return {"partition": self.partition, "offset": self.offset, "reason": self.reason}
 
 
-def settle(view: View, placed: bytes) -> bytes | Unreadable:
+def settle(view: RowView, placed: bytes) -> bytes | Unreadable:
     """A placed entry (`records.place`) as one that can be read, if its value can be read now.
     SchemaNotYet."""
     partition, stored = unplace(placed)
@@ -54,7 +58,7 @@ def settle(view: View, placed: bytes) -> bytes | Unreadable:
     return stored[:ENTRY_HEAD_SIZE] + row
 
 
-def bytes_of(view: View, placed: bytes) -> bytes:
+def bytes_of(view: RowView, placed: bytes) -> bytes:
     """A placed entry for a reader who accepts bytes: with its record bytes, unless it can be read
     now. SchemaNotYet, if they depend on that."""
     if view.row_reader is None:
@@ -63,7 +67,7 @@ def bytes_of(view: View, placed: bytes) -> bytes:
     return unplace(placed)[1] if isinstance(found, Unreadable) else found
 
 
-def settle_now(view: View, placed: bytes) -> bytes | Unreadable:
+def settle_now(view: RowView, placed: bytes) -> bytes | Unreadable:
     """As `settle`, for a query of many entries, which cannot wait for each schema: the entry stays
     unreadable while its schema is not known."""
     try:
@@ -74,7 +78,7 @@ def settle_now(view: View, placed: bytes) -> bytes | Unreadable:
         return Unreadable.of(partition, offset, missing.state, value)
 
 
-def _row_of(view: View, value: bytes) -> bytes:
+def _row_of(view: RowView, value: bytes) -> bytes:
     """The value of the view in that of a record; ValueError, SchemaNotYet."""
     row = value if view.row_reader is None else view.row_reader(value)
     if not isinstance(row, bytes):
@@ -83,7 +87,7 @@ def _row_of(view: View, value: bytes) -> bytes:
     return row
 
 
-def item_of(view: View, render: Render, entry: Pair) -> bytes:
+def item_of(view: RowView, render: Render, entry: Pair) -> bytes:
     """The item of an entry that is not a tombstone. If its value cannot be read, the item has
     `unreadable` in place of `value`."""
     key, stored = entry
@@ -96,7 +100,15 @@ def item_of(view: View, render: Render, entry: Pair) -> bytes:
     return item
 
 
-def value_member(view: View, stored: bytes) -> bytes:
+def item_without_key(view: RowView, render: Render, key: bytes, entry: Pair) -> bytes | None:
+    """An item of a listing without its key: a history has the key only once. None: a tombstone."""
+    if is_tombstone(entry[1]):
+        return None
+    item = item_of(view, render, entry)
+    return b"{" + item[len(b'{"key":%b,' % view.key_codec.to_json(key)) :]
+
+
+def value_member(view: RowView, stored: bytes) -> bytes:
     """The last member of an item without its name and key: `"value":…`, or `"unreadable":…`."""
     if is_unreadable(stored):
         found = settle_now(view, stored)
@@ -106,7 +118,7 @@ def value_member(view: View, stored: bytes) -> bytes:
     return b'"value":%b' % view.value_codec.to_json(stored[ENTRY_HEAD_SIZE:])
 
 
-def split(view: View, pairs: list[Pair]) -> tuple[list[Pair], int]:
+def split(view: RowView, pairs: list[Pair]) -> tuple[list[Pair], int]:
     """The pairs whose values can be read, and the number of the others. No pair is a tombstone."""
     found: list[Pair] = []
     for key, stored in pairs:
@@ -116,7 +128,7 @@ def split(view: View, pairs: list[Pair]) -> tuple[list[Pair], int]:
     return found, len(pairs) - len(found)
 
 
-def _report(view: View, key: bytes, placed: bytes, found: Unreadable) -> bytes:
+def _report(view: RowView, key: bytes, placed: bytes, found: Unreadable) -> bytes:
     """An item is rendered with the report as its value, which is the last member."""
     report = orjson.dumps(found.document())
     head = entry_head(decode_entry(placed).timestamp, found.offset)
@@ -130,7 +142,7 @@ class ValueUnreadable(NotAcceptable):
 
     title = "Value unreadable"
 
-    def __init__(self, view: View, found: Unreadable) -> None:
+    def __init__(self, view: RowView, found: Unreadable) -> None:
         letter = f"{view.topic}:{found.partition}:{found.offset}"
         super().__init__(
             "value-unreadable",

@@ -2,8 +2,8 @@
 --
 -- The bucket is one number in a shared dict: how many tokens were ever taken. The bucket has been
 -- filled with `rate * now` tokens in total, so both numbers together say how many are left, and
--- taking one is a single atomic increment. Tokens above the capacity are lost. `now` is of a clock
--- that nobody sets back: the bucket would be empty until it is that late again.
+-- taking one is a single atomic increment. Tokens above the capacity are lost. `now` comes from a
+-- monotonic clock: if it went back, the bucket would be empty until it is that late again.
 
 local _M = {}
 

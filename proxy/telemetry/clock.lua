@@ -1,6 +1,6 @@
 --- A clock for durations: the one of nginx has a resolution of 1 ms, and a read takes less. As
 -- nginx does for $request_time, it reads the time of day: a duration in which that is set is wrong.
--- And a clock that nobody sets, for what must not last until the time of day is there again.
+-- And a monotonic clock, for what must not last until the time of day is there again.
 
 local ffi = require "ffi"
 

@@ -58,7 +58,7 @@ def exit_if_empty(rows: int, message: str) -> None:
 
 
 class NoBroker(NoAnswer):
-    """Kafka's broker does not answer, or refuses: no matter of the deployment's URL."""
+    """Kafka's broker does not answer, or refuses. The URL of the deployment does not matter."""
 
 
 def exit_code_of(error: QueryableError) -> int:

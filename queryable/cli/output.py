@@ -77,7 +77,7 @@ def output_of(as_json: bool, as_csv: bool = False, vertical: bool = False) -> Ou
 
 
 def open_closed_streams() -> None:
-    """Opens /dev/null in place of stdin, stdout and stderr that are closed (`>&-`)."""
+    """Opens /dev/null instead of stdin, stdout and stderr that are closed (`>&-`)."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

@@ -96,7 +96,7 @@ def iso_time(ms: int | None) -> str | None:
 
 
 def as_item(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row as in the JSON of the API: with `unreadable` in place of a value that cannot be
+    """The row as in the JSON of the API: with `unreadable` instead of a value that cannot be
     read."""
     value = row.get("value")
     if not isinstance(value, Unreadable):

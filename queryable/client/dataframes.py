@@ -2,7 +2,7 @@
 
 Each field of a row (`key`, `start`, …) becomes a column. A value that is an object becomes one
 column per field, named `value.<field>` where a row has a field of the same name; any other value
-becomes the column `value`. In pandas, whole numbers beside missing values are `Int64`, and those
+becomes the column `value`. In pandas, whole numbers next to missing values are `Int64`, and those
 that a float would round stay Python's. An Arrow column has one type, and UUIDs become text. Values
 that do not fit raise BadUse. If some values cannot be read, the column `unreadable` has the
 reasons.
@@ -55,8 +55,8 @@ def to_pandas(rows: Sequence[Any]) -> Any:
 
 
 def _exact_dtype(cells: Sequence[Any]) -> str | None:
-    """The type of a column whose integers pandas would convert to floats, beside missing values and
-    beside floats; None if it keeps them."""
+    """The type of a column whose integers pandas would convert to floats, because other cells are
+    missing or floats; None if it keeps them."""
     present = [cell for cell in cells if cell is not None]
     integers = [cell for cell in present if type(cell) is int]
     if not integers:

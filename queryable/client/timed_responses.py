@@ -111,7 +111,7 @@ def _addresses(host: str, port: int) -> list[str]:
         found = socket.getaddrinfo(host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    # the zone of an IPv6 address is a number beside it
+    # the zone of an IPv6 address is a number next to it
     return list(
         dict.fromkeys(f"{a[0]}%{a[3]}" if len(a) > 3 and a[3] else str(a[0]) for *_, a in found)
     )

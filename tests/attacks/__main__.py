@@ -23,7 +23,7 @@ from tests.attacks.measuring import Result
 from tests.attacks.runner import honest_readers, run_attack
 from tests.attacks.running_site import RunningSite, running_site
 
-_HELP = """Run hostile clients one after the other beside 16 honest readers. The exit status is 1
+_HELP = """Run hostile clients one after the other next to 16 honest readers. The exit status is 1
 if a target was missed.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jwt
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 
 SECRET = "a cluster secret of the attacks, 0123456789abcdef"
 TOKEN_KEY = "a key for tokens of the attacks, 0123456789abcdef"

@@ -1,4 +1,4 @@
-"""Runs attacks one after the other beside honest readers, and measures both."""
+"""Runs attacks one after the other next to honest readers, and measures both."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from local.errors import LocalError
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics

@@ -13,7 +13,7 @@ from backend.cluster.change_log import ChangeLog
 from backend.ingest.dead_letter_reader import DeadLetterReader
 from backend.ingest.dead_letters import DeadLetters
 from backend.ingest.metadata.fetcher import MetadataFetcher
-from backend.version_follower import versions_of
+from backend.instance.version_follower import versions_of
 
 _TOPIC = "orders"
 _TIMEOUT = 20.0  # s, for a busy machine

@@ -28,7 +28,7 @@ from typing import Any
 from local.settings import REPOSITORY
 
 ARGUMENTS = ["gunicorn", "-c", "python:backend.gunicorn_conf"]
-_PRELOADED = ("gunicorn.app.wsgiapp", "backend.application", "backend.server.worker")
+_PRELOADED = ("gunicorn.app.wsgiapp", "backend.instance.application", "backend.server.worker")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 _CHUNK = 64 * 1024
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close(2) sends RST in place of FIN
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER of 0 s: close(2) sends RST instead of FIN
 
 T = TypeVar("T")
 

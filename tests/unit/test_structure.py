@@ -25,7 +25,9 @@ def name(path: Path) -> str:
 
 def test_the_packages_are_found() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in MODULES} == set(PACKAGES)
-    assert {"backend/app.py", "spark/run.py", "local/kafka/broker.py"} <= set(map(name, MODULES))
+    assert {"backend/instance/app.py", "spark/run.py", "local/kafka/broker.py"} <= set(
+        map(name, MODULES)
+    )
     assert Path(__file__) in TESTS
 
 

@@ -1,4 +1,4 @@
-"""The vectors of the partitioners: the files beside this one."""
+"""The vectors of the partitioners: the files next to this one."""
 
 from __future__ import annotations
 

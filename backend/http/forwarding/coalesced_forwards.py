@@ -15,8 +15,8 @@ from contextvars import Context
 
 from backend.cluster.peer_failures import PeerRefused
 from backend.queries.retry import Asker
-from backend.rate_limited_log import RateLimitedLog
 from backend.security.token_cache import digest_of
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import is_plain
 from backend.wire.point_batch import (

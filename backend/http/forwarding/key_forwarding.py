@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.point import ViewReads

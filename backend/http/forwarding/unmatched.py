@@ -21,7 +21,7 @@ from backend.http.negotiation import wants_lines
 from backend.http.paths import Elsewhere
 from backend.http.request import Request
 from backend.http.route_table import OTHER, Match, Route
-from backend.instance_context import MAX_OTHERS, VIEW_VERSION, InstanceContext
+from backend.instance.context import MAX_OTHERS, VIEW_VERSION, InstanceContext
 from backend.queries.key_bodies import parse_search
 from backend.queries.retry import Asker, may_change
 from backend.wire.answer import MARK, Answer, code_of

@@ -16,7 +16,7 @@ import orjson
 
 from backend.http.representation import RECORD_VALUES
 from backend.http.routes.keys import KeyRoutes
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.history import MAX_LIMIT, Span
 from backend.queries.point import count_refusal
 from backend.queries.scans.freshness import Freshness

@@ -29,7 +29,7 @@ from werkzeug.routing import BaseConverter
 
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.paths import undecided
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS
 from model.formats.registry import FORMATS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed

@@ -17,6 +17,7 @@ from ipaddress import ip_network
 
 from backend.http.asgi import CLIENT_EXTENSION
 from backend.http.request import Request
+from backend.instance.settings import Settings
 from backend.queries.turns import INSTANCES
 from backend.security.client_claims import (
     CLIENT,
@@ -29,7 +30,6 @@ from backend.security.client_claims import (
 )
 from backend.security.cluster import ClusterAccess
 from backend.security.mutual_tls import has_cluster_certificate, is_from_proxy
-from backend.settings import Settings
 
 UNKNOWN = "unknown"
 

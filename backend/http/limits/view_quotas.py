@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from backend.instance_context import InstanceContext
-from backend.settings import is_loopback
+from backend.instance.context import InstanceContext
+from backend.instance.settings import is_loopback
 from backend.wire.answer import MARK, Header
 from model.problems import TooManyRequests
 from model.quotas import Quota, TokenBucket

@@ -9,9 +9,9 @@ from typing import Any
 
 from prometheus_client.core import Metric
 
-from backend.http.admin.topology import LOST, redundancy_of
+from backend.admin.topology import LOST, redundancy_of
 from backend.http.metrics.families import by_label, counter, gauge, single
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from model.machine.clock import boot_time
 from model.pipelines.stats import STATS
 from model.pipelines.status import RUNNING, STARTING, UNKNOWN

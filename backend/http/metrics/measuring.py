@@ -10,7 +10,7 @@ from backend.http.asgi import RECEIVED_EXTENSION
 from backend.http.request import Request
 from backend.http.route_table import Match
 from backend.http.sending import role_of
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.telemetry.latencies import Labels, not_counted
 from backend.telemetry.logs import REQUESTS
 from backend.telemetry.tracing import TRACE

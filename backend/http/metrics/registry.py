@@ -11,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from backend.http.metrics import deployment, requests, stores
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from backend.http.metrics.families import by_label, counter, single
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.telemetry.buckets import BOUNDS
 from backend.telemetry.latencies import Latencies
 

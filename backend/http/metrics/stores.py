@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 
 from backend.http.metrics.families import counter, gauge, single
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from model.machine.clock import boot_time
 
 _LABELS = ("view", "partition")

@@ -6,10 +6,6 @@ from collections.abc import Mapping
 
 from backend.cluster.peer_client import PeerClient
 from backend.http.access import Access
-from backend.http.admin.document_threads import DocumentThreads
-from backend.http.admin.history import PATH as HISTORY
-from backend.http.admin.history import HistoryRoute
-from backend.http.admin.replicas import ReplicaRoute
 from backend.http.limits.gates import Gate
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
@@ -17,10 +13,14 @@ from backend.http.route_table import Route
 from backend.http.routes.consumer_groups import GroupRoutes
 from backend.http.routes.dead_letters import DeadLetterRoute
 from backend.http.routes.deployments import DeploymentRoutes
+from backend.http.routes.document_threads import DocumentThreads
+from backend.http.routes.history import PATH as HISTORY
+from backend.http.routes.history import HistoryRoute
 from backend.http.routes.instances import InstanceCommands
 from backend.http.routes.pipelines import PipelineRoutes
+from backend.http.routes.replicas import ReplicaRoute
 from backend.http.routes.view_versions import VersionRoutes
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 
 _MAX_BODY = 4096  # bytes

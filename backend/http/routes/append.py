@@ -11,7 +11,7 @@ from backend.http.limits.bodies import require_json
 from backend.http.paths import undecided
 from backend.http.request import Request
 from backend.ingest.appender import NotTaken, QueueFull, RecordTooLarge
-from backend.instance_context import VIEW_VERSION, InstanceContext
+from backend.instance.context import VIEW_VERSION, InstanceContext
 from backend.queries.key_bodies import parse_members, record_key
 from backend.queries.point import ViewReads
 from backend.wire.answer import JSON, Answer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from backend.http.admin.document_threads import DocumentThreads
 from backend.http.request import Request
+from backend.http.routes.document_threads import DocumentThreads
 from backend.http.routes.members import members
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 
 

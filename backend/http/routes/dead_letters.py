@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from backend.http.admin.document_threads import DocumentThreads
 from backend.http.parameters import parse_parameters
 from backend.http.request import Request
+from backend.http.routes.document_threads import DocumentThreads
 from backend.ingest.dead_letter_reader import MAX_LETTERS
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.parameters import whole_number
 from backend.wire.answer import Answer, json_answer
 

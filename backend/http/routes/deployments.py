@@ -9,19 +9,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from backend.http.admin.completeness import (
+from backend.admin.completeness import (
     MAX_PATIENCE,
     PATIENCE,
     Completeness,
     Missing,
     wait_until_complete,
 )
-from backend.http.admin.document_threads import DocumentThreads
-from backend.http.admin.topology import Peers, statuses_of
-from backend.http.admin.version_status import why_no_rollback
+from backend.admin.topology import Peers, statuses_of
+from backend.admin.version_status import why_no_rollback
 from backend.http.request import Request
+from backend.http.routes.document_threads import DocumentThreads
 from backend.http.routes.members import Allowed, members
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 from model.changes.deployments import DeploymentState, document
 from model.machine.clock import boot_time
@@ -95,8 +95,8 @@ class DeploymentRoutes:
         return await self._change(state)
 
     async def rollback(self, request: Request) -> Answer:
-        """Makes this deployment, the previous one, current again. Conflict if nobody could answer
-        from it, or a job of it does not run any more."""
+        """Makes this deployment, the previous one, current again. Conflict if no instance could
+        answer from it, or a job of it does not run any more."""
         asked, state = self._asked(request, ("force",))
         mine = self._context.settings.application_id
         if state.previous != mine:

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import asyncio
 
+from backend.admin.topology import Peers
 from backend.cluster.peer_client import PeerClient
-from backend.http.admin.topology import Peers
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
-from backend.instance_context import DRAINING, InstanceContext
+from backend.instance.context import DRAINING, InstanceContext
 from backend.wire.answer import MARK, Answer, Header, json_answer
 from model.problems import Conflict, NotFound, Unavailable
 from model.progress import ANSWERABLE

@@ -9,7 +9,7 @@ from backend.cluster.heartbeats import Heartbeats
 from backend.http.access import Access, AccessControl
 from backend.http.request import Request
 from backend.http.routes.snapshots import SnapshotSender
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.scans.partition_scan import MalformedArguments, PartitionScans
 from backend.queries.stores import refuse_custom

@@ -25,7 +25,7 @@ from backend.http.request import Request
 from backend.http.responses import KeyResponses, history_body
 from backend.http.streams import Streams
 from backend.http.view_versions import in_version_of_cursor, pinned_headers
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
 from backend.queries.history import History, HistoryPage, Span

@@ -6,7 +6,7 @@ import asyncio
 
 from backend.http.request import Request
 from backend.http.routes.members import members
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 from model.machine.clock import boot_time
 from model.pipelines.commands import ACTIONS

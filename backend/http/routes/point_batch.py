@@ -15,7 +15,7 @@ from backend.http.paths import Paths
 from backend.http.request import Request
 from backend.http.routes.batched_keys import BatchedKeys
 from backend.http.routes.batched_paths import BatchedPaths
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.pace import STEP_S
 from backend.queries.turns import next_turn
 from backend.telemetry.latencies import TurnReads

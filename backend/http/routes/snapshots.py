@@ -17,7 +17,7 @@ import orjson
 
 from backend.http.asgi import Send
 from backend.ingest.protocols import Store
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import lacks_tombstones
 from backend.security.cluster import Sender
 from backend.security.signatures import AnswerMac

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from backend.http.admin.completeness import MAX_PATIENCE, PATIENCE, wait_until_complete
-from backend.http.admin.document_threads import DocumentThreads
-from backend.http.admin.topology import Peers, statuses_of
-from backend.http.admin.version_status import versions_status, why_no_rollback
+from backend.admin.completeness import MAX_PATIENCE, PATIENCE, wait_until_complete
+from backend.admin.topology import Peers, statuses_of
+from backend.admin.version_status import versions_status, why_no_rollback
 from backend.http.parameters import PARAMETERS, parse_parameters
 from backend.http.request import Request
+from backend.http.routes.document_threads import DocumentThreads
 from backend.http.routes.members import Allowed, members
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import Answer, json_answer
 from model.machine.clock import boot_time
 from model.pipelines.status import NEVER_POLLED, STOPPED, UNKNOWN
@@ -63,8 +63,8 @@ class VersionRoutes:
         return await self._change(view.base, state.switched_to(view.version))
 
     async def rollback(self, request: Request) -> Answer:
-        """Makes the previous version current again. Conflict if nobody could answer from it, or
-        its job does not run any more."""
+        """Makes the previous version current again. Conflict if no instance could answer from it,
+        or its job does not run any more."""
         asked = _members(request, (), ("force",))
         base = request.of.base
         state = self._state(base)

@@ -19,7 +19,7 @@ from backend.http.request import Request
 from backend.http.responses import state_headers
 from backend.http.route_table import Handler
 from backend.http.view_versions import in_version_of_cursor
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.batch import Batches
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import Page, read_page, stream_page

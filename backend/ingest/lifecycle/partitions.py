@@ -395,6 +395,6 @@ class PartitionLifecycle:
                 self._writer.write_state(store_partition)
             except StoreError as e:
                 self.fail(store_partition, e)
-        if self._has_assignment:  # without a topology, nobody has said what is not needed
+        if self._has_assignment:  # without a topology, it is not known what is not needed
             kept = self._registry.views_without_partitions
             self._orphans.clean_up(self._assigned.keys(), kept, now)

@@ -25,10 +25,10 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from backend.admin_results import only_result
 from backend.ingest.metadata.topic_metadata import TopicMetadata
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka
-from backend.rate_limited_log import RateLimitedLog
+from backend.kafka.admin_results import only_result
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.kafka.clients import close, own
 from model.machine.clock import boot_time
 

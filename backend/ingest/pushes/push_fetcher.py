@@ -20,7 +20,7 @@ from backend.ingest.metadata.topic_metadata import TopicMetadata, rebuild_reason
 from backend.ingest.pushes.content_check import Scanner, check_content
 from backend.ingest.pushes.remote_folder import RemoteFolder
 from backend.ingest.store_partitions import StorePartitionId
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.pushes.manifest import Manifest, push_url
 from model.records import StoreMetadata
 from model.views import View
@@ -150,8 +150,8 @@ class PushFetcher:
     def partitions(self, view: View) -> int | None:
         """The number of partitions that the topic had at the newest push; None without a push.
 
-        A store of a partition that was added later counts as built with this number, so that nobody
-        takes its misses for an answer: the push has the key in the partition that it had before.
+        A store of a partition that was added later counts as built with this number, so that its
+        misses are no answer: the push has the key in the partition that it had before.
         """
         state = self.states.get(view.name)
         manifest = None if state is None else state.manifest

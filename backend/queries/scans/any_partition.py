@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from backend.ingest.protocols import Store
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import has_moved_keys, homes_of, partition_counts
 from backend.queries.page import first_rows
 from backend.queries.routing import OCTETS, ReadOptions

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import homes_of, partition_counts
 from backend.queries.scans.partials import PlacedRow
 from backend.wire.scan import Row

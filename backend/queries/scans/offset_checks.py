@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.routing import KeyRouting
 from backend.queries.scans.scatter_gather import ScatterGather

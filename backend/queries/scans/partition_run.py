@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
 from backend.wire.scan import Query
-from model.kinds.kind import Pair
 from model.kinds.layout import after
 from model.problems import StoreClosedError, StoreError
 from model.records import is_unreadable, place
+from model.rows.row_view import Pair
 
 CHUNK_BYTES = 1 << 18  # a chunk ends after it
 _PIECE = 50  # entries that are read before their sizes are added up

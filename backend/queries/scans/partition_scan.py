@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
@@ -24,10 +24,10 @@ from backend.queries.scans.scan_budget import ScanBudget
 from backend.queries.turns import next_turn
 from backend.wire.scan import ScanResponse
 from backend.wire.scan_codec import BARE, ENTRIES, ESTIMATE, ROWS, ScanRequest
-from model.kinds.kind import Pair, Render
 from model.machine.clock import boot_time
 from model.problems import StoreClosedError, StoreError
 from model.records import ENTRY_HEAD_SIZE, is_tombstone, is_unreadable
+from model.rows.row_view import Pair, Render
 from model.rows.unreadable import item_of, split
 from model.views import View
 
@@ -116,7 +116,7 @@ class PartitionScans:
         now = boot_time()
         lags = [each.progress.lag(now, self._trusted_for) for each in store_partitions]
         ages = [each.progress.staleness(now) for each in store_partitions]
-        if is_growing(self._context, view):  # nobody reads the new partitions yet
+        if is_growing(self._context, view):  # no instance reads the new partitions yet
             lags, ages = [None], [None]
         response = ScanResponse(
             lag=worst(lags),

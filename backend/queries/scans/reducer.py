@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from backend.wire.scan import ScanResponse
-from model.kinds.kind import Pair
+from model.rows.row_view import Pair
 from model.views import View
 
 

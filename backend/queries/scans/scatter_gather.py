@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.cluster.peer_client import PeerClient
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
 from backend.queries.retry import Asker, Holder, Turn
 from backend.queries.routing import refusal

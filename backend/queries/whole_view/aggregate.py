@@ -20,9 +20,9 @@ from backend.queries.whole_view.numbers import Numbers
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
 from model.formats.float64 import json_number
-from model.kinds.kind import Pair
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
+from model.rows.row_view import Pair
 from model.views import View
 
 MAX_GROUPS = 10_000

@@ -14,7 +14,7 @@ from backend.queries.scans.scatter_gather import ScatterGather
 from backend.queries.stores import refuse_custom
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
-from model.kinds.kind import Pair
+from model.rows.row_view import Pair
 from model.views import View
 
 MAX_COUNTED = 100_000  # entries; the count of more is an estimate unless an exact one is asked for

@@ -1,4 +1,4 @@
-"""All queries of a whole view. A new one is a module beside this one, and a line here."""
+"""All queries of a whole view. A new one is a module next to this one, and a line here."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from backend.queries.turns import next_turn
 from backend.queries.whole_view.ranking import Best, Ranked, Ranking
 from backend.queries.whole_view.view_query import QueryResult, Reduction
 from backend.wire.scan import Query, ScanResponse
-from model.kinds.kind import Pair
 from model.problems import BadRequest
 from model.records import ENTRY_HEAD_SIZE
+from model.rows.row_view import Pair
 from model.views import View
 
 MAX_RANKED_BYTES = 4 << 20  # of entries that are kept at once

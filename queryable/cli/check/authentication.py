@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from backend.instance.settings import Settings
 from backend.security.configuration import token_keys, unchecked_claims
-from backend.settings import Settings
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 

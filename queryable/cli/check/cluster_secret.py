@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from backend.instance.settings import Settings, is_loopback
 from backend.security.cluster_secret import SETTING, ClusterSecret
-from backend.settings import Settings, is_loopback
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 

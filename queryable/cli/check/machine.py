@@ -15,9 +15,9 @@ from pathlib import Path
 import urllib3
 from pydantic import ValidationError
 
+from backend.instance.settings import Settings, problems_of
+from backend.instance.settings import check_port as ensure_port_is_free
 from backend.security.certificates import Certificates
-from backend.settings import Settings, problems_of
-from backend.settings import check_port as ensure_port_is_free
 from backend.storage.ownership import FolderRefused, inspect
 from backend.storage.recognition import is_store
 from model.problems import ConfigurationError
@@ -32,7 +32,7 @@ _RENEW_BEFORE = 14 * _DAY
 
 
 def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
-    """The settings, with the defaults in place of invalid ones."""
+    """The settings, with the defaults instead of invalid ones."""
     findings = list(_check_names(environment))
     try:
         settings = Settings()

@@ -10,7 +10,7 @@ import resource
 from collections.abc import Iterator
 from pathlib import Path
 
-from backend.settings import Settings, is_loopback, read_views
+from backend.instance.settings import Settings, is_loopback, read_views
 from model.kafka.config import for_librdkafka
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError

@@ -23,7 +23,7 @@ _STEP = 0.25  # s
 
 
 class Action(StrEnum):
-    """What the pipeline is to do."""
+    """What the pipeline must do."""
 
     PAUSE = "pause"
     RESUME = "resume"

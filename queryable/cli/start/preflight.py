@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from backend.settings import read_views
+from backend.instance.settings import read_views
 from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError

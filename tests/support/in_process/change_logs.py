@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from backend.kafka_clients import Librdkafka
+from backend.kafka.clients import Librdkafka
 
 
 class FakeChangeLog:

@@ -9,10 +9,10 @@ import pytest
 
 from backend.http.responses import KeyResponses
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
+from backend.instance.settings import Settings
 from backend.queries.point import ViewReads
 from backend.queries.routing import ReadOptions
-from backend.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from backend.wire.answer import Answer
 from model.machine.clock import boot_time

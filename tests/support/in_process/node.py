@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from backend.http.router import Router
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
-from backend.instance_context import InstanceContext
-from backend.settings import Settings
+from backend.instance.context import InstanceContext
+from backend.instance.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from model.topology import Member
 from tests.support.in_process.fakes import FakeMember

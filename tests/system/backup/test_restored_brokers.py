@@ -1,4 +1,4 @@
-"""Brokers whose disks are restored to an older state, beside instances with newer data."""
+"""Brokers whose disks are restored to an older state, next to instances with newer data."""
 
 from __future__ import annotations
 

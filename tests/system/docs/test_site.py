@@ -13,7 +13,7 @@ import site_markdown
 from openapi_page import page
 
 from backend.http.openapi.build import openapi
-from backend.settings import read_views
+from backend.instance.settings import read_views
 from tests.support.docs_examples import ROOT
 
 CONFIG = (ROOT / "mkdocs.yml").read_text()

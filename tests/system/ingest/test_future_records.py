@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka
 from local.demo.datasets import demo_topics
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics

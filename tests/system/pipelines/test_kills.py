@@ -85,7 +85,7 @@ def test_the_processes_of_a_session_are_found_after_their_parent_has_died() -> N
 
 
 def test_a_child_that_has_no_program_of_its_own_yet_is_no_jvm() -> None:
-    """Regression: it was killed in place of the JVM, which then lived on."""
+    """Regression: it was killed instead of the JVM, which then lived on."""
     code = "import os, time; os.fork(); time.sleep(60)"
     parent = subprocess.Popen(
         [sys.executable, "-c", code, "org.apache.spark.deploy.SparkSubmit"], start_new_session=True

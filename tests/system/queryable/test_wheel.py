@@ -72,7 +72,7 @@ def test_the_client_works_with_only_the_wheel_installed(installed: Path, tmp_pat
 def test_a_backend_can_be_imported_with_only_the_wheel_installed(
     installed: Path, tmp_path: Path
 ) -> None:
-    code = "import backend.app; print(backend.__file__)"
+    code = "import backend.instance.app; print(backend.__file__)"
     path = run(installed / "python", "-c", code, cwd=tmp_path).strip()
     assert Path(path).is_relative_to(installed.parent)
 

@@ -127,7 +127,7 @@ def test_a_backend_reads_and_writes_with_each_mechanism(
 
 
 def test_a_rejected_setting_is_not_quoted(secure_broker: SecureBroker, deploy: Deploy) -> None:
-    # tests/unit/backend/test_kafka_clients.py has more
+    # tests/unit/backend/kafka/test_clients.py has more
     table = secure_broker.table("PLAIN") | {"security.protocol": secure_broker.reference("plain")}
     deployment = deploy(views_toml(table, v={"topic": "t"}))
     backend = deployment.new().launch()

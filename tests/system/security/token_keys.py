@@ -38,7 +38,7 @@ class Key:
 
 
 Publish = Callable[[Sequence[Key]], None]
-"""Makes the keys known to the instances, in place of those before."""
+"""Makes the keys known to the instances, instead of those before."""
 
 
 class Issuer:

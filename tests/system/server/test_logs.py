@@ -134,7 +134,7 @@ def test_every_line_is_json_and_frequent_requests_have_none(
     for backend in backends:
         events = [json.loads(line) for line in backend.log().splitlines()]
         assert {event["instance"] for event in events} == {backend.id}
-        assert {"gunicorn.error", "backend.app", "backend.requests"} <= {
+        assert {"gunicorn.error", "backend.instance.app", "backend.requests"} <= {
             event["logger"] for event in events
         }
         routes = {event.get("route") for event in events}

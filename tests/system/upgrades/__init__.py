@@ -1,1 +1,1 @@
-"""Instances, proxies and clients of the last release beside those of the current code."""
+"""Instances, proxies and clients of the last release next to those of the current code."""

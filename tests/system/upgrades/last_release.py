@@ -1,6 +1,6 @@
 """The last release, from the history of this repository: its wheel, unpacked.
 
-Tests of upgrades run it beside the current code. After each release, change LAST_RELEASE.
+Tests of upgrades run it next to the current code. After each release, change LAST_RELEASE.
 """
 
 from __future__ import annotations

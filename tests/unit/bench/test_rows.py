@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
+from backend.instance.settings import Settings
 from backend.security.configuration import token_keys
 from backend.security.tokens import TokenVerifier
-from backend.settings import Settings
 from bench import histograms, records
 from bench.batches import Batches, parse, reads_per_request
 from bench.http_client import Answer

@@ -16,7 +16,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from backend.settings import Settings, read_views
+from backend.instance.settings import Settings, read_views
 from tests.support.prometheus.promql import DEPLOY
 
 FOLDER = DEPLOY / "kubernetes"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from tests.support.prometheus.promql import DEPLOY
 
 ROOT = DEPLOY.parent

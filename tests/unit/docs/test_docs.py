@@ -12,7 +12,7 @@ import pytest
 from backend.http.access import Access
 from backend.http.route_table import OTHER
 from backend.http.router import Router
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from local.settings import StackSettings
 from model.formats.registry import FORMATS as ALL_FORMATS
 from model.partitioner import PARTITIONERS

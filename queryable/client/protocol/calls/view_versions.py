@@ -52,8 +52,8 @@ def rollback(
     context: ClientContext, view: str, *, force: bool = False, timeout: float | None = None
 ) -> Call[dict[str, Any]]:
     """Makes the previous version of a view current again. Raises BadRequest with the code
-    `no-previous-version`; or `version-not-ready` if nobody can answer from it, or its job does not
-    run any more. `force` does not check it."""
+    `no-previous-version`; or `version-not-ready` if no instance can answer from it, or its job
+    does not run any more. `force` does not check it."""
     return (yield from _command(context, _path(view, "rollback"), {"force": force}, timeout))
 
 

@@ -24,7 +24,7 @@ def test_threads_that_compute_give_way_and_existing_objects_are_not_collected() 
 _ARBITER = """
 import gc
 gc.disable()
-import backend.application
+import backend.instance.application
 from backend.server.interpreter import share_objects
 
 share_objects()

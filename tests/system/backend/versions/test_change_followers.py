@@ -6,7 +6,7 @@ import uuid
 from typing import Any, cast
 from unittest.mock import Mock
 
-from backend.version_follower import VersionFollower
+from backend.instance.version_follower import VersionFollower
 from local.kafka.broker import Broker, quiet_admin
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context

@@ -17,9 +17,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from backend.cluster import change_log
 from backend.cluster.change_log import ChangeLog
-from backend.deployment_follower import deployments_of
-from backend.kafka_clients import LIBRDKAFKA, Librdkafka
-from backend.version_follower import versions_of
+from backend.instance.deployment_follower import deployments_of
+from backend.instance.version_follower import versions_of
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka
 from local.kafka.broker import Broker, quiet_admin
 from local.waiting import wait_until
 from model.changes.deployments import DeploymentState
@@ -127,7 +127,7 @@ def test_a_consumer_that_fetches_nothing_is_replaced(
     stuck.wait_for({"orders": state})
     assert "has records after offset 0, but none is fetched" in caplog.text
     stuck.log.change("orders", state.rolled_back())
-    assert len(created) >= 2, "another one in place of the stuck one"
+    assert len(created) >= 2, "another one instead of the stuck one"
 
 
 def test_records_that_are_no_changes_are_skipped(

@@ -1,4 +1,4 @@
-"""Output that cannot be written, questions beside a pipe, and input that ends or is not text."""
+"""Output that cannot be written, questions next to a pipe, and input that ends or is not text."""
 
 from __future__ import annotations
 

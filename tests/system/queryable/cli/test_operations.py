@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from local.kafka.broker import Broker, quiet_admin
 from local.ports import free_ports

@@ -7,7 +7,14 @@ import sys
 
 import pytest
 
-HEAVY = ("confluent_kafka", "pydantic_settings", "numpy", "flask", "rocksdict", "backend.settings")
+HEAVY = (
+    "confluent_kafka",
+    "pydantic_settings",
+    "numpy",
+    "flask",
+    "rocksdict",
+    "backend.instance.settings",
+)
 
 
 def test_import_of_the_tool_is_light() -> None:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from werkzeug.exceptions import HTTPException
 
+from backend.admin.document import admin_page
 from backend.http.access import Access
-from backend.http.admin.document import admin_page
 from backend.http.flask_app import create_flask_app
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.route_table import OTHER, Route, page_path

@@ -11,7 +11,7 @@ import pytest
 from backend.http.limits.gates import Gate
 from backend.http.route_table import OTHER
 from backend.http.router import Router
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.point import ViewReads
 from model.problems import Unavailable
 from model.topology import Epoch, Topology

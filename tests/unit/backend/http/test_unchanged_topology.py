@@ -10,7 +10,7 @@ import pytest
 
 from backend.http.flask_app import create_flask_app
 from backend.http.router import Router
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.security.cluster import ClusterAccess
 from backend.security.signatures import Purpose, Signer
 from backend.wire.plain_requests import PlainPoll, plain_poll

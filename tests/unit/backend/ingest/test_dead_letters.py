@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from backend.ingest import dead_letters as dead_letters_module
 from backend.ingest.batch import DeadLetter
 from backend.ingest.dead_letters import DeadLetters
-from backend.kafka_clients import Librdkafka
+from backend.kafka.clients import Librdkafka
 from backend.storage.data_directory import DataDirectory
 from local.waiting import wait_until
 from model.topology import STANDBY

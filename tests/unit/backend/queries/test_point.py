@@ -12,7 +12,7 @@ import pytest
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
-from backend.instance_context import ReadCounts
+from backend.instance.context import ReadCounts
 from backend.queries.moved_keys import KeyMoved, PartitionUnknown
 from backend.queries.point import Unresolved, count_refusal
 from backend.queries.routing import NotOwner, ReadOptions

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from backend.instance.settings import Settings
 from backend.queries import retry as asking
 from backend.queries.retry import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
 from backend.queries.scans import scan_budget
-from backend.settings import Settings
 from backend.wire.answer import FINAL_STATUS
 from backend.wire.answer import Answer as Sent
 from model.problems import RETRY_ELSEWHERE_NO, Unavailable

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from backend.http.routes import meta as status
+from backend.admin import instance_status as status
 from backend.queries.scans import partition_run as partition_runs
 from backend.queries.scans import scan_budget
 from backend.queries.whole_view import count, view_query

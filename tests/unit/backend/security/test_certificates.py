@@ -12,9 +12,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from backend.instance.settings import Settings
 from backend.security.certificates import Certificates
 from backend.security.mutual_tls import has_cluster_certificate
-from backend.settings import Settings
 from model.problems import ConfigurationError
 from model.topology import Member
 from tests.support.security.private_file import write_private

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from backend.instance.settings import Settings
 from backend.security.configuration import token_keys, token_policy
 from backend.security.tokens import ALGORITHMS
-from backend.settings import Settings
 from model.problems import ConfigurationError, Unavailable
 from tests.support.security.private_file import write_private
 from tests.support.security.signing_keys import SECRET, SIGNING, secret_set

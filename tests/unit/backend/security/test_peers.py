@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from backend.admin.topology import UNREACHABLE, Peers
 from backend.cluster import peer_client, peer_posts
 from backend.cluster.peer_client import PeerClient
-from backend.http.admin.topology import UNREACHABLE, Peers
 from backend.http.asgi import Receive, Scope, Send
+from backend.instance.settings import Settings
 from backend.security.certificates import Certificates
-from backend.settings import Settings
 from model.problems import Unavailable
 from model.topology import Member
 from tests.support.running_server import App, answer, run, running_server

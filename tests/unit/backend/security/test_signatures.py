@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backend.instance.settings import is_loopback
 from backend.security.cluster import ClusterAccess, Refused, SignatureVerifier
 from backend.security.cluster_secret import ClusterSecret, keys_of, parse
 from backend.security.replay_window import WINDOW_MS, ReplayWindow
@@ -23,7 +24,6 @@ from backend.security.signatures import (
     mac_of,
     parse_signature,
 )
-from backend.settings import is_loopback
 from backend.wire.answer import Answer
 from model.problems import ConfigurationError
 from tests.support.examples import examples

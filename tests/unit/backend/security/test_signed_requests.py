@@ -20,11 +20,11 @@ from backend.cluster.peer_client import PeerClient
 from backend.http.access import access_control
 from backend.http.router import Router
 from backend.queries.turns import INSTANCES, this_client
-from backend.rate_limited_log import RateLimitedLog
 from backend.security.cluster import ClusterAccess, Sender
 from backend.security.cluster_secret import ClusterSecret
 from backend.security.signatures import ANY_RECEIVER, HEADER, Purpose, Signer
 from backend.storage.data_directory import DataDirectory
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import READS

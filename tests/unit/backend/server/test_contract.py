@@ -30,7 +30,7 @@ from gunicorn.config import Config
 from gunicorn.workers import base
 from gunicorn_h1c import H1CProtocol, LimitRequestHeaders, LimitRequestLine
 
-from backend.application import EXIT_CANNOT_START
+from backend.instance.application import EXIT_CANNOT_START
 from backend.server.connection import Connection
 from backend.server.worker import Worker
 from tests.support.running_server import App, client, run, running_server, until
@@ -177,7 +177,7 @@ def test_an_address_is_shown_with_https_if_there_is_a_certificate(tmp_path: Path
 def test_the_arbiter_ends_when_the_application_cannot_start() -> None:
     assert Arbiter.WORKER_BOOT_ERROR == EXIT_CANNOT_START, (
         "gunicorn restarts a worker unless it exits with this code "
-        "(backend/application.py, backend/server/worker.py)"
+        "(backend/instance/application.py, backend/server/worker.py)"
     )
 
 
@@ -382,5 +382,5 @@ def test_a_transport_has_the_methods_that_a_connection_uses() -> None:
 
 def test_flask_has_its_own_threads() -> None:
     assert "workers" in inspect.signature(WSGIMiddleware).parameters, (
-        "backend/application.py creates separate threads for Flask and KIQR"
+        "backend/instance/application.py creates separate threads for Flask and KIQR"
     )

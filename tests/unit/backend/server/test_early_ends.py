@@ -18,7 +18,7 @@ from backend.http.routes import views
 from backend.queries import changes
 from backend.queries.change_backlog import BacklogBudget
 from backend.queries.changes import Changes
-from backend.rate_limited_log import RateLimitedLog
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.problems import Unavailable
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import World, world

@@ -14,10 +14,10 @@ import orjson
 import pytest
 
 from backend.http.asgi import Receive, Scope, Send
+from backend.instance.settings import Settings
 from backend.security.certificates import Certificates
 from backend.security.mutual_tls import has_cluster_certificate, is_from_proxy
 from backend.server.tls_extension import tls_extension
-from backend.settings import Settings
 from tests.support.running_server import (
     LIMITS,
     TIMEOUT,

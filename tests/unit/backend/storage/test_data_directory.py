@@ -51,8 +51,8 @@ def _not_a_database(root: Path) -> None:
 
 
 FOREIGN_FILES: dict[str, Callable[[Path], object]] = {
-    "a file beside the views": lambda root: (root / "notes.txt").write_text("mine"),
-    "a file beside the partitions": lambda root: (root / "orders" / "notes").write_text("mine"),
+    "a file next to the views": lambda root: (root / "notes.txt").write_text("mine"),
+    "a file next to the partitions": lambda root: (root / "orders" / "notes").write_text("mine"),
     "a folder of digits": lambda root: (root / "photos" / "2013" / "a").mkdir(parents=True),
     "a partition that is no database": _not_a_database,
     "a link to elsewhere": lambda root: (root / "more").symlink_to("/etc"),

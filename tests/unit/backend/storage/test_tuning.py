@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from backend.storage.options import SharedMemory, Tuning
 from backend.storage.rocksdb_store import open_db

@@ -56,7 +56,9 @@ def test_requests_to_other_instances_have_the_trace() -> None:
 
 
 def record(message: str, *args: object, **more: object) -> logging.LogRecord:
-    made = logging.LogRecord("backend.app", logging.WARNING, "x.py", 1, message, args, None)
+    made = logging.LogRecord(
+        "backend.instance.app", logging.WARNING, "x.py", 1, message, args, None
+    )
     made.__dict__.update(more)
     return made
 
@@ -68,7 +70,7 @@ def test_an_event_is_one_line_of_json() -> None:
     assert line.pop("time").endswith("Z")
     assert line == {
         "level": "warning",
-        "logger": "backend.app",
+        "logger": "backend.instance.app",
         "instance": "b1",
         "message": "a message\nof two lines",
     }
@@ -101,4 +103,4 @@ def test_the_form_is_chosen_by_the_setting() -> None:
     assert isinstance(formatter("json", "b1"), JsonFormatter)
     text = formatter("text", "b1")
     assert isinstance(text, TextFormatter)
-    assert text.format(record("hello")).endswith(" b1 WARNING backend.app hello")
+    assert text.format(record("hello")).endswith(" b1 WARNING backend.instance.app hello")

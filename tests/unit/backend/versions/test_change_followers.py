@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from backend.cluster.change_log import ChangeLog
-from backend.deployment_follower import DeploymentFollower
-from backend.version_follower import VersionFollower, versions_of
+from backend.instance.deployment_follower import DeploymentFollower
+from backend.instance.version_follower import VersionFollower, versions_of
 from model.changes.deployments import DeploymentState
 from model.versions import Versions, VersionState
 from model.views import View

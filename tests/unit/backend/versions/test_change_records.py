@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from backend.cluster.change_log import ChangeLog
-from backend.version_follower import versions_of
+from backend.instance.version_follower import versions_of
 from model.versions import States, VersionState
 from tests.support.in_process.change_logs import FakeTopic
 

@@ -20,9 +20,9 @@ from backend.http.flask_app import create_flask_app
 from backend.http.paths import Elsewhere, Paths
 from backend.http.route_table import OTHER, Route, RouteTable
 from backend.http.router import Router
-from backend.http.view_names import processors_for_clients
-from backend.instance_context import InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import Answer, problem_answer
+from backend.wire.view_names import processors_for_clients
 from model.group_views import GroupViews
 from model.partitioner import partition_of
 from model.problems import Unavailable

@@ -11,9 +11,9 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from backend.http.admin.completeness import Completeness, Missing, wait_until_complete
-from backend.http.admin.version_status import Statuses, versions_status, why_no_rollback
-from backend.http.routes.meta import instance_document
+from backend.admin.completeness import Completeness, Missing, wait_until_complete
+from backend.admin.instance_status import instance_document
+from backend.admin.version_status import Statuses, versions_status, why_no_rollback
 from model.machine.clock import boot_time
 from model.pipelines.status import CommittedOffset, LogOffsets, Pipeline
 from tests.support.in_process.versioned import SECOND, Deployment, two_versions
@@ -287,8 +287,8 @@ def test_a_command_waits_while_that_may_help(
         fetch_ends(made)
         return statuses(made)
 
-    monkeypatch.setattr("backend.http.admin.completeness.statuses_of", ask)
-    monkeypatch.setattr("backend.http.admin.completeness._STEP", 0.001)
+    monkeypatch.setattr("backend.admin.completeness.statuses_of", ask)
+    monkeypatch.setattr("backend.admin.completeness._STEP", 0.001)
 
     def wait(patience: float) -> Missing | None:
         peers = cast(Any, None)
@@ -305,9 +305,7 @@ def test_a_command_waits_while_that_may_help(
     assert wait(60) is not None
     assert asked == 1
     job = Job(made)
-    monkeypatch.setattr(
-        "backend.http.admin.completeness.statuses_of", lambda *_: (job.poll(), ask())[1]
-    )
+    monkeypatch.setattr("backend.admin.completeness.statuses_of", lambda *_: (job.poll(), ask())[1])
     assert wait(60) is None
 
 

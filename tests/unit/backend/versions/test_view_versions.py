@@ -33,8 +33,8 @@ from tests.support.in_process.versioned import (
     two_versions,
 )
 from tests.support.in_process.world import world
-from tests.unit.backend.http.kiqr_client import asking
-from tests.unit.backend.http.kiqr_stores import b64, serdes
+from tests.unit.backend.http.kiqr.client import asking
+from tests.unit.backend.http.kiqr.stores import b64, serdes
 
 # which version is current on b1 and b2
 CURRENT = [(1, 1), (2, 1), (1, 2), (2, 2)]

@@ -158,7 +158,7 @@ def test_a_head_that_was_seen_before_is_read_in_the_same_way(
     check_against_parser(request_bytes.replace(b": 9\r\n\r\n", b": " + length + end))
 
 
-# in place of a signature with the key of a connection: all but the last have its length
+# instead of a signature with the key of a connection: all but the last have its length
 SIGNATURES = [
     b"0F" * 16,
     b"g:" * 16,

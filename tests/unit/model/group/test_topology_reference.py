@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.group.topology_reference import MAX_BYTES, TopologyReference, decode_assignment
-from model.group.user_data import MAX_DOCUMENT_BYTES, pack, unpack
+from model.kafka.user_data import MAX_DOCUMENT_BYTES, pack, unpack
 from model.topology import Epoch, Member, Topology, TopologyError
 
 LEADER = Member("b1", "10.0.0.1", 8081, "r1", "https")

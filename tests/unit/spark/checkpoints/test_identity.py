@@ -37,7 +37,7 @@ def test_the_file_has_all_fields() -> None:
 
 def test_files_of_earlier_and_later_releases_are_read() -> None:
     found = json.loads(to_json(IDENTITY))
-    # earlier releases refuse a rule with other fields, and ignore fields beside it
+    # earlier releases refuse a rule with other fields, and ignore fields next to it
     assert found["rule"].keys() == {"plan", "functions", "code", "spark", "release"}
     del found["more_of_rule"]
     assert from_json(json.dumps(found)) == IDENTITY

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from queryable import BadUse
 from queryable.cli.commands import stack
 from queryable.cli.exit_codes import USAGE_ERROR

@@ -14,13 +14,13 @@ import pytest
 from backend.http import router
 from backend.http.limits.clients import Clients
 from backend.http.request import Request
+from backend.instance.settings import Settings
 from backend.queries import turns
 from backend.queries.scans import partition_scan
 from backend.queries.turns import next_turn, this_client
 from backend.security.client_claims import HEADER, claim
 from backend.security.cluster import ClusterAccess
 from backend.security.identity import Identity
-from backend.settings import Settings
 from backend.wire.answer import Header
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import World, numbered, world

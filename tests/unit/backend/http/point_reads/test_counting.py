@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from backend.http.router import Router
-from backend.rate_limited_log import RateLimitedLog
 from backend.telemetry import latencies as telemetry
 from backend.telemetry.latencies import Labels, Latencies, TurnReads
+from backend.telemetry.rate_limited_log import RateLimitedLog
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.world import World

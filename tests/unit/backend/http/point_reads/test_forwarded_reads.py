@@ -251,7 +251,7 @@ def test_a_silent_instance_costs_one_wait(made: World) -> None:
 
 
 def test_a_slash_after_the_key_is_no_empty_key(made: World) -> None:
-    """Regression: the key "" was read in place of the key."""
+    """Regression: the key "" was read instead of the key."""
     made.put(b"", b'"empty"')
     answers = ask_all(made, [f"{key}/" for key in KEYS])
     for n, answer in enumerate(answers):

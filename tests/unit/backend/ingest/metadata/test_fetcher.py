@@ -13,13 +13,13 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPar
 
 from backend.ingest.metadata import fetcher as module
 from backend.ingest.metadata.fetcher import MetadataFetcher
-from backend.kafka_clients import Librdkafka
+from backend.kafka.clients import Librdkafka
 from model.machine.clock import boot_time
 from tests.unit.backend.ingest.metadata.admins import DescribingAdmin, SilentAdmin
 
 
 def fetcher_with(admin: Any, timeout: float = 1.0) -> MetadataFetcher:
-    """A fetcher that asks `admin` in place of a broker."""
+    """A fetcher that asks `admin` instead of a broker."""
     return MetadataFetcher({}, timeout, Librdkafka(lambda settings: admin))
 
 

@@ -12,7 +12,7 @@ from backend.ingest.lifecycle import missed_tombstones
 from backend.ingest.metadata import poller as poller_module
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.ingest.metadata.poller import MetadataPoller, poll_interval
-from backend.kafka_clients import Librdkafka
+from backend.kafka.clients import Librdkafka
 from local.waiting import wait_until
 from tests.unit.backend.ingest.metadata.admins import DescribingAdmin, SilentAdmin
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from backend.app import Instance
 from backend.ingest import schema_registry as module
 from backend.ingest.schema_registry import SchemaCache, SchemaRegistry
-from backend.kafka_clients import kafka_clients
-from backend.settings import Settings, read_views
+from backend.instance.app import Instance
+from backend.instance.settings import Settings, read_views
+from backend.kafka.clients import kafka_clients
 from local.waiting import wait_until
 from model.formats.schemas import Schema, SchemaNotYet, SchemaSource
 from tests.support.deployment import views_toml

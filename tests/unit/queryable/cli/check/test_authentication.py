@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from queryable.cli.check.authentication import check_authentication
 from queryable.cli.check.findings import OK, WARNING, WRONG
 from tests.support.in_process.tokens import SECRET

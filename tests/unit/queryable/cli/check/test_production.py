@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from queryable.cli.check.production import check_instance, replication
 
 GOOD: dict[str, Any] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from backend.settings import Settings
+from backend.instance.settings import Settings
 from queryable.cli.check.machine import check_tls
 from tests.support.security.tls import Authority
 

@@ -1,0 +1,1 @@
+"""What an operator sees of an instance and of the deployment: the page and its documents."""

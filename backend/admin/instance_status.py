@@ -1,0 +1,243 @@
+"""The status of an instance: its store partitions, and whether it is ready and live."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from backend.admin.vitals import vitals
+from backend.ingest.store_partitions import StorePartition
+from backend.instance.context import RUNNING, STARTING, InstanceContext
+from backend.security.browser_rules import parse_hosts
+from backend.wire.view_names import by_request_name
+from model.changes import deployments
+from model.machine.clock import boot_time
+from model.versions import Versions, split_name
+from model.views import View
+
+_STUCK_AFTER = 30.0  # s without an iteration of the ingest loop
+
+
+def instance_document(context: InstanceContext) -> dict[str, Any]:
+    """The document of /instance."""
+    now = boot_time()
+    trusted_for = context.settings.ends_trusted_for
+    return {
+        "id": context.settings.instance_id,
+        "state": context.state,
+        "drained": context.drained,
+        "epoch": str(context.topology.epoch),
+        "broker": broker_document(context, now),
+        "process": vitals(context.settings.data_dir),
+        "requests": requests_document(context),
+        "ended_threads": [name for name, runs in threads(context).items() if not runs],
+        "partitions": [
+            partition_document(store_partition, now, trusted_for)
+            for store_partition in context.store_partitions.all()
+        ]
+        + [
+            {
+                "view": view,
+                "partition": partition,
+                "role": role,
+                **_opening(context, view, partition),
+            }
+            for (view, partition), role in context.ingest_loop.opening().items()
+        ],
+        "rebuilds": context.ingest_loop.rebuilds,
+        "pushes": [] if context.pushes is None else context.pushes.documents(context.views),
+        "lost": [each.document() for each in context.lost.all()],
+        "views": versions_document(context.versions),
+        **service_document(context),
+    }
+
+
+def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | None:
+    """{"silent_ms": time since the broker last answered, "is_silent": whether the lag is unknown
+    because of it}; None if it has not answered yet, or nothing is asked of it: this instance has no
+    partitions, or the topics do not exist."""
+    polled = [each.fetched_boot_time for each in list(context.metadata_poller.latest.values())]
+    if not polled:
+        return None
+    silent = max(0.0, now - max(polled))
+    trusted_for = context.settings.ends_trusted_for
+    return {"silent_ms": round(silent * 1000), "is_silent": silent > trusted_for}
+
+
+def requests_document(context: InstanceContext) -> dict[str, Any]:
+    """{"per_second", "p99_ms": None without requests}, of the last minute."""
+    recent = context.latencies.recent()
+    return {
+        "per_second": round(recent.requests_per_s, 2),
+        "p99_ms": None if recent.p99 is None else round(recent.p99 * 1000, 2),
+    }
+
+
+def versions_document(versions: Versions) -> dict[str, Any]:
+    """{view: {"current": version or null, "hashes": {version: hash}}}, of this instance."""
+    return {
+        base: {
+            "current": None if current is None else split_name(current)[1],
+            "hashes": {str(version): view.hash for version, view in of_view.items()},
+        }
+        for base, of_view in versions.by_base.items()
+        for current in [versions.current.get(base)]
+    }
+
+
+def service_document(context: InstanceContext) -> dict[str, Any]:
+    """{"service": its name and current deployment}; empty if the deployment has no service."""
+    service = context.settings.service
+    return {"service": deployments.document(service, context.deployment)} if service else {}
+
+
+def proxy_document(context: InstanceContext) -> dict[str, Any]:
+    """What a proxy learns from /processors in addition to the topology."""
+    settings, views = context.settings, context.views.values()
+    document: dict[str, Any] = {
+        "application_id": settings.application_id,
+        "max_key_bytes": settings.max_key_bytes,
+        "forward_timeout": settings.forward_timeout,
+        **service_document(context),
+    }
+    if settings.auth != "off":
+        document["token_headers"] = ["Authorization", *filter(None, [settings.jwt_header])]
+    if hosts := parse_hosts(settings.allowed_hosts):
+        document["allowed_hosts"] = sorted(hosts)
+    if quotas := {view.name: str(view.quota) for view in views if view.quota is not None}:
+        document["quotas"] = by_request_name(quotas, context.versions)
+    return document
+
+
+def quota_document(view: View) -> dict[str, Any]:
+    """{"quota": "5000/s"}; empty if the view has none."""
+    return {} if view.quota is None else {"quota": str(view.quota)}
+
+
+def unreadable_document(context: InstanceContext, view: str) -> dict[str, Any]:
+    """{"unreadable": {"values", "keys": records that are not in the view's formats, "partitions":
+    those of this instance, which are counted}}."""
+    opened = [each.metadata for each in list(context.store_partitions.of_view(view).values())]
+    return {
+        "unreadable": {
+            "values": sum(each.unreadable_values for each in opened),
+            "keys": sum(each.unreadable_keys for each in opened),
+            "partitions": len(opened),
+        }
+    }
+
+
+def pipeline_document(context: InstanceContext, view: str) -> dict[str, Any]:
+    """{"pipeline": the state of the view's pipeline}; empty if the view names none."""
+    pipeline = context.pipelines.get(view)
+    if pipeline is None:
+        return {}
+    return {"pipeline": pipeline.status(boot_time()).document(pipeline.group)}
+
+
+def _opening(context: InstanceContext, view: str, partition: int) -> dict[str, Any]:
+    copying = context.snapshot_fetcher.under_way().get((view, partition))
+    if copying is None or copying.is_waiting:
+        return {"state": "opening"}
+    return {"state": "copying", "source": copying.source, "copied_bytes": copying.received}
+
+
+def partition_document(
+    store_partition: StorePartition, now: float, trusted_for: float
+) -> dict[str, Any]:
+    """The document of one store partition; `estimates` lists the fields that are not exact."""
+    progress = store_partition.progress
+    staleness, held = progress.staleness(now), progress.open_transaction
+    seconds_left = store_partition.seconds_left(now)
+    return {
+        "view": store_partition.view.name,
+        "partition": store_partition.partition,
+        "role": store_partition.role,
+        "state": progress.state,
+        "waiting_for": None
+        if store_partition.waiting_for is None
+        else store_partition.waiting_for.state,
+        "started": progress.started_position,
+        "position": progress.position,
+        "goal": progress.target_offset,
+        "end": progress.end,
+        "lag": progress.lag(now, trusted_for),
+        "staleness": None if staleness is None else round(staleness * 1000),
+        "open_transaction": None if held is None else round(held * 1000),
+        "seconds_left": None if seconds_left is None else round(seconds_left, 1),
+        "size_bytes": store_partition.store.size(),
+        "entries": store_partition.store.entries(),
+        "estimates": []
+        if store_partition.view.is_custom
+        else ["size_bytes", "entries"],  # by RocksDB
+        "dead_letters": store_partition.metadata.dead_letters,
+        "unreadable_values": store_partition.metadata.unreadable_values,
+        "unreadable_keys": store_partition.metadata.unreadable_keys,
+        "mis_partitioned": store_partition.metadata.mispartitioned,
+        "push": store_partition.metadata.push or None,
+    }
+
+
+def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
+    """Whether all partitions assigned to this instance are answerable, and the document of
+    /health/ready."""
+    document = instance_document(context)
+    waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
+    listed = context.me in context.topology.members
+    ready = context.state == RUNNING and listed and not waiting
+    return ready, {
+        "ready": ready,
+        "state": context.state,
+        "in_topology": listed,
+        "answerable": len(document["partitions"]) - len(waiting),
+        "redundancy": redundancy(context),
+        "waiting": waiting,
+    }
+
+
+def redundancy(context: InstanceContext) -> dict[str, Any]:
+    """The redundancy of the whole deployment, from the topology and the heartbeats; no requests.
+
+    `wanted` is what QUERYABLE_STANDBY_REPLICAS says; a kind of store may want more. Readiness does
+    not depend on it: an instance stays in service when others are lost.
+    """
+    dead, topology = context.dead, context.topology
+    below = 0
+    for name, placed in topology.views.items():
+        target = context.replica_target(name)
+        for partition in range(placed.partitions):
+            alive = sum(each.id not in dead for each in topology.holders_of(name, partition))
+            below += alive < target
+    return {
+        "wanted": 1 + context.settings.standby_replicas,
+        "below": below,
+        "lost": [each.member.id for each in context.lost.all()],
+    }
+
+
+_THREADS = ("member", "ingest", "watcher")
+
+
+def threads(context: InstanceContext) -> dict[str, bool]:
+    """Thread -> whether it runs. Empty until the broker has answered: they start then, and the
+    instance counts as live before."""
+    running = {
+        "member": context.member.alive,
+        "ingest": context.ingest_loop.alive,
+        "watcher": context.metadata_poller.alive,
+    }
+    return {} if context.state == STARTING and not any(running.values()) else running
+
+
+def liveness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
+    """Whether all threads run and the ingest loop makes progress, and the document of
+    /health/live."""
+    silent = time.monotonic() - context.ingest_loop.progress_at
+    running = threads(context)
+    alive = not running or (all(running.values()) and silent < _STUCK_AFTER)
+    return alive, {
+        "alive": alive,
+        "threads": running or dict.fromkeys(_THREADS, False),
+        "ingest_silent_seconds": round(silent, 1),
+        "failure": context.ingest_loop.failure,
+    }

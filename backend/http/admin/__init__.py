@@ -1,1 +1,0 @@
-"""The admin page and the document behind it."""

@@ -1,0 +1,1 @@
+"""One instance: its parts, its settings, and what follows the group, versions and deployments."""

@@ -1,0 +1,351 @@
+"""The composition root: builds the parts of an instance from the settings and connects them.
+
+No other module imports storage, ingest, cluster and HTTP together.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.cluster.kafka_group import GroupSettings
+from backend.cluster.member import GroupMember
+from backend.cluster.placement import Policy
+from backend.cluster.topic_partitions import TopicPartitions
+from backend.cluster.topology_fetcher import TopologyFetcher
+from backend.ingest.appender import Appender
+from backend.ingest.applier import RecordApplier
+from backend.ingest.consumer import SourceAssignments
+from backend.ingest.dead_letter_reader import DeadLetterReader
+from backend.ingest.dead_letters import DeadLetters
+from backend.ingest.lifecycle.partitions import PartitionLifecycle
+from backend.ingest.lifecycle.recovery import RecoveryPolicy
+from backend.ingest.lifecycle.snapshot_fetcher import SnapshotFetcher
+from backend.ingest.loop import IngestLoop
+from backend.ingest.metadata.fetcher import MetadataFetcher
+from backend.ingest.metadata.poller import MetadataPoller
+from backend.ingest.protocols import StoreDirectory
+from backend.ingest.pushes.candidates import PushCandidates
+from backend.ingest.pushes.push_fetcher import PushFetcher
+from backend.ingest.read_priority import ReadPriority
+from backend.ingest.record_reader import RecordReader
+from backend.ingest.schema_registry import schema_cache
+from backend.ingest.store_partitions import PartitionRegistry
+from backend.ingest.writer import PartitionWriter
+from backend.instance.context import DRAINING, InstanceContext
+from backend.instance.deployment_follower import DeploymentFollower
+from backend.instance.membership_reporter import MembershipReporter
+from backend.instance.settings import Settings
+from backend.instance.version_follower import VersionFollower
+from backend.kafka.broker_check import wait_for_broker
+from backend.kafka.clients import KafkaClients
+from backend.pipelines.commands import CommandSender
+from backend.pipelines.monitor import PipelineMonitor
+from backend.pipelines.unused_groups import UnusedGroups
+from backend.security.cluster import cluster_access
+from backend.server.memory import release_free_memory
+from backend.storage.custom import CustomStore, load_store
+from backend.storage.data_directory import DataDirectory
+from backend.storage.findings import FindingsFile
+from model.group.member_metadata import MemberMetadata
+from model.problems import ConfigurationError
+from model.topology import ROLES, Epoch, Topology
+from model.views import Deployment, View
+
+log = logging.getLogger(__name__)
+
+_STOP_TIMEOUT = 10.0  # s
+
+
+def _import_classes(views: Iterable[View], source: Path) -> dict[str, type[CustomStore]]:
+    """The custom store of each view that has one; imports custom formats, too. `source`: the file
+    that declares the views. Raises ConfigurationError, which names the field."""
+    stores = {}
+    try:
+        for view in views:
+            view.codecs()
+            if view.is_custom:
+                with view.naming("store"):
+                    stores[view.name] = load_store(view.store)
+    except ConfigurationError as e:
+        raise ConfigurationError(f"{source}, {e}") from None
+    return stores
+
+
+class Instance:
+    """All parts of one backend process. They start after the fork and stop before the exit."""
+
+    def __init__(self, settings: Settings, deployment: Deployment, kafka: KafkaClients) -> None:
+        self.settings = settings
+        self._kafka = kafka
+        self._schemas = schema_cache(settings, deployment)
+        self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
+        self._highest_epoch = Epoch(0, 0)
+        self._cluster = cluster_access(settings)
+        self._topologies = EncodedTopologies()
+        self._stopping = threading.Event()
+        librdkafka, kafka_python = kafka.librdkafka, kafka.kafka_python
+        custom_stores = _import_classes(self._views, settings.views)
+        self._directory = DataDirectory.of(settings)
+        for name, store in custom_stores.items():
+            self._directory.use_custom_store(name, store)
+        self._registry = PartitionRegistry(self._views)
+        self._metadata_poller = MetadataPoller(
+            MetadataFetcher(librdkafka, settings.broker_timeout),
+            settings.end_offset_interval,
+            settings.broker_timeout,
+        )
+        self._pipelines = PipelineMonitor(
+            self._views, librdkafka, kafka_python, settings.broker_timeout
+        )
+        self._snapshot_fetcher = SnapshotFetcher(
+            self._directory,
+            lambda *partition_id: self.context.snapshot_sources(*partition_id),
+            self._cluster.signer,
+            settings.copy_threshold,
+            connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
+            may_be_in_several=self._registry.may_be_in_several,
+        )
+        self._push_fetcher = PushFetcher.of(
+            self._views, settings.views, self._directory, settings.push_interval
+        )
+        lifecycle, self._ingest_loop = self._new_ingest()
+        self._metadata_poller.on_poll = self._ingest_loop.look
+        self._member = self._new_member()
+        self._appender = Appender(librdkafka, settings.broker_timeout)
+        self._versions = VersionFollower(
+            self._views, librdkafka, settings, lifecycle.drop, self._rejoin
+        )
+        self._deployments = DeploymentFollower(librdkafka, settings, self._rejoin)
+        self.context = self._new_context()
+        self._membership_reporter = MembershipReporter(
+            self.context,
+            self._views,
+            self._registry,
+            self._directory.on_disk,
+            self._ingest_loop.opening,
+            FindingsFile(self._directory.root),
+        )
+
+    def _new_ingest(self) -> tuple[PartitionLifecycle, IngestLoop]:
+        settings, librdkafka = self.settings, self._kafka.librdkafka
+        dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
+        assignments = SourceAssignments(self._registry)
+        writer = PartitionWriter(self._on_state_change)
+        policy = RecoveryPolicy(
+            settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
+        )
+        pushes = PushCandidates(
+            self._push_fetcher, self._directory, self._registry, assignments, policy.clock_tolerance
+        )
+        lifecycle = PartitionLifecycle(
+            self._views,
+            cast(StoreDirectory, self._directory),
+            self._registry,
+            self._metadata_poller,
+            self._snapshot_fetcher,
+            dead_letters,
+            assignments,
+            writer,
+            policy,
+            pushes,
+        )
+        read_priority = ReadPriority(lambda: self.context.reads_served())
+        applier = RecordApplier(
+            self._registry,
+            lifecycle,
+            self._metadata_poller,
+            dead_letters,
+            assignments,
+            writer,
+            read_priority,
+            settings.clock_tolerance,
+            release_free_memory,
+        )
+        loop = IngestLoop(
+            self._registry,
+            lifecycle,
+            applier,
+            assignments,
+            dead_letters,
+            # the one group that this instance needs permissions for
+            {**librdkafka, "group.id": settings.application_id},
+            read_priority,
+            settings.ends_trusted_for,
+        )
+        return lifecycle, loop
+
+    def _new_member(self) -> GroupMember:
+        settings = self.settings
+        group = GroupSettings(
+            topics=frozenset(view.topic for view in self._views),
+            group_id=settings.application_id,
+            client_settings=self._kafka.kafka_python,
+            session_timeout_ms=settings.session_timeout_ms,
+            metadata_max_age_ms=settings.metadata_max_age_ms,
+        )
+        return GroupMember(
+            open_group=group.open,
+            heartbeat_ms=group.heartbeat_ms,
+            member_metadata=self._member_metadata,
+            on_topology=self._on_topology,
+            policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
+            topologies=self._topologies,
+            fetcher=TopologyFetcher(
+                settings.instance_id,
+                self._topologies,
+                self._cluster.signer,
+                lambda member, timeout: self.context.certificates.connection(member, timeout),
+            ),
+            max_record_bytes=settings.group_record_bytes,
+            polled=self._polled_partitions,
+        )
+
+    def _new_context(self) -> InstanceContext:
+        settings = self.settings
+        librdkafka, kafka_python = self._kafka.librdkafka, self._kafka.kafka_python
+        return InstanceContext(
+            settings=settings,
+            views={view.name: self._of_requests(view) for view in self._views},
+            store_partitions=self._registry,
+            metadata_poller=self._metadata_poller,
+            ingest_loop=self._ingest_loop,
+            snapshot_fetcher=self._snapshot_fetcher,
+            member=self._member,
+            appender=self._appender,
+            pipelines=self._pipelines.by_view,
+            pipeline_commands=CommandSender(kafka_python, settings.broker_timeout),
+            unused_groups=UnusedGroups(
+                kafka_python, settings.broker_timeout, settings.application_id
+            ),
+            dead_letter_reader=DeadLetterReader(librdkafka, settings.broker_timeout),
+            record_reader=RecordReader(librdkafka, settings.broker_timeout),
+            cluster=self._cluster,
+            topologies=self._topologies,
+            versions=self._versions.initial,
+            version_log=self._versions.log,
+            deployment_log=self._deployments.log,
+            pushes=self._push_fetcher,
+            rocksdb=self._directory.rocksdb,
+        )
+
+    def check_broker(self) -> None:
+        """Wait for the broker. Raises ConfigurationError if it does not answer in time."""
+        wait_for_broker(self._kafka, self.settings, self._stopping)
+
+    def read_versions(self) -> None:
+        """Read which versions of views are current; see VersionFollower.start."""
+        self._versions.start(self.context)
+        self._deployments.start(self.context)
+
+    def start(self) -> None:
+        """Start the threads in the order of their dependencies."""
+        if self._schemas is not None:
+            self._schemas.start()
+        self._metadata_poller.start()
+        self._pipelines.start()
+        self._snapshot_fetcher.start()
+        self._push_fetcher.start()
+        self._ingest_loop.start()
+        self._member.start()
+        if any(view.append for view in self._views):
+            self._appender.start()
+
+    def drain(self) -> float:
+        """Announce in /processors that this instance is stopping.
+
+        Returns the time (s) for which it must continue to answer, until proxies and peers use other
+        instances.
+        """
+        self.context.set_state(DRAINING)
+        others_answer = any(
+            self.context.others(opened.view.name, opened.partition)
+            for opened in self._registry.all()
+        )
+        return self.settings.drain_time if others_answer else 0.0
+
+    def stop(self) -> None:
+        """Stop all threads and close the stores. The instance leaves the group first, so that
+        others take over in the meantime."""
+        self._stopping.set()
+        if self._member.alive:
+            self._member.stop(_STOP_TIMEOUT)
+        self._snapshot_fetcher.stop(_STOP_TIMEOUT)
+        self._push_fetcher.stop(_STOP_TIMEOUT)
+        if self._ingest_loop.alive:
+            self._ingest_loop.stop(_STOP_TIMEOUT)
+        if self._metadata_poller.alive:
+            self._metadata_poller.stop()
+        self._pipelines.stop()
+        self._versions.log.stop()
+        self._deployments.stop()
+        if self._schemas is not None:
+            self._schemas.stop()
+        self._appender.stop()
+        if self.context.spans is not None:
+            self.context.spans.shutdown()
+        self._directory.close(stores_are_closed=not self._ingest_loop.alive)
+
+    def _of_requests(self, view: View) -> View:
+        """The view for requests: a client may name the ids of schemas."""
+        return view if self._schemas is None else replace(view, schemas=self._schemas.of_requests)
+
+    def _member_metadata(self) -> MemberMetadata:
+        return self._membership_reporter.now(self._highest_epoch)
+
+    def _polled_partitions(self, topic: str) -> TopicPartitions | None:
+        return self._membership_reporter.polled_partitions(topic)
+
+    def _on_state_change(self) -> None:
+        self._membership_reporter.remember()  # a store has shown which topic it is
+        if self._membership_reporter.is_out_of_date():
+            self._member.rejoin()
+
+    def _rejoin(self) -> None:
+        if self._member.alive:
+            self._member.rejoin()
+
+    def _on_topology(self, topology: Topology) -> None:
+        """Apply a new topology. An older one than the current one is ignored."""
+        if topology.epoch <= self._highest_epoch:
+            log.warning(
+                "ignoring the topology of epoch %s: epoch %s is newer",
+                topology.epoch,
+                self._highest_epoch,
+            )
+            self._member.rejoin()
+            return
+        self._highest_epoch = topology.epoch
+        me = self.context.me
+        dropped = self.context.versions.dropped
+        mine = topology.partitions_of(
+            me, {view.name: view.hash for view in self._views if view.name not in dropped}
+        )
+        self._registry.apply_topology(topology)
+        shared = {partition_id for partition_id in mine if topology.is_shared(me, *partition_id)}
+        taken_over = {
+            (opened.view.name, opened.partition)
+            for opened in self._registry.all()
+            if topology.is_taken_over(self.context.topology, opened.view.name, opened.partition)
+        }
+        self._ingest_loop.assign(mine, shared, taken_over)
+        self.context.apply_topology(topology)
+        self._membership_reporter.remember()
+        self._versions.note_topology(topology)
+        log.info(
+            "epoch %s: %d partitions here: %s", topology.epoch, len(mine), _format_partitions(mine)
+        )
+
+
+def _format_partitions(mine: Mapping[tuple[str, int], str]) -> str:
+    """The partitions by role, for a log line."""
+    return ", ".join(
+        f"{role} {[partition_id for partition_id in sorted(mine) if mine[partition_id] == role]}"
+        for role in ROLES
+        if role in mine.values()
+    )

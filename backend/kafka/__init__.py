@@ -1,0 +1,1 @@
+"""Clients of Kafka: their settings, tokens and results."""

@@ -1,0 +1,58 @@
+"""Waits for the broker at the start, and says why there is no connection to it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from backend.instance.settings import Settings
+from backend.kafka.clients import KafkaClients
+from model.kafka.clients import closing
+from model.problems import ConfigurationError
+
+
+def wait_for_broker(kafka: KafkaClients, settings: Settings, stopping: threading.Event) -> None:
+    """Wait for the broker, at most `start_timeout` s. Returns within 2 s after `stopping`.
+
+    Raises ConfigurationError if the broker does not answer.
+    """
+    errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
+    client: dict[str, Any] = {**kafka.librdkafka, "log_level": 0, "error_cb": errors.append}
+    deadline = time.monotonic() + settings.start_timeout
+    with closing(AdminClient(client)) as admin:
+        while not stopping.is_set():
+            try:
+                admin.list_topics(timeout=2.0)
+                return
+            except KafkaException as e:
+                admin.poll(0)  # calls error_cb
+                if time.monotonic() > deadline:
+                    error = next(filter(_is_refusal, errors), e.args[0])
+                    # not the original error, because it may quote a secret
+                    raise ConfigurationError(
+                        _message(settings, kafka.hide(error.str()), _is_refusal(error))
+                    ) from None
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
+    certificate after the handshake: librdkafka calls this a failure of the transport."""
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
+
+
+def _message(settings: Settings, why: str, is_refusal: bool) -> str:
+    servers, views = settings.bootstrap_servers, settings.views
+    if is_refusal:
+        return (
+            f"no connection to the broker at {servers} could be authenticated ({why}). Correct the "
+            f"settings of SASL and TLS in [kafka] of {views}."
+        )
+    return (
+        f"no broker answers at {servers} ({why}). Start Kafka there, or set "
+        f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in [kafka] of "
+        f"{views}."
+    )
