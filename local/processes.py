@@ -107,8 +107,8 @@ def end_rest(pid: int, folder: Path) -> None:
 def has_rest(pid: int, folder: Path) -> bool:
     """Whether the process group of a child of ``spawn`` has processes after the child has ended.
 
-    Their output is in a file of ``folder``, as that of the child was: the pid may have been used
-    again since then, by the leader of another group.
+    Only processes whose output is in a file of ``folder``, like that of the child, count: the
+    leader of another group may have got the same pid since then.
     """
     for path in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,9 +1,9 @@
 """The software bill of materials (CycloneDX, JSON) of what `make setup` installs.
 
 ``cyclonedx-py`` lists the Python packages of an environment on standard input. This adds the jars,
-with the SHA-256 that they are pinned by, and validates the whole with the format's own schema.
-Nothing else of others is in the repository. Debian's packages (nginx, its Lua modules, the JDK) are
-not listed: their own database has them. It runs in the environment of the tools, so it imports
+with the SHA-256 that they are pinned by, and validates the whole with the format's own schema. The
+repository has no other third-party software. Debian's packages (nginx, its Lua modules, the JDK)
+are not listed: their own database has them. It runs in the environment of the tools, so it imports
 nothing of the project.
 """
 

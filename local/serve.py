@@ -139,7 +139,7 @@ def require_sources(views: Mapping[str, DerivedView], topics: Collection[str]) -
 
 
 def _wait_for_spark(stack: Stack) -> None:
-    """Returns when Spark's views have the records of now, or after a while."""
+    """Returns when Spark's views have all records that exist now, or after ``SPARK_PATIENCE`` s."""
     try:
         stack.wait_for_spark(stack.spark_views, SPARK_PATIENCE)
     except TimedOut:

@@ -67,7 +67,7 @@ class StackSettings(BaseSettings):
         True, description="no: Spark's job creates no topics, so those of its views must exist"
     )
 
-    # these three are the backends'
+    # these three are settings of the backends
     auth: Literal["off", "jwt"] = Field(
         "off", description="`jwt`: every request needs a JSON Web Token, except for `/health/`"
     )

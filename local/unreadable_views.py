@@ -44,7 +44,7 @@ def said(view: View, counts: Mapping[str, int], letter: Mapping[str, Any] | None
 
 
 def _counts(settings: StackSettings, view: View) -> dict[str, int] | None:
-    """Of the whole view; None if nobody says it."""
+    """The counts of the whole view; None if no instance reports them."""
     document = _document(settings, "/admin/topology.json")
     for each in () if document is None else document["views"]:
         if each["name"] == view.name:
@@ -71,7 +71,7 @@ def _newest_letter(settings: StackSettings, view: View) -> dict[str, Any] | None
 
 
 def _document(settings: StackSettings, target: str) -> Any:
-    """None if the token does not allow it, or there is no answer."""
+    """The JSON document; None if the token does not allow it, or there is no answer."""
     answer = http.get(settings.proxy_url + target, headers=settings.headers)
     return json.loads(answer.body) if answer.status == 200 else None
 

@@ -1,6 +1,7 @@
---- The address of a host to which nginx sends requests: its balancer takes one. A host may have
--- several, such as one of IPv6 and one of IPv4, and the backend may listen at one of them only. So
--- the first one that accepts a connection is used. May wait: for timers.
+--- The address of a host to which nginx sends requests: nginx's balancer takes only one. A host may
+-- have several addresses, such as an IPv6 and an IPv4 address, and the backend may listen at only
+-- one of them. So the first address that accepts a connection is used. The functions may wait, so
+-- call them only in timers.
 
 local clock = require "proxy.telemetry.clock"
 local resolver = require "proxy.resolver"
@@ -9,13 +10,15 @@ local _M = {}
 
 local CONNECT_MS = 250
 local MAX_TRIED = 4
--- s; after a look-up that has blocked the worker for longer, requests are next. nginx would run a
--- timer of 0 s before them
+-- Seconds. After a look-up that has blocked the worker for longer than BLOCKED_S, requests are
+-- handled first: the next look-up waits for NEXT_TURN_S. nginx would run a timer of 0 s before the
+-- requests
 local BLOCKED_S, NEXT_TURN_S = 0.005, 0.001
--- pause before a host is tried again at which no address has accepted a connection
+-- pause before a host is tried again if none of its addresses has accepted a connection
 local RETRY_S = 2
 
---- And one at which an address has: its backend may have been started again, and listen at another.
+--- Pause before a host is tried again if one of its addresses has accepted a connection: the
+-- backend may have restarted and may listen at another address.
 _M.CHECK_S = 10
 
 -- by host and port: {address, is_open, tried_at}; is_open: whether it has accepted a connection
@@ -53,8 +56,9 @@ local function first_open(addresses, port, preferred)
     return nil
 end
 
---- The address of a host, and whether its backend is known to listen there, or it is the only one;
--- nil if it has none. in_use: the one that was used before, maybe by another worker, or nil.
+--- Returns the address of a host, and whether it is certain: the backend is known to listen there,
+-- or the host has no other address. Returns nil if the host has no address. in_use: the address
+-- that was used before, perhaps by another worker, or nil.
 function _M.of(host, port, in_use)
     local now = clock.steady()
     local addresses = resolver.addresses(host, now, in_use)
@@ -88,8 +92,9 @@ local function of_any(host, ports, in_use)
     return address
 end
 
---- The addresses of all processors of a topology document, by host. in_use: those before, or nil.
--- Hosts wait for connections at the same time, and the worker does other work between look-ups.
+--- The addresses of all processors of a topology document, by host. in_use: the addresses that were
+-- used before, by host, or nil. Connections to all hosts are tried at the same time, and the worker
+-- does other work between look-ups.
 function _M.of_all(processors, in_use)
     local hosts, ports_of = {}, {}
     for _, processor in ipairs(processors) do

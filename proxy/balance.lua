@@ -25,16 +25,16 @@ local _M = {}
 local POINT_CONNECT_S, POINT_SEND_S = 0.25, 1
 local POINT_READ_S = settings.read_timeout
 local LAST_POINT_READ_S = 5 * POINT_READ_S
--- longer than a backend waits for all others (backend/queries/retry.py): it must not look as if it
--- hung, too
+-- added to the time that a backend waits for all others (backend/queries/retry.py): a backend that
+-- waits must not look as if it hung
 local FORWARD_MARGIN_S = 0.5
 
 -- nginx retries these itself: GET and HEAD after any failure, POST only if nothing was sent
 local IS_RETRIED = { GET = true, HEAD = true, POST = true }
 
 -- Seconds after which nginx makes no further attempt: proxy_next_upstream_timeout of nginx.conf.
--- The time-outs of backends and of this proxy may be longer: while another replica is left, an
--- attempt ends RETRY_MARGIN_S before. Those that begin later have LEAST_READ_S each.
+-- The time-outs of backends and of this proxy may be longer. So an attempt ends RETRY_MARGIN_S
+-- before this time while another replica is left. Attempts that begin later have LEAST_READ_S each.
 local RETRY_S, RETRY_MARGIN_S, LEAST_READ_S = 6, 0.5, 0.25
 
 -- NGX_BUSY: ends the request as a failed attempt does
@@ -59,9 +59,10 @@ end
 
 coalescer.init(_M.answered, failed)
 
---- The candidates that are reached as the first one is, by TLS or without it, and how many of them
--- are healthy. nginx fixes this before the first attempt. Instances differ only while TLS is being
--- turned on; if none of these answers, one of the others forwards the request (@fallback).
+--- Returns the candidates that speak the same protocol (HTTPS or HTTP) as the first one, and how
+-- many of them are healthy. nginx needs to know the protocol before the first attempt. Instances
+-- differ only while TLS is being turned on. If none of these candidates answers, another backend
+-- forwards the request (@fallback).
 local function alike(candidates, healthy)
     local is_tls = candidates[1].tls_name ~= nil
     local same, healthy_ones = {}, 0
@@ -74,9 +75,10 @@ local function alike(candidates, healthy)
     return same, healthy_ones
 end
 
---- Sets the backends to try, in order. A read of one key (is_point) has the short read time-out for
--- all of the first `healthy` but the last; for none if `healthy` is 0. earlier_attempts: those made
--- before @fallback. began: when the request did (s, of `clock`); label: its route, if it has a key.
+--- Sets the backends to try, in order. In a read of one key (is_point), the first `healthy`
+-- backends except the last of them get the short read time-out; no backend gets it if `healthy` is
+-- 0. earlier_attempts: the number of attempts that were made before, such as before @fallback.
+-- began: when the request began (s, of `clock`). label: the route of the request, if it has a key.
 function _M.set_candidates(candidates, healthy, is_point, earlier_attempts, began, label)
     local ctx = ngx.ctx
     if settings.has_tls then
@@ -108,14 +110,15 @@ function _M.may_retry()
     return false
 end
 
---- Counts a retry for which the budget had no token when the attempt began: nginx then makes no
--- further one, and does not ask.
+--- Counts a retry that nginx did not make because the budget had no token when the last attempt
+-- began. In this case nginx does not ask for another attempt.
 function _M.count_denied()
     retry_budget.deny(budget)
     metrics.count_denied_retry()
 end
 
---- Call if no replica has answered. Counts the retry at a further one that was not allowed.
+--- Call if no replica has answered. Counts a retry at another replica if the budget did not allow
+-- it.
 function _M.count_denied_after(attempts, replicas)
     if attempts < #replicas and not retry_budget.has(budget) then
         _M.count_denied()
@@ -214,8 +217,8 @@ function _M.was_denied(var)
     return var.queryable_attempts ~= ""
 end
 
---- Whether the last backend has answered 503, so that another one might have answered otherwise.
--- ctx: of the request, with all its attempts.
+--- Whether the last backend answered 503, and the retry budget did not allow another attempt.
+-- ctx: ngx.ctx of the request, after its last attempt.
 function _M.is_denied_503(var, ctx)
     return ctx.is_last and last(var.upstream_status) == "503"
 end

@@ -1,6 +1,6 @@
---- Which deployment of a service is current, if the backends belong to a service. They say so in
--- /processors, and learn it from a topic; the highest revision is the newest. The workers share it,
--- and it outlives a reload.
+--- Which deployment of a service is current, if the backends belong to a service. Backends report
+-- it in /processors, and learn it from a topic. The state with the highest revision is the newest.
+-- The workers share it, and it outlives a reload.
 
 local cjson = require "cjson.safe"
 local settings = require "proxy.settings"
@@ -43,17 +43,17 @@ function _M.learn(said, application_id)
     ngx.log(ngx.NOTICE, "service ", said.name, ": deployment ", said.current, " is current")
 end
 
---- Whether an instance of another deployment has the address of one that is gone. Without a
--- service, only configured backends may lead to another deployment. application_id, used: that of
--- the backend and that of the topology in use (any values).
+--- Whether the backend is an instance of another deployment, at the address of an instance that is
+-- gone. Without a service, only configured backends may lead to another deployment. application_id:
+-- of the backend; used: the application id of the topology in use (any values).
 function _M.is_stranger(backend, application_id, used)
     return type(used) == "string" and type(application_id) == "string"
         and used ~= application_id and not _M.known()
         and not is_configured[backend.host .. ":" .. backend.port]
 end
 
---- Whether requests may go to the deployment with this application id (any value): to every one
--- without a service.
+--- Whether requests may go to the deployment with this application id (any value). Without a
+-- service, they may go to every deployment.
 function _M.is(application_id)
     local known = _M.known()
     return not known or known.current == application_id

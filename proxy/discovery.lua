@@ -2,11 +2,13 @@
 -- what it has read (see shared_topology). If that fails, the last valid topology stays in use.
 -- `observe_epoch()` takes the epoch of each response.
 --
--- An older topology replaces it only if no backend has confirmed it for a while: all instances were
--- restarted, and the clock of the leader before was ahead.
+-- An older topology replaces the topology in use only if no backend has confirmed the latter for a
+-- while. This happens when all instances were restarted, and the clock of the previous leader was
+-- ahead.
 --
--- If the backends belong to deployments of a service, the topology is that of the current one.
--- Until a backend of a new current one answers, the topology of the one before stays in use.
+-- If the backends belong to deployments of a service, the topology is that of the current
+-- deployment. When another deployment becomes current, the old topology stays in use until a
+-- backend of the new deployment answers.
 
 local addresses = require "proxy.addresses"
 local cjson = require "cjson.safe"
@@ -33,13 +35,14 @@ local MAX_LOGGED_BYTES = 64
 -- running, and one that follows an epoch. See lua_max_running_timers in nginx.conf.
 _M.MAX_TIMERS = 3
 
---- A topology that was not confirmed for so long (s) may be replaced by an older one.
+--- A topology that no backend has confirmed for this time (s) may be replaced by an older one.
 _M.FORGET_S = math.max(30, 3 * settings.refresh)
 
--- this worker's topology, and what it was built from: {processors, addresses; etag, and sender, the
--- address that sent it, because each older backend counts its ETags itself; source, the name of
--- the backend that sent it. It is asked first, because instances can report different states;
--- replaces, the newer epoch that it replaces, or nil}
+-- this worker's topology, and the document that it was built from: {processors, addresses, etag,
+-- sender, source, replaces}. etag is used only at `sender`, the address that sent the document,
+-- because each older backend counts its ETags itself. source is the name of the backend that sent
+-- it; this backend is asked first, because instances can report different states. replaces is the
+-- newer epoch that the document replaces, or nil
 local current, source
 -- the shared revision that this worker has looked at; nil: none yet
 local revision
@@ -77,7 +80,7 @@ end
 --- Shares what this worker uses.
 local function store()
     local stored = shared_topology.store(current.epoch, source)
-    -- else another worker has stored a newer one in between, which is the one to load
+    -- otherwise another worker has stored a newer topology meanwhile, which this worker must load
     if stored and shared_topology.epoch() == current.epoch then
         revision = stored
     end
@@ -97,8 +100,8 @@ local function is_of_other()
     return current and not current_deployment.is(source.processors.application_id)
 end
 
---- Whether a document of /processors may replace the topology in use. replaces: the epoch that it
--- may replace although that is newer, or nil.
+--- Whether a document of /processors may replace the topology in use. replaces: a newer epoch that
+-- the document may replace nevertheless, or nil.
 local function may_replace(document, replaces)
     if not current or not current_deployment.is(document.application_id) then
         return not current
@@ -137,7 +140,8 @@ local function is_forgotten()
 end
 
 --- Reads the topology from the backend at one address. Returns true; or false and an error, which
--- is nil if the backend is not of the current deployment. takes_older: whether it may be older.
+-- is nil if the backend is not of the current deployment. takes_older: whether the topology may be
+-- older than the one in use.
 local function read_from(backend, address, takes_older)
     local server = address .. ":" .. backend.port
     local etag = source and source.sender == server and not is_of_other() and source.etag or nil
@@ -217,10 +221,10 @@ local function read(backend, takes_older)
     return answered
 end
 
---- The backends to read from: the last source, then the configured backends and those of the
--- topology, for which one place is left: all configured ones may be gone. If it is that of another
--- deployment than the current one, all configured backends. Each list is traversed from a random
--- index and wraps around.
+--- Returns the backends to read from: the last source, then configured backends, then backends of
+-- the topology. One place is left for a backend of the topology, because all configured ones may be
+-- gone. If the topology is not that of the current deployment, the list has all configured
+-- backends. Each list is traversed from a random index and wraps around.
 local function choose_sources()
     local sources, seen = {}, {}
     local max = is_of_other() and #settings.seeds or MAX_SOURCES

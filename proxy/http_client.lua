@@ -214,8 +214,8 @@ local function ask(address, port, request, tls_name, options)
     local seconds = options.seconds or MAX_RESPONSE_S
     local ms = seconds * 1000
     socket:settimeouts(math.min(CONNECT_MS, ms), math.min(SEND_MS, ms), math.min(READ_MS, ms))
-    -- a pool of its own: others must not take a connection that the server may have closed. A
-    -- connection with TLS is for the name in the certificate
+    -- Each purpose has its own pool: other requests must not take a connection that the server may
+    -- have closed. A TLS connection is valid only for the name in the certificate
     local purpose = options.purpose or "get"
     local pool = { pool = ("%s:%s:%s:%s"):format(purpose, address, port, tls_name or "") }
     local ok, err = _M.connect(socket, address, port, tls_name, pool)
@@ -236,7 +236,7 @@ end
 --- GET `path` from the server at `address`:`port`. lines: the further lines of the request;
 -- tls_name: see `connect`. options: nil, or a table with `seconds` for the whole response (default:
 -- MAX_RESPONSE_S), and `purpose`: requests of different purposes share no connection. With mutual
--- TLS, one on which a client's request was passed on is not nginx's own any more
+-- TLS, a connection on which a client's request was passed on no longer counts as nginx's own
 -- (backend/security/mutual_tls.py). Returns {status, headers (names in lower case), body}; or nil
 -- and an error.
 function _M.get(address, port, path, lines, tls_name, options)

@@ -16,7 +16,8 @@ local _M = {}
 -- nginx.conf
 local NON_RETRYABLE, UNAVAILABLE = 530, 503
 
--- the token, its scopes or the method: the backends do not count these in the quota of a view
+-- refused because of the token, its scopes or the method: the backends do not count such requests
+-- in the quota of a view
 local IS_REFUSED = { [401] = true, [403] = true, [405] = true }
 
 local shared = ngx.shared.queryable_topics

@@ -59,8 +59,8 @@ local function sweep(health, now)
     end
 end
 
---- Whether the backend is tried after others. If there is an entry and it is not, the request is
--- the probe.
+--- Whether the backend is tried after others. If there is an entry and this returns false, the
+-- request is the probe.
 local function is_avoided(entry, may_probe, now)
     if not entry then
         return false

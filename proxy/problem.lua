@@ -8,10 +8,10 @@ local metrics = require "proxy.metrics"
 local _M = {}
 
 local RETRY_AFTER_S = 1
--- as status 503, the only one that does not ask for a retry
+-- the only problem with status 503 that does not ask for a retry
 local NO_ANSWER = "no-answer"
 local IS_READ = { GET = true, HEAD = true }
--- what a POST to /views/{view}/… reads
+-- resources below /views/{view}/ from which a POST only reads
 local IS_QUERY = { batch = true, search = true }
 
 -- status, title and detail by code
@@ -85,7 +85,8 @@ function _M.send(code, retry_after)
     return ngx.exit(ngx.HTTP_OK)
 end
 
---- The code of a request that no backend has answered: whether a client may send it again.
+--- Returns the problem code for a request that no backend has answered. The code says whether a
+-- client may send the request again.
 function _M.unanswered(var)
     local query = (var.request_uri or ""):match("^/views/[^/?]+/(%a+)")
     if IS_READ[var.request_method] or IS_QUERY[query] or balance.nothing_was_sent(var) then

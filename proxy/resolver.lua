@@ -3,10 +3,10 @@
 -- timer calls it; answers are cached, and nginx.conf shortens its time-outs. An address is returned
 -- unchanged. Linux only: the structure below is that of glibc and musl.
 --
--- If name servers answer slowly or not at all, a look-up takes seconds, in which the worker does
--- nothing else; fast look-ups of many names take as long together. So known names are looked up so
--- seldom that the worker spends a small part of its time on it. Meanwhile their last addresses are
--- used.
+-- If name servers answer slowly or not at all, a look-up takes seconds, during which the worker
+-- does nothing else. Fast look-ups of many names take as long in total. So known names are looked
+-- up rarely, and the worker spends only a small part of its time on look-ups. Between look-ups, the
+-- last known addresses are used.
 
 local clock = require "proxy.telemetry.clock"
 local ffi = require "ffi"
@@ -29,9 +29,10 @@ int getnameinfo(const void *address, unsigned int length, char *host, unsigned i
 local SOCK_STREAM = 1
 local NI_NUMERICHOST = 1
 local FAILURE_TTL_S = 2
--- after look-ups that take longer than SLOW_S together, the next one is PAUSE times as long later
+-- after look-ups that take longer than SLOW_S in total, the next look-up waits for PAUSE times that
+-- long
 local SLOW_S, PAUSE = 0.05, 20
--- A look-up counts as so long at most: in one that takes longer, the worker was mostly stopped
+-- A look-up counts as LONGEST_S at most: if it takes longer, the worker was mostly stopped
 local LONGEST_S = 10
 -- each refresh of the topology resolves the names in use; refreshes are at most an hour apart
 local EVICT_AFTER_S = 2 * 3600
@@ -73,8 +74,9 @@ local function look_up(host)
     return #addresses > 0 and addresses or nil
 end
 
---- How long the result of a look-up is used. Names take turns: one is looked up again after all
--- others. took: s; has_stopped: the worker was mostly stopped meanwhile, and others take less.
+--- Returns for how many seconds the result of a look-up is used: long enough to look up all other
+-- names before this name is looked up again. took: seconds that the look-up took; has_stopped:
+-- whether the worker was mostly stopped meanwhile, so that other look-ups take less time.
 local function seconds_of(addresses, is_resolved, took, has_stopped)
     local seconds = is_resolved and _M.TTL_S or FAILURE_TTL_S
     if #addresses > 0 then

@@ -55,15 +55,15 @@ local function resolve(current, uri)
 end
 
 --- Whether a backend may wait before it answers the read, for example until it has an offset
--- (`min_offset`). The name of an argument may be percent-encoded, so this is any argument but the
--- one that never waits.
+-- (`min_offset`). The name of an argument may be percent-encoded, so this is true for every query
+-- string except the one that never makes a backend wait.
 local function may_wait(uri)
     local question = uri:find("?", 1, true)
     return question and uri:sub(question) ~= ENCODING_ALONE
 end
 
---- Those of `candidates` that have not refused the read in a batch because they are overloaded, and
--- how many of them are healthy. `name`: of the one that has.
+--- Returns `candidates` without the backend `name`, and how many of the others are healthy. That
+-- backend was overloaded and refused the read in a batch.
 local function without(candidates, healthy, name)
     local others, healthy_others = {}, healthy
     for i = 1, #candidates do
@@ -105,14 +105,16 @@ local function choose_candidates(any, replicas, is_point, waits, began, label, r
     balance.set_candidates(candidates, healthy, is_point or waits, earlier_attempts, began, label)
 end
 
---- Counts the request of a view with a quota. Returns nil, or the time (s) until the next one.
+--- Counts the request of a view with a quota. Returns nil if the request is within the quota, else
+-- the time (s) until the next request is.
 local function count(var, view)
     -- the backends do not count it again
     var.queryable_counted = "1"
     return quota.take(shared, view.quota, clock.steady())
 end
 
---- Answers the request, or sets the candidates for the balancer. `began`: when (s, of `clock`).
+--- Answers the request, or sets the candidates for the balancer. `began`: when the request began
+-- (s, of `clock`).
 local function route(var, uri, began)
     local current = discovery.topology()
     if not current then
@@ -142,7 +144,8 @@ local function route(var, uri, began)
     local is_read = view and IS_READ[var.request_method]
     is_point = is_read and is_point
     local is_history = is_read and partition and not is_in_several and labels.IS_HISTORY[label]
-    -- for an offset, or for the backends that have the key, or its other partitions
+    -- a backend may wait for an offset, for the backends that have the key, or for its other
+    -- partitions
     local waits = is_history or is_point and (not partition or is_in_several or may_wait(uri))
     local any = current
     if current.views.differ then
@@ -167,8 +170,8 @@ function _M.access()
     return route(var, uri, began)
 end
 
---- Access phase of a page of the proxy, in whatever form the client has written its path; but not
--- of a key from which nginx has climbed to it.
+--- Access phase of a page of the proxy. The client may have written its path in any form, but not
+-- with `..`: such a path may be that of a key, which nginx has resolved to this page.
 function _M.access_page(path)
     local var = ngx.var
     if query.climbs(var.request_uri) then

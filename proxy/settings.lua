@@ -7,8 +7,9 @@ local MAX_FILE_BYTES = 1024 * 1024
 local LEAST_S, MOST_S = 0.01, 3600
 
 --- "host:port,host:port" as a list of {host, port, tls_name}; "[::1]:8081" for IPv6, and
--- "https://host:port" for TLS. tls_name of a backend: see topology; the argument is for all of
--- them, nil: each has its host. Nil and the error.
+-- "https://host:port" for TLS. tls_name of a backend: see topology. The argument tls_name is for
+-- all backends; if it is nil, each backend has its host. Returns nil and the error if the text is
+-- invalid.
 function _M.backends(text, tls_name)
     local backends = {}
     for entry in (text .. ","):gmatch("%s*([^,]-)%s*,") do

@@ -10,9 +10,10 @@
 --             is_mispartitioned, counts, quota, holders};
 --             quota is as in quota.lua, or nil; partitioner is a function, or nil if the request
 --             goes to any backend; encode_key is a function, or nil: see key_codec; stores_text:
---             keys are text, and stored as they are; counts: numbers of partitions that a key may
---             belong to, or nil: see is_in_several; holders: by_rank and usable, as below, of the
---             backends with partitions, if some backend lacks the view or declares it differently
+--             keys are text, and stored as they are; counts: partition counts with which a key's
+--             partition may have been computed, or nil: see is_in_several; holders: by_rank and
+--             usable, as below, of the backends with partitions, if some backend lacks the view or
+--             declares it differently
 --   forward_timeout  how long a backend waits for another one (s)
 --   replicas  by view name, then partition: list of backends in the order of the attempts, the
 --             active before its standbys within a rank; `healthy` is the number of backends before
@@ -116,7 +117,8 @@ local function forward_timeout(reported)
     return math.max(type(reported) == "number" and reported or 0, FORWARD_TIMEOUT_S)
 end
 
---- The numbers of partitions that a key may belong to; nil if partitions were never added.
+--- Returns the partition counts with which the partition of a key may have been computed; nil if
+-- partitions were never added.
 local function partition_counts(reported)
     local counts = {}
     for _, count in ipairs(type(reported) == "table" and reported or {}) do
@@ -127,9 +129,10 @@ local function partition_counts(reported)
     return #counts > 0 and counts or nil
 end
 
---- Adds the view to which a path leads: that of the name without a version, which means the current
--- version. Instances of older versions may write a path into the descriptions of several views.
--- Then it leads to none, and any backend decides: it must not depend on the order of the views.
+--- Adds the view to which each path leads: the view whose name has no version, which means the
+-- current version. Instances of older releases may write one path into the descriptions of several
+-- views. Such a path leads to no view, and any backend decides: the result must not depend on the
+-- order of the views.
 local function add_paths(views, bases)
     for path, base in pairs(bases) do
         local view = views.by_name[base]
@@ -219,7 +222,7 @@ local function token_headers(reported)
     return names
 end
 
---- Backends by rank, and how many of them have the best one.
+--- Returns the backends by rank, and how many of them have the best rank.
 local function ranked(backends)
     local by_rank, usable = sorted_by_rank(backends), 0
     for _, backend in ipairs(by_rank) do
@@ -228,7 +231,8 @@ local function ranked(backends)
     return by_rank, usable
 end
 
---- Sets the holders of the views that not all backends declare alike: only these can answer.
+--- Sets `holders` of each view that the backends do not all declare in the same way: only its
+-- holders can answer.
 local function add_holders(views, processors, replicas, backends)
     for name, view in pairs(views.by_name) do
         if processors.views[name].differs == true then
@@ -303,8 +307,8 @@ end
 --- Builds a topology from the decoded JSON of /processors, which may be any value. Nil and an error
 -- if it is invalid.
 -- addresses: IP address by host name; backends on other hosts get no requests.
--- tls: is_on, whether backends that speak HTTPS get requests; name, that of all their certificates
--- (nil: the host of each).
+-- tls: {is_on, name}. is_on: whether backends that speak HTTPS get requests; name: the name in all
+-- their certificates (nil: each certificate has the host of its backend).
 function _M.build(processors, addresses, tls)
     local ok, topology, err = pcall(build, processors, addresses, tls or {})
     if not ok then
@@ -316,7 +320,8 @@ end
 local NO_REPLICAS = { healthy = 0 }
 
 --- Returns the key's partition, its replicas in the order of the attempts, and the active's id.
--- Nil, no replicas and nil if the request goes to any backend: without a partitioner or partitions.
+-- Returns nil, no replicas and nil if the partition is unknown, for example without a partitioner:
+-- then the request goes to any backend.
 function _M.replicas(topology, view, key)
     if not view or not key or not view.partitioner or view.partitions < 1 then
         return nil, NO_REPLICAS, nil

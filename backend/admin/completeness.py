@@ -41,7 +41,7 @@ PATIENCE = 5.0
 """Seconds that a command waits, if it does not say how long."""
 
 MAX_PATIENCE = 50
-"""Less than nginx waits for an answer."""
+"""The most seconds that a command may wait: less than nginx waits for an answer."""
 
 _STEP = 0.2  # s
 
@@ -60,7 +60,7 @@ class Missing:
     seconds_left: float | None = None
 
     def document(self) -> dict[str, Any]:
-        """Members of the problem."""
+        """Members for the problem document."""
         seconds = self.seconds_left
         return {
             "may_end": self.may_end,
@@ -91,8 +91,8 @@ class _Pace:
 
 
 class Completeness:
-    """Whether the views are complete as of a moment, by what instances say one time after another.
-    No I/O."""
+    """Decides whether the views are complete as of a moment, from the statuses that instances
+    report again and again. No I/O."""
 
     def __init__(
         self,
@@ -102,10 +102,10 @@ class Completeness:
         max_lag: int | None = None,
         at_once: bool = False,
     ) -> None:
-        """`moment`: s, of `boot_time`. `max_lag`: how many records may be missing in a replica, and
-        how many its pipeline may not have read; None: what was written before `moment` may not.
-        `at_once`: for a status, which does not wait. Replicas need what the topic had at `moment`,
-        and not what the pipeline has written since."""
+        """`moment`: s, of `boot_time`. `max_lag`: how many records a replica may lack, and how many
+        records its pipeline may not have read yet. None: no record that was written before `moment`
+        may be missing. `at_once`: for a status, which does not wait. Then replicas need what the
+        topic had at `moment`, but not what the pipeline has written since."""
         self._context = context
         self._views = views
         self._moment = moment

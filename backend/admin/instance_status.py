@@ -219,8 +219,8 @@ _THREADS = ("member", "ingest", "watcher")
 
 
 def threads(context: InstanceContext) -> dict[str, bool]:
-    """Thread -> whether it runs. Empty until the broker has answered: they start then, and the
-    instance counts as live before."""
+    """Thread -> whether it runs. Empty until the broker has answered, because the threads start
+    then. Until then, the instance counts as live."""
     running = {
         "member": context.member.alive,
         "ingest": context.ingest_loop.alive,

@@ -52,8 +52,8 @@ def admin_blueprint(document: Recent[dict[str, Any]]) -> Blueprint:
 class Recent(Generic[_T]):
     """Caches the result of `make` for `fresh_for` s. Only one thread at a time calls `make`.
 
-    Meanwhile other threads get the previous result, unless it is older than `too_old` s. So many
-    open pages cost an instance no more than one, and do not block its threads.
+    Meanwhile other threads get the previous result, unless it is older than `too_old` s. With that,
+    many open pages cost an instance no more than one page, and do not block its threads.
     """
 
     def __init__(self, make: Callable[[], _T], fresh_for: float, too_old: float = _TOO_OLD) -> None:

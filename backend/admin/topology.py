@@ -1,4 +1,5 @@
-"""The data of the admin page: the topology, joined with the /instance of every instance."""
+"""The data of the admin page: the topology, joined with the /instance document of every
+instance."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ _OF_REPLICA = (
 )  # fmt: skip
 
 Status = dict[str, Any]
-"""The /instance of an instance, or why there is none."""
+"""The /instance document of an instance, or why there is none."""
 
 Ask = Callable[[list[Member]], list[Status]]
 
@@ -104,7 +105,7 @@ class Peers:
 
 
 def statuses_of(context: InstanceContext, peers: Peers) -> dict[str, Status]:
-    """The /instance of each member of the topology, by its id. Blocks."""
+    """The /instance document of each member of the topology, by the member's id. Blocks."""
     me = context.settings.instance_id
     others = [each for each in context.topology.members if each.id != me]
     found = dict(zip((each.id for each in others), peers.ask(others), strict=True))

@@ -15,10 +15,10 @@ from model.views import View
 MAX_WAITING = 20
 """The most partitions that a document lists as not ready; all are counted."""
 
-_MAX_SOURCES = 5  # that a text names
+_MAX_SOURCES = 5  # sources that a text names at most
 
 Statuses = Mapping[str, Mapping[str, Any]]
-"""The /instance of each member, or its state and why there is none."""
+"""The /instance document of each member, or its state and why there is none."""
 
 
 def versions_status(context: InstanceContext, base: str, statuses: Statuses) -> dict[str, Any]:
@@ -84,7 +84,8 @@ def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[st
 
 
 def replicas_of(context: InstanceContext, view: View, statuses: Statuses) -> list[dict[str, Any]]:
-    """What each holder says about each of its partitions. A partition without one is `nobody`."""
+    """What each holder reports about each of its partitions. A partition without a holder has the
+    state `nobody`."""
     placed = context.topology.views.get(view.name)
     if placed is None:
         return []
@@ -110,8 +111,8 @@ def replicas_of(context: InstanceContext, view: View, statuses: Statuses) -> lis
 
 def why_no_rollback(context: InstanceContext, view: View, statuses: Statuses) -> str | None:
     """Why the version must not be current again; None if each partition has an answerable replica,
-    and the version is still kept up to date. What is not known is no reason: it has been current
-    before, and a rollback must not wait."""
+    and the version is still kept up to date. What is not known is no reason, because the version
+    has been current before, and a rollback must not wait."""
     placed = context.topology.views.get(view.name)
     reports = replicas_of(context, view, statuses)
     answerable = {report["partition"] for report in reports if report["state"] == ANSWERABLE}
@@ -132,18 +133,19 @@ def why_no_rollback(context: InstanceContext, view: View, statuses: Statuses) ->
 
 
 NOT_RUNNING = (PAUSED, FAILED, STOPPED)
-"""The states of a pipeline that does not read its sources, and will not by itself."""
+"""The states of a pipeline that does not read its sources, and will not start to by itself."""
 
 
 def pipeline_is(group: str, status: Status) -> str:
-    """That the pipeline does not run, and how far it is behind."""
+    """A text: the pipeline does not run, and how far it is behind."""
     error = f" ({status.error})" if status.error else ""
     behind = "" if status.lag == 0 else f", {behind_sources(status)}"
     return f"its pipeline {group} is {status.state}{error}{behind}"
 
 
 def behind_sources(status: Status) -> str:
-    """How far a pipeline is behind, with the topics: one may be a source that it has left."""
+    """A text: how far a pipeline is behind, and on which topics. One of them may be a source that
+    the pipeline has left."""
     lags = sorted((topic, lag) for topic, lag in status.sources.items() if lag != 0)
     named = ", ".join(f"{topic}: {records(lag)}" for topic, lag in lags[:_MAX_SOURCES])
     more = f" and {len(lags) - _MAX_SOURCES} more" if len(lags) > _MAX_SOURCES else ""

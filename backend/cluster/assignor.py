@@ -60,10 +60,10 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         current: Callable[[], Topology],
     ) -> None:
         """`member_metadata()`: this instance's current metadata. `on_assignment`: called with each
-        new topology and its generation. `topologies`: where members get those that are sent by
-        reference. `max_record_bytes`: of the group's record with topologies. `polled(topic)`: what
-        the broker has said last, except to kafka-python. `current()`: the topology of this
-        instance."""
+        new topology and its generation. `topologies`: keeps the topologies that are sent by
+        reference, for members to fetch. `max_record_bytes`: the most bytes of the group's record
+        with topologies. `polled(topic)`: the latest answer of the broker to a client other than
+        kafka-python. `current()`: this instance's topology."""
         self._member_metadata = member_metadata
         self._on_assignment = on_assignment
         self._policy = policy
@@ -109,8 +109,9 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         }
 
     def _partitions(self, cluster: Any, topic: str) -> TopicPartitions:
-        """MISSING if the topic does not exist. If the leader may not see it now, it is as it was in
-        the topology: kafka-python would not notice when the leader may see it again."""
+        """The topic's partitions; MISSING if the topic does not exist. If the leader may not
+        describe the topic now, its partitions are as they were in the topology: kafka-python would
+        not notice when the leader may describe the topic again."""
         of_cluster, polled = in_cluster(cluster, topic), self._polled(topic)
         known = [] if polled is None else [polled]
         if topic in cluster.unauthorized_topics:
@@ -176,12 +177,12 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
 
 def _unable(candidates: Iterable[MemberMetadata]) -> list[str]:
-    """The first ids of members that cannot fetch a topology."""
+    """The ids of members that cannot fetch a topology, five at most."""
     return sorted(each.member.id for each in candidates if not each.reads_references)[:5]
 
 
 def _bytes_of_members(members: Any) -> int:
-    """Of all members in the group's record, without their assignments."""
+    """The bytes of all members in the group's record, without their assignments."""
     return sum(
         _MEMBER_BYTES
         + sum(2 + len(topic) for topic in member.metadata.topics)
@@ -191,7 +192,7 @@ def _bytes_of_members(members: Any) -> int:
 
 
 def _bytes_of_partitions(assigned: Assigned) -> int:
-    """Of the assigned partitions in the group's record."""
+    """The bytes of the assigned partitions in the group's record."""
     return sum(
         6 + len(topic) + 4 * len(partitions)
         for by_topic in assigned.values()
@@ -200,8 +201,8 @@ def _bytes_of_partitions(assigned: Assigned) -> int:
 
 
 def _kafka_assignments(topology: Topology) -> Assigned:
-    """Topic partitions of each member for Kafka's own tools. A partition of two views goes to the
-    first."""
+    """The topic partitions of each member, for Kafka's own tools. If two views have the same topic,
+    a partition goes to the active of the first view."""
     taken: set[tuple[str, int]] = set()
     assigned: defaultdict[Member, defaultdict[str, list[int]]]
     assigned = defaultdict(lambda: defaultdict(list))

@@ -62,7 +62,7 @@ class ChangeLog(Generic[S]):
         librdkafka: Librdkafka = LIBRDKAFKA,
         retry_after: float = 1.0,
     ) -> None:
-        """`client_settings`: of librdkafka. `timeout` (s): of a request. `on_change(states)` is
+        """`client_settings`: for librdkafka. `timeout` (s): of one request. `on_change(states)` is
         called when the topic has been read for the first time, and after each change. `first`: the
         name and state to write if the topic has no record of the name. `retry_after`: s."""
         self.topic = subject.topic
@@ -76,7 +76,7 @@ class ChangeLog(Generic[S]):
         self._retry_after = retry_after
         self._states: Mapping[str, S] = {}
         self._known = threading.Event()
-        self._is_live = False  # it has read the topic to its end, and goes on reading
+        self._is_live = False  # the thread has read the topic to its end, and goes on reading
         self._stop = threading.Event()
         self._waiting: dict[bytes, _Outcome] = {}  # by the id of a record
         self._producer: Producer | None = None
@@ -94,8 +94,8 @@ class ChangeLog(Generic[S]):
             self._thread.join(self._timeout + 1)
 
     def exists(self, timeout: float) -> bool | None:
-        """Whether the topic exists; None if it is not known within `timeout` s, and the time-out
-        of a request. A topic that must not be looked at counts as missing."""
+        """Whether the topic exists; None if this is unknown after `timeout` s plus the time-out of
+        one request. A topic that this instance may not describe counts as missing."""
         end = time.monotonic() + timeout
         while True:
             try:
@@ -110,7 +110,7 @@ class ChangeLog(Generic[S]):
                 return None
 
     def _admin(self) -> AbstractContextManager[AdminClient]:
-        """For one task: after an outage, a client can wait for the controller for ever."""
+        """A client for one task: after an outage, a client can wait for the controller for ever."""
         return closing(self._librdkafka.admin({**self._client_settings, "log_level": 0}))
 
     def _topic_id(self, admin: AdminClient) -> str | None:
@@ -254,7 +254,7 @@ class ChangeLog(Generic[S]):
         try:
             config = only_result(admin.describe_configs([topic]), self._timeout + 1)
         except (KafkaException, TimeoutError):
-            return  # perhaps it is not allowed
+            return  # perhaps this instance may not read the configuration
         wrong = [
             f"{name}={value}" for name, value in _CONFIG.items() if config[name].value != value
         ]
@@ -314,7 +314,7 @@ class ChangeLog(Generic[S]):
 
     def _check_position(self, reading: _Reading[S], consumer: Consumer) -> None:
         """Raises Unavailable if the topic has records after the position, and none was fetched
-        since the check before: see backend.ingest.stalled_fetch."""
+        since the previous check: see backend.ingest.stalled_fetch."""
         now = time.monotonic()
         if now - reading.checked_at < _CHECK_EVERY:
             return
@@ -334,7 +334,8 @@ class ChangeLog(Generic[S]):
         reading.behind_at = reading.position
 
     def _check_id(self, reading: _Reading[S]) -> None:
-        """Raises Unavailable if the topic was created again: it may have as many records."""
+        """Raises Unavailable if the topic was created again. Its end does not always show this: the
+        new topic may have as many records."""
         if time.monotonic() - reading.id_checked_at < _CHECK_ID_EVERY:
             return
         reading.id_checked_at = time.monotonic()
@@ -346,7 +347,8 @@ class ChangeLog(Generic[S]):
                 raise Unavailable(self._subject.unknown, "it was created again: it is read again")
 
     def _write_first(self, reading: _Reading[S]) -> None:
-        """Writes the first record, if there is none. If several instances do, one record counts."""
+        """Writes the first record, if there is none. If several instances write it, only one of
+        their records counts."""
         if self._first is not None and self._first[0] not in reading.states:
             log.info("the first record of topic %s: %s", self.topic, self._first)
             self._write(*self._first, uuid.uuid4().bytes)
@@ -368,7 +370,7 @@ class ChangeLog(Generic[S]):
         """Makes the states known, then the outcomes of this instance's own changes."""
         if not self._known.is_set() or reading.states != self._states:
             self._on_change(reading.states)
-            # after it has taken effect: an error repeats it
+            # only after the change has taken effect: if `on_change` fails, it is called again
             self._states = reading.states
             self._known.set()
         for id_, counts in reading.outcomes.items():
@@ -389,7 +391,7 @@ class _Outcome:
 
 @dataclass
 class _Reading(Generic[S]):
-    """The states after the records read so far, and the outcomes of own records among them."""
+    """The states after the records read so far, and the outcomes of this instance's own records."""
 
     states: Mapping[str, S] = field(default_factory=dict)
     outcomes: dict[bytes, bool] = field(default_factory=dict)

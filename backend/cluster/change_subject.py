@@ -17,9 +17,9 @@ class Subject(Generic[S]):
     encode: Callable[[str, S, int], bytes]
     """`encode(name, state, at_ms)`: the value of a record."""
     decode: Callable[[bytes | str | None], tuple[str, S]]
-    """Its inverse; ValueError."""
+    """The inverse of `encode`; raises ValueError."""
     noun: str
-    """Such as "versions": names the thread and the client."""
+    """The name of the thread and the client, such as "versions"."""
     unknown: str
     """The problem's code if the topic cannot be read."""
     conflict: str
@@ -27,6 +27,6 @@ class Subject(Generic[S]):
     unconfirmed: str
     """The problem's code if Kafka has not confirmed a change."""
     decides: str
-    """Such as "which version of a view is current"."""
+    """What the topic decides, such as "which version of a view is current"."""
     name_of: Callable[[str], str]
-    """What changes, by its name, such as "the versions of view orders"."""
+    """`name_of(name)`: the text for what changes, such as "the versions of view orders"."""

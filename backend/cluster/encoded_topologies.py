@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from model.group.topology_reference import digest_of
 
-_MOST = 4  # a member that is slow to fetch one may come when there is a newer one
+_MOST = 4  # a slow member may ask for a topology after a newer one was added
 
 
 class EncodedTopologies:

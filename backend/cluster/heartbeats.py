@@ -1,8 +1,8 @@
 """Heartbeats between instances that share partitions.
 
-Two such instances send each other heartbeats in turn, one in every second interval. If the other
-one does not send the heartbeat of its turn, this one sends it a little later. An instance that
-misses a heartbeat gets one in each interval, until it answers again.
+Two such instances take turns in sending heartbeats, one in every second interval. If the other
+instance does not send when it is scheduled, this instance sends a little later. An instance that
+does not answer a heartbeat gets one in each interval, until it answers again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 PATH = b"/internal/heartbeat"
 _LEAVING_TIMEOUT = 2.0  # s; no instance asks one again that has left
 _TIMEOUT = 0.9
-"""For an answer, in intervals. It ends before the next interval, in which the instance is asked
-again."""
+"""How long to wait for an answer, in intervals. The wait ends before the next interval, in which
+the instance is asked again."""
 _GRACE = 0.2
-"""How late the other instance may send the heartbeat of its turn, in intervals. The network and a
-busy event loop take some time."""
+"""How late the other instance may send the heartbeat that it is scheduled to send, in intervals.
+The network and a busy event loop take some time."""
 
 
 class Instance(Protocol):
@@ -63,9 +63,9 @@ class Posts(Protocol):
 
 @dataclass
 class _Neighbour:
-    """An instance that shares partitions, with the times (s, by the loop's clock) of the last
-    heartbeat that was sent to it, and of the last one from it. `turn` will send the next one; None
-    while one is in flight."""
+    """An instance that shares partitions with this one. `sent_at`, `received_at`: when the last
+    heartbeat was sent to it, and received from it (s, the loop's clock). `turn`: the timer that
+    sends the next heartbeat; None while one is in flight."""
 
     member: Member
     sent_at: float = -math.inf
@@ -86,8 +86,8 @@ class Heartbeats:
     """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
     def __init__(self, instance: Instance, posts: Posts, interval: float) -> None:
-        """`posts` is closed by `stop`. `interval`: s between the heartbeats that an instance
-        misses."""
+        """`posts` is closed by `stop`. `interval`: s between two heartbeats to an instance that
+        does not answer."""
         self._instance = instance
         self._posts = posts
         self._interval = interval
@@ -98,7 +98,7 @@ class Heartbeats:
         self._last_at = 0
 
     def start(self) -> None:
-        """In the event loop."""
+        """Start to send heartbeats. Call this in the event loop."""
         self._loop = asyncio.get_running_loop()
         self._instance.on_topology.append(self._update_soon)
         self._update()
@@ -128,7 +128,7 @@ class Heartbeats:
         self._send(_Neighbour(each) for each in self._instance.topology.members if each.id != me.id)
 
     def _update_soon(self) -> None:
-        """From any thread."""
+        """Schedule `_update`. Any thread may call this."""
         loop = self._loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._update)
@@ -178,7 +178,7 @@ class Heartbeats:
         current = self._neighbours.get(id_)
         if self._loop is None or current is None:
             return
-        if current is not neighbour:  # it has another address now, and has waited
+        if current is not neighbour:  # another address now: its heartbeat has waited
             self._send([current])
         elif is_answered:
             self._exchanged(neighbour)
@@ -186,8 +186,9 @@ class Heartbeats:
             neighbour.schedule(neighbour.sent_at + self._interval, self._take_turn)
 
     def _exchanged(self, neighbour: _Neighbour) -> None:
-        """Schedule the next turn, after a heartbeat that was answered. It is that of the one that
-        has not sent the last one. If both have sent one, it is that of the lesser id."""
+        """Schedule the next heartbeat, after one that was answered. The instance that did not send
+        the last heartbeat sends the next one. If both have sent one, the instance with the lesser
+        id sends the next one."""
         sent, received = neighbour.sent_at, neighbour.received_at
         grace = _GRACE * self._interval
         if abs(sent - received) < grace:
@@ -198,8 +199,8 @@ class Heartbeats:
         neighbour.schedule(at if is_mine else at + grace, self._take_turn)
 
     async def _send_one(self, neighbour: _Neighbour) -> bool:
-        """Whether it was answered. What is learned of an instance that has another address by then
-        does not count."""
+        """Send a heartbeat; return whether it was answered. The result does not count if the
+        instance has another address by then."""
         instance, member, started = self._instance, neighbour.member, time.monotonic()
         neighbour.sent_at = asyncio.get_running_loop().time()
         # unique, so that a late answer to an earlier heartbeat does not match
@@ -239,7 +240,7 @@ class Heartbeats:
         if neighbour is None or self._loop is None:
             return
         neighbour.received_at = self._loop.time()
-        if id_ not in self._in_flight:  # else the turn is scheduled when that one ends
+        if id_ not in self._in_flight:  # else `_run` schedules the next heartbeat
             self._exchanged(neighbour)
 
     def answer(self, body: bytes) -> Answer:

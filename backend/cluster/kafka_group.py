@@ -30,13 +30,13 @@ class GroupSettings:
 
     @property
     def heartbeat_ms(self) -> int:
-        """The usual interval."""
+        """The usual interval between heartbeats (ms)."""
         return max(MIN_HEARTBEAT_MS, self.session_timeout_ms // 5)
 
     @property
     def max_poll_interval_ms(self) -> int:
-        """The time for which a rebalance waits for live members that do not join. A member that
-        does not poll for so long leaves the group."""
+        """How long a rebalance waits for live members that do not join (ms). A member that does not
+        poll for this time leaves the group."""
         return max(2 * self.session_timeout_ms, 10_000)
 
     def open(self, assignor: TopologyAssignor, may_have_to_join: Callable[[], None]) -> KafkaGroup:
@@ -87,19 +87,20 @@ class KafkaGroup:
         return self.is_joining or coordinator.need_rejoin() or not coordinator.stable()
 
     def poll(self) -> None:
-        """The public `poll` would also look up committed offsets and fetch records, which another
-        consumer does here, and would wake kafka-python's other thread ten times."""
+        """Poll the coordinator only. The public `poll` would also look up committed offsets, fetch
+        records (another consumer does that here), and wake kafka-python's other thread ten times.
+        """
         if self.must_join:
             self._consumer._coordinator.poll(timeout_ms=_POLL_MS)
         else:
             self._consumer._coordinator.poll_heartbeat()
 
     def request_rejoin(self) -> None:
-        """Java: `enforceRebalance`, KIP-568."""
+        """Make the consumer join again; `enforceRebalance` in Java (KIP-568)."""
         self._consumer._coordinator.request_rejoin()
 
     def set_heartbeat_interval(self, ms: int) -> None:
-        """kafka-python reads the number before each wait."""
+        """Change the interval. kafka-python reads it before each wait."""
         self._consumer._coordinator.heartbeat.config["heartbeat_interval_ms"] = ms
 
     def close(self) -> None:
@@ -109,8 +110,8 @@ class KafkaGroup:
 def subscribe(consumer: KafkaConsumer, topics: frozenset[str]) -> None:
     """Subscribe, and fetch the topics' metadata before the first join.
 
-    Without them, a leader would place no partitions. If they came before the subscription,
-    kafka-python would consider them as changed after the first join, and join again.
+    Without the metadata, a leader would place no partitions. If the metadata came before the
+    subscription, kafka-python would see a change after the first join, and join again.
     """
     consumer.subscribe(topics=sorted(topics))
     for topic in topics:
@@ -127,7 +128,7 @@ def _create_no_topics(consumer: KafkaConsumer) -> None:
 
 def _call_if_it_must_join(consumer: KafkaConsumer, call: Callable[[], None]) -> None:
     """Call `call()` when the answer to a heartbeat, or new metadata of topics, may say that the
-    consumer must join again. kafka-python's other thread notes this, and tells no other.
+    consumer must join again. kafka-python's other thread notes this, but tells no other thread.
     """
     coordinator = consumer._coordinator
 
@@ -141,5 +142,5 @@ def _call_if_it_must_join(consumer: KafkaConsumer, call: Callable[[], None]) -> 
 
     coordinator.request_rejoin = calling(coordinator.request_rejoin)
     coordinator.reset_generation = calling(coordinator.reset_generation)
-    # a listener could be called before that of the coordinator, which compares the metadata
+    # a listener could be called before the coordinator's listener, which compares the metadata
     consumer._cluster.update_metadata = calling(consumer._cluster.update_metadata)

@@ -51,8 +51,9 @@ class LostInstances:
             self._lost.pop(id_, None)
 
     def dead(self, member: Member) -> None:
-        """Record that the instance misses heartbeats. One that was in flight when the instance left
-        the topology does not count: whether it had announced that was known then."""
+        """Record that the instance misses heartbeats. A heartbeat that was in flight when the
+        instance left the topology does not count: at that time, it was already known whether the
+        instance had announced that it would leave."""
         with self._lock:
             if self._current is None or member.id in self._current:
                 self._add(member)

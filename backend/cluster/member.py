@@ -35,8 +35,8 @@ _FREQUENT_HEARTBEATS = 250  # per second of the whole group
 
 
 class Group(Protocol):
-    """The consumer group, as one consumer of this instance takes part in it. While it joins, it
-    calls the assignor with which it was opened."""
+    """One consumer of this instance in the consumer group. While the consumer joins, it calls the
+    assignor with which the group was opened."""
 
     @property
     def is_joining(self) -> bool:
@@ -83,7 +83,7 @@ class GroupMember:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`heartbeat_ms`: the interval if no join is expected. For `policy` to `polled`, see
-        TopologyAssignor. `clock()`: s; says how long ago a join was."""
+        TopologyAssignor. `clock()`: measures the time since a join (s)."""
         self._open_group = open_group
         self._usual_heartbeat_ms = heartbeat_ms
         self._member_metadata = member_metadata
@@ -134,7 +134,7 @@ class GroupMember:
                 self._stop.wait(1.0)
 
     def _take_part(self) -> None:
-        """In the group, with one consumer, until the member stops or the consumer fails."""
+        """Take part with one consumer, until the member stops or the consumer fails."""
         assignor = TopologyAssignor(
             self._metadata,
             self._assigned,
@@ -157,8 +157,8 @@ class GroupMember:
 
     def _heartbeat_ms(self, group: Group) -> int:
         """The interval, ms. It is shorter before a join and for some seconds after it, so that
-        instances that start one after the other soon share the partitions; the more members, the
-        longer, so that heartbeats are no load for the broker."""
+        instances that start one after the other soon share the partitions. It grows with the number
+        of members, so that heartbeats are no load for the broker."""
         usual = self._usual_heartbeat_ms
         if not group.must_join and self._clock() > self._joined_at + _JOINED_RECENTLY:
             return usual
@@ -170,14 +170,14 @@ class GroupMember:
     def _poll(self, group: Group) -> None:
         group.set_heartbeat_interval(self._heartbeat_ms(group))
         group.poll()
-        # a request stays until its metadata are sent: the end of a join that began before the
-        # request makes kafka-python forget that it must rejoin
+        # a request is repeated until its metadata are sent: when a join that began before the
+        # request ends, kafka-python forgets that it must rejoin
         if self._rejoin.is_set() or group.is_joining:
             group.request_rejoin()
 
     def _fetch(self) -> None:
-        """Get the topology that the leader has sent by reference, if an attempt is due. Not while
-        kafka-python handles the assignment: its thread for heartbeats would wait."""
+        """Get the topology that the leader has sent by reference, if an attempt is due. Do not call
+        this while kafka-python handles the assignment: its heartbeat thread would wait."""
         try:
             topology = self._fetcher.attempt(self._current)
         except TopologyError as e:
@@ -205,7 +205,8 @@ class GroupMember:
             self._wake.clear()  # before the conditions are checked again
 
     def _metadata(self) -> MemberMetadata:
-        """For a join. `member_metadata` assumes that its result is sent to the leader."""
+        """The metadata for a join. `member_metadata` assumes that its result is sent to the
+        leader."""
         self._rejoin.clear()  # first: a request from now on needs another join
         self._sent = replace(self._member_metadata(), referenced_ms=self._referenced_ms)
         self._joined_at = self._clock()

@@ -4,8 +4,8 @@ Forwarded requests are marked. An instance answers a marked request itself or wi
 instances with different topologies cannot send a request back and forth.
 
 Streams keep their connection as long as their clients stay, so they have their own pool. Other
-requests never wait for a stream's connection. Requests to one instance use a part of their pool at
-most, so those to others do not wait for one that hangs.
+requests never wait for a stream's connection. Requests to one instance use only a part of their
+pool, so requests to other instances do not wait for an instance that hangs.
 
 With a cluster secret, requests for internal routes are signed here, and their answers verified.
 Each request says for which client it is (`backend/security/client_claims.py`).
@@ -52,7 +52,7 @@ _OMITTED_HEADERS = frozenset(
 
 _ERRORS = (*NOT_REACHED, aiohttp.ClientError)
 
-# that aiohttp adds to requests that do not have them
+# headers that aiohttp would add to requests without them
 _AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
 
 _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flow control stops it
@@ -72,8 +72,9 @@ class PeerClient:
         counts: PeerCounts | None = None,
     ) -> None:
         """`timeout`: s for an answer, or for the start of a stream. `signer`: None without a
-        cluster secret. `connections` (0: unlimited): for requests, a quarter of them at most to
-        one instance; `streams`: for streams, at least as many as there are at once."""
+        cluster secret. `connections` (0: unlimited): the pool for requests; one instance gets a
+        quarter of it at most. `streams`: the pool for streams; at least as many as are open at
+        once."""
         self._signer = signer
         self._claim = claim if signer is None else signer.claim
         self._certificates = certificates or Certificates()
@@ -96,9 +97,9 @@ class PeerClient:
         timeout: float | None = None,
         within: float | None = None,
     ) -> Answer:
-        """The owner's complete answer; Unavailable after the configured timeout, or after `within`
-        s if that is less, or if the owner sends nothing for `timeout` s; PeerNotAsked if no
-        connection is free for so long.
+        """The owner's complete answer. Unavailable after the configured timeout, or after `within`
+        s if that is less, or if the owner sends nothing for `timeout` s. PeerNotAsked if no
+        connection becomes free in this time.
 
         `target`: the raw path with the query string, passed on unchanged.
         """
@@ -181,9 +182,9 @@ class PeerClient:
             raise ValueError("a target has no fragment")  # URL would leave it out
         try:
             url = URL(member.origin + target.decode("latin-1"), encoded=True)
-            if url.port is None:  # looking at it parses it
+            if url.port is None:  # the property parses it
                 raise ValueError("no port")
-        except ValueError as e:  # what the member has sent as its host is none
+        except ValueError as e:  # the member has sent an invalid host
             self._counts.ended(target, None)
             raise unreachable(member, e) from e
         forwarded = {
@@ -198,7 +199,7 @@ class PeerClient:
         return url, {**forwarded, MARK.decode(): self._mark}
 
     def _tls(self, member: Member) -> ssl.SSLContext | bool:
-        """The latest context: a connection that was opened with another one is not used again."""
+        """The latest TLS context. A connection that was opened with another is not used again."""
         return self._certificates.for_peers if member.scheme == HTTPS else True
 
     async def close(self) -> None:
@@ -222,7 +223,7 @@ class _Places:
 
     @contextmanager
     def taken(self, member: Member) -> Iterator[bool]:
-        """Counts a request; whether it has to wait for a connection."""
+        """Counts a request, and yields whether it has to wait for a connection."""
         taken, origin, of_one = self._taken, member.origin, self.of_one
         waits = self._of_all > 0 and (
             taken[origin] >= of_one
@@ -258,8 +259,8 @@ def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:
 
 
 def _is_before_request(error: Exception) -> bool:
-    """Whether the time was over before there was a connection, or because there was none for long:
-    an instance that has been connected, and is silent, is a SocketTimeoutError."""
+    """Whether the time ran out before there was a connection, or because there was none for long.
+    An instance that is connected but silent causes a SocketTimeoutError."""
     return isinstance(error, TimeoutError) and not isinstance(error, aiohttp.SocketTimeoutError)
 
 

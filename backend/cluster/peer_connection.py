@@ -31,7 +31,7 @@ _LENGTH = re.compile(rb"[0-9]{1,10}")
 
 
 class MalformedAnswerError(ConnectionError):
-    """The bytes are not an answer of an instance, or too many."""
+    """The bytes are not an answer of an instance, or there are too many."""
 
 
 class ClosedBeforeAnswerError(ConnectionError):
@@ -69,9 +69,9 @@ class PeerConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def post(self, request: bytes, silence: float, ends_at: float) -> RawAnswer:
-        """Sends all bytes of a request. If no byte of the answer arrives for `silence` s, or it is
-        not complete at `ends_at` (the loop's time): TimeoutError. ConnectionError. Without an
-        answer, the connection is closed."""
+        """Sends all bytes of a request, and returns the answer. TimeoutError if no byte of it
+        arrives for `silence` s, or if it is not complete at `ends_at` (s, the loop's clock).
+        ConnectionError. Without an answer, the connection is closed."""
         if not self.is_open:
             raise ClosedBeforeAnswerError("the connection was closed")
         self._silence, self._ends_at = silence, ends_at
@@ -122,7 +122,7 @@ class PeerConnection(asyncio.Protocol):
             return
         if is_complete:
             self._answer.set_result(RawAnswer(self._status, self._headers, b"".join(self._body)))
-            self._begin_answer()  # an idle connection does not keep the last one
+            self._begin_answer()  # an idle connection does not keep the last answer
         self._set_timer()
 
     # -- the answer ------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class PeerConnection(asyncio.Protocol):
         self._length: int | None = None  # of the whole body; None before the end of the head
 
     def _feed(self, data: bytes) -> bool:
-        """Adds bytes; whether the answer is complete."""
+        """Adds bytes, and returns whether the answer is complete."""
         if self._length is None:
             self._head += data
             head, end, data = self._head.partition(b"\r\n\r\n")
@@ -158,7 +158,7 @@ class PeerConnection(asyncio.Protocol):
     # -- time ------------------------------------------------------------------------------------
 
     def _set_timer(self) -> None:
-        """For the next byte of an answer, or the next request."""
+        """Sets the timer for the next byte of an answer, or for the next request."""
         if self._timer is not None:
             self._timer.cancel()
         now = self._loop.time()
@@ -177,7 +177,7 @@ class PeerConnection(asyncio.Protocol):
 async def connect(
     member: Member, tls: ssl.SSLContext | None, closed: Callable[[PeerConnection], None]
 ) -> PeerConnection:
-    """A new connection, after the TLS handshake. OSError. `tls`: None for plain HTTP."""
+    """Opens a new connection, with its TLS handshake. OSError. `tls`: None for plain HTTP."""
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(member.address, member.port, type=socket.SOCK_STREAM)
     sock = await start_connection(addresses, happy_eyeballs_delay=_OTHER_ADDRESS_S)

@@ -1,4 +1,4 @@
-"""Why another instance has not answered, and whether it was that instance which answered."""
+"""Why another instance has not answered, and whether an answer really comes from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from model.topology import Member
 log = RateLimitedLog(logging.getLogger(__name__))
 
 NOT_REACHED = (TimeoutError, OSError, UnicodeError)
-"""Errors of a connection to a member. UnicodeError: what it has sent as its host is no name."""
+"""Errors of a connection to a member. UnicodeError: the member has sent an invalid host name."""
 
 
 class PeerRefused(Unavailable):
@@ -30,8 +30,8 @@ class PeerNotAsked(Unavailable):
 def unreachable(
     member: Member, error: Exception, kind: type[Unavailable] = Unavailable
 ) -> Unavailable:
-    """For an error of the connection."""
-    # aiohttp's are SSLErrors, too
+    """The problem for an error of the connection."""
+    # aiohttp's TLS errors are SSLErrors, too
     why = type(error).__name__
     if isinstance(error, ssl.SSLError):
         why = f"{why}: {error}"

@@ -1,8 +1,8 @@
 """The requests that instances send each other all the time: coalesced reads and heartbeats.
 
 Each kind has a connection of its own to each instance, so none waits for a connection, or for
-another request. There is one such request at a time, and all of them may be repeated. With a
-cluster secret, they are signed, and their answers verified.
+another request. Each kind has one request at a time, and every request may be repeated. With a
+cluster secret, requests are signed, and their answers verified.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from backend.wire.answer import MARK, Answer
 from model.topology import HTTPS, Member
 
 CONNECT_SECONDS = 0.5
-"""For a new connection, with the TLS handshake; then the next replica is tried."""
+"""The most seconds for a new connection with its TLS handshake. After this time, the next replica
+is tried."""
 
 
 class PeerPosts:
@@ -88,7 +89,7 @@ class PeerPosts:
 
     def _ended(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
-        # those to an instance that is gone are never sent
+        # no later request would remove it if the instance is gone
         self._unused = {of: each for of, each in self._unused.items() if each is not connection}
 
     async def _ask(
@@ -114,7 +115,7 @@ class PeerPosts:
         self, member: Member, target: bytes, body: bytes
     ) -> tuple[bytes, SignedRequest | None]:
         """The bytes that `backend/wire/plain_requests.py` recognises without a parser. Each request
-        has a signature of its own, because an instance accepts it once."""
+        has its own signature, because an instance accepts a signature only once."""
         signed = None
         signature = b""
         if self._signer is not None:

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 class Policy:
     """The placement settings of a deployment.
 
-    `standby_replicas`: besides the active, for kinds of store that do not set their own number.
+    `standby_replicas`: standbys in addition to the active, for kinds of store without a number of
+    their own.
     `acceptable_recovery_lag`: the most records that an active may be behind the best replica.
     """
 
@@ -121,8 +122,8 @@ def _partition_counts(
     name: str, count: int, members: list[MemberMetadata]
 ) -> tuple[tuple[int, ...], int]:
     """The numbers of partitions that the view's topic has had, as members know them, and the hash
-    of this topic (0: unknown). While it is recreated, members know different topics; then there are
-    none, and the members report again."""
+    of this topic (0: unknown). While the topic is recreated, members know different topics. Then no
+    numbers are returned, and the members report again."""
     reports = [c for c in members if c.partition_counts.get(name)]
     hashes = {c.topic_hashes.get(name, 0) for c in reports} - {0}
     if len(hashes) > 1:
@@ -133,10 +134,10 @@ def _partition_counts(
 
 
 def _mispartitioned(name: str, active: tuple[int, ...], members: list[MemberMetadata]) -> bool:
-    """Whether the view has mispartitioned records, seen by a member or by one that is gone.
+    """Whether a current or a former member has seen mispartitioned records of the view.
 
     The new owner of a partition may not have read as far as the old one. So the mark of the last
-    topology stays until every partition has the active that it had.
+    topology stays until every partition keeps the active that it had before.
     """
     if any(name in c.mispartitioned for c in members):
         return True

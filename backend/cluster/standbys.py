@@ -27,8 +27,8 @@ class Standbys:
         claimed: Mapping[int, set[int]],
     ) -> None:
         """`load`: standbys by member, assigned so far; updated. `claimed`: the current standbys by
-        member, which stay as far as the quotas allow. A warming member is not a standby, and is in
-        addition to them until it becomes active."""
+        member, which stay as far as the quotas allow. A warming member is not a standby: it is an
+        additional replica until it becomes active."""
         self._active = active
         self._warming = warming
         self._eligible = eligible
@@ -60,11 +60,12 @@ class Standbys:
         )
 
     def _all_others(self) -> tuple[tuple[int, ...], ...]:
-        """All members but the active, where there is nothing to choose.
+        """All members but the active: there is nothing to choose.
 
-        They are in the order of the members, from the active's on, except that the first one can
-        answer, if any can. This order compresses well, because all lists of an active are nearly
-        the same: with many instances, the order of `_how_good` makes the topology too large.
+        They are in the order of the members, beginning after the active. Only the first one may be
+        out of order: it can answer, if any member can. This order compresses well, because all
+        lists with the same active are nearly the same. With many instances, the order of
+        `_how_good` makes the topology too large.
         """
         for partition, (active, chosen) in enumerate(zip(self._active, self._chosen, strict=True)):
             free = [i for i in self._eligible if self._free(partition, i)]

@@ -27,14 +27,14 @@ MISSING = TopicPartitions(0, 0)
 
 def newest(known: Iterable[TopicPartitions]) -> TopicPartitions:
     """The largest number of partitions of the topic that the first source knows. `known`: at least
-    one source; the first is the one that soonest learns that a topic was created again."""
+    one source; the first must be the source that is first to learn that a topic was recreated."""
     found = list(known)
     topic_hash = found[0].topic_hash
     return max(each for each in found if each.topic_hash == topic_hash)
 
 
 def in_cluster(cluster: Any, topic: str) -> TopicPartitions:
-    """In kafka-python's metadata."""
+    """The topic's partitions in kafka-python's metadata."""
     uuid = cluster.topic_id(topic)
     topic_hash = 0
     if uuid is not None:
@@ -44,7 +44,8 @@ def in_cluster(cluster: Any, topic: str) -> TopicPartitions:
 
 
 def in_topology(topology: Topology, topic: str) -> list[TopicPartitions]:
-    """For each view of the topic whose stores were known when it was placed."""
+    """The topic's partitions for each of its views; only views whose stores were known when they
+    were placed."""
     return [
         TopicPartitions(placed.topic_hash, placed.partitions)
         for placed in topology.views.values()

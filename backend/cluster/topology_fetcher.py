@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 PATH = "/internal/topology"
 GIVE_UP_AFTER = 30.0
-"""Seconds after which the group needs a new topology, because no instance has this one. Twice as
-many each time, because an instance may be the only one that cannot fetch it."""
+"""Seconds after which the group needs a new topology, because no instance has this one. The time
+doubles each time, because this instance may be the only one that cannot fetch the topology."""
 
 _TIMEOUT = 1.5  # s for the connection, and for all of the answer: the member must poll its group
 _READ_BYTES = 1 << 16
@@ -79,7 +79,7 @@ class TopologyFetcher:
         self._attempts = 0
 
     def cancel(self) -> None:
-        """There is nothing to fetch: the topology has been fetched, or a newer one was sent."""
+        """Stop fetching: the topology has been fetched, or a newer one was sent."""
         self._reference = None
         self._give_up_after = GIVE_UP_AFTER
 
@@ -100,7 +100,7 @@ class TopologyFetcher:
         return self._reference is not None and waited > self._give_up_after
 
     def attempt(self, current: Topology) -> Topology | None:
-        """The topology, if an attempt is due and succeeds. `current`: whose members are asked.
+        """The topology, if an attempt is due and succeeds. The members of `current` are asked.
         Raises TopologyError if the leader's topology is malformed."""
         reference = self._reference
         if reference is None or self.wait:
@@ -116,14 +116,14 @@ class TopologyFetcher:
         return Topology.decode(encoded, self._generation)
 
     def _fetch(self, reference: TopologyReference, current: Topology) -> bytes | None:
-        """From one member; None if it does not send it."""
+        """The encoded topology from one member; None if the member does not send it."""
         member = reference.leader
         others = [each for each in current.members if each.id not in (member.id, self._id)]
         if self._attempts % 2 and others:
             member = random.choice(others)
         try:
             return self._fetch_from(member, reference)
-        # a host that is no name, as another member sent it, is a ValueError
+        # ValueError: another member has sent an invalid host name
         except (OSError, http.client.HTTPException, ValueError) as e:
             self._failures.warn(
                 member.id, f"instance {member.id} has not sent the new topology: {e!r}"
@@ -131,7 +131,7 @@ class TopologyFetcher:
         return None
 
     def _fetch_from(self, member: Member, reference: TopologyReference) -> bytes:
-        """Raises TopologyError if the answer is not the topology."""
+        """The encoded topology. Raises TopologyError if the answer is not the topology."""
         body = reference.digest.encode()
         signed = self._signer and self._signer.sign("POST", PATH.encode(), member.id, body)
         connection = self._connect(member, _TIMEOUT)
@@ -153,7 +153,7 @@ class TopologyFetcher:
         return encoded
 
     def _read(self, response: http.client.HTTPResponse, size: int) -> bytes:
-        """At most a few bytes more than the topology, or an error's document has."""
+        """The body, but at most a few bytes more than the topology or an error's document has."""
         chunks, received = [], 0
         while received <= size and (chunk := response.read1(_READ_BYTES)):
             chunks.append(chunk)
@@ -163,8 +163,8 @@ class TopologyFetcher:
 
 @contextmanager
 def _ended_after(seconds: float, sock: socket.socket) -> Iterator[None]:
-    """Ends the connection if the block takes longer: a time-out of the socket is one for each
-    packet."""
+    """Ends the connection if the block takes longer than `seconds`: the socket's own time-out
+    begins again with each packet."""
 
     def end() -> None:
         with suppress(OSError):  # it is closed already

@@ -1,4 +1,4 @@
-"""What a route needs of its sender, and the check of it: once per request, on every instance.
+"""What a route requires of its sender. Every instance checks this, once per request.
 
 Nothing trusts the proxy. A request that an instance passes on to another one keeps its
 `Authorization`, and the other instance checks it again (`backend/security/authorization.py`).
@@ -47,8 +47,8 @@ class Readers:
     `backend/wire/point_batch.py`)."""
 
     def __init__(self, identities: Sequence[Identity | None] | None) -> None:
-        """Those of the tokens; None if a token may read nothing. None instead of all if
-        authentication is off."""
+        """`identities`: one for each token, None for a token that may read nothing. The argument
+        itself is None if authentication is off."""
         self._identities = identities
         self._of_views: dict[str, frozenset[int]] = {}
 
@@ -74,7 +74,7 @@ class Readers:
 
 
 ANYONE = Readers(None)
-"""With authentication off."""
+"""The readers if authentication is off: every read may be answered."""
 
 
 class AccessControl:
@@ -88,7 +88,7 @@ class AccessControl:
     ) -> None:
         """`tokens`: None if authentication is off. `header`: the lower-case name of a header that
         has the token if there is no `Authorization`. `is_from_cluster`: whether a request without a
-        body is one of a proxy or instance of the deployment."""
+        body comes from a proxy or an instance of the deployment."""
         self._tokens = tokens
         self._header = header
         self._is_from_cluster = is_from_cluster
@@ -98,7 +98,8 @@ class AccessControl:
         return self._tokens is not None
 
     def admit_request(self, access: Access, request: Request, name: str = "") -> Identity | None:
-        """As `admit`. ANY_SCOPE admits a proxy or instance of the deployment, too."""
+        """Does the same as `admit`, but ANY_SCOPE also admits a proxy or instance of the
+        deployment."""
         if access is Access.ANY_SCOPE and self._is_from_cluster(request):
             request.is_from_cluster = True
             return None
@@ -107,8 +108,8 @@ class AccessControl:
     def admit(self, access: Access, headers: list[Header], name: str = "") -> Identity | None:
         """The sender; None if authentication is off or the route is open.
 
-        `name`: of the view (READ) or topic (APPEND). Unauthenticated, Forbidden. CLUSTER is not
-        checked here.
+        `name`: of the view (READ) or topic (APPEND). Raises Unauthenticated or Forbidden. CLUSTER
+        is not checked here.
         """
         if self._tokens is None or access in (Access.OPEN, Access.CLUSTER):
             return None
@@ -151,8 +152,8 @@ class AccessControl:
         return found[1]
 
     def readers(self, digests: Sequence[bytes]) -> Readers:
-        """The senders of reads whose tokens have these digests. Those that were not verified before
-        may read nothing."""
+        """The senders of reads whose tokens have these digests. A token that was not verified
+        before may read nothing."""
         verifier = self._tokens
         return ANYONE if verifier is None else Readers(verifier.known_by_digests(digests))
 
@@ -168,7 +169,8 @@ class AccessControl:
 def access_control(
     settings: Settings, keys: TokenKeys | None, cluster: ClusterAccess
 ) -> AccessControl:
-    """As the settings want it. `keys`: None if authentication is off. ConfigurationError."""
+    """The access control that the settings ask for. `keys`: None if authentication is off. Raises
+    ConfigurationError."""
     tokens = None if keys is None else TokenVerifier(keys, token_policy(settings))
     return AccessControl(
         tokens,
@@ -194,7 +196,8 @@ def bearer_token(headers: list[Header]) -> bytes:
 
 
 def scope_of(access: Access, name: str) -> str:
-    """The scope that a token needs; empty if none is enough, or any is. `name`: as of `admit`."""
+    """The scope that a token needs; empty if the route requires no particular scope. `name`: as in
+    `admit`."""
     if access in (Access.READ, Access.APPEND):
         return f"{access.value}:{name}"
     return access.value if access in (Access.METRICS, Access.ADMIN) else ""

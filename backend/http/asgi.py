@@ -12,12 +12,12 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 CLIENT_EXTENSION = "queryable.client"
-"""An extension of our server: a function that takes the client of the request, as
-`backend/http/limits/clients.py` names it. So the server counts unread bytes by client."""
+"""An extension of our server: a function that tells the server the client of the request, as
+`backend/http/limits/clients.py` names it. With it, the server counts unread bytes by client."""
 
 RECEIVED_EXTENSION = "queryable.received_at"
 """An extension of our server: when the head of the request had arrived (s, of perf_counter)."""
 
 ENDED_EARLY_EXTENSION = "queryable.ended_early"
-"""An extension of our server: the application sets it when it has to end a response before its end,
-and has logged why. The server then closes the connection, and logs nothing."""
+"""An extension of our server: the application sets it when it has to stop a response that is not
+complete, and has logged why. The server then closes the connection, and logs nothing."""

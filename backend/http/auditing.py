@@ -13,7 +13,8 @@ _REFUSALS = (401, 403, 429)
 _EVENTS = {Access.APPEND: APPEND, Access.ADMIN: ADMIN}
 
 DISCONNECTED = "client-disconnected"
-"""The code of an append or action whose client left before the answer. It may have been done."""
+"""The code of an append or action whose client left before the answer. The append or action may
+have been done."""
 
 
 def audit(
@@ -27,8 +28,8 @@ def audit(
 ) -> None:
     """Writes a line, if the request needs one.
 
-    `request`: None if it was refused before its route was considered. `problem`: the answer, if it
-    is one.
+    `request`: None if it was refused before its route was considered. `problem`: the answer, if the
+    answer is a problem.
     """
     access = match.route.access
     event = REFUSED if status in _REFUSALS else _EVENTS.get(access)

@@ -72,29 +72,30 @@ class FastPath:
         self.coalesced = PointBatchRoute(context, keys, of_paths, access, self._turn)
 
     def start(self) -> None:
-        """In the event loop: measure from now on."""
+        """Starts to measure durations. Called in the event loop."""
         self._turn.start(asyncio.get_running_loop())
 
     def use(self, paths: Paths) -> None:
-        """Other versions of views are current. Called in any thread."""
+        """Uses other paths: other versions of views have become current. Called in any thread."""
         self._paths = paths
         self.coalesced.use(paths)
 
     def answer_now(self, raw_path: bytes, token: bytes | None = None) -> Answer | None:
         """The complete answer to a plain GET, if it is a point read that can be answered at once.
 
-        `token`: that of its Authorization header, if it has one. None leaves the request to the
-        router: it has to wait, to ask others, to be counted, its token must be verified, or it is
-        refused.
+        `token`: the token of the Authorization header, if there is one. None leaves the request to
+        the router: the request has to wait or to be counted, other instances must be asked, its
+        token must be verified, or it is refused.
         """
         return self._answer(raw_path, token)
 
     def forward_now(
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
     ) -> bool:
-        """Whether another instance is being asked for the answer to a GET that `answer_now` has
-        just left. Then `ended` is called later, with the answer, or None, which leaves the request
-        to the router: the instance does not answer, and others may have to be asked."""
+        """Asks another instance for the answer to a GET that `answer_now` has just left unanswered.
+        Returns whether it is being asked. Then `ended` is called later, with the answer or with
+        None. None leaves the request to the router: the instance does not answer, and others may
+        have to be asked."""
         if self.forwards is None or self._context.spans is not None or REQUESTS.isEnabledFor(INFO):
             return False  # the router measures each request for the log
         elsewhere, self._elsewhere = self._elsewhere, None
@@ -138,7 +139,7 @@ class FastPath:
         connection: ConnectionKey | None = None,
     ) -> Answer | None:
         """The complete answer to point reads that a proxy or an instance sends together; None
-        leaves those that take long to the router. `client`: the address of its socket.
+        leaves reads that take long to the router. `client`: the address of the sender's socket.
         `has_certificate`: see `mutual_tls.is_of_cluster`. `connection`: the key of its connection.
         """
         body = reads.body
@@ -225,8 +226,8 @@ class FastPath:
         return answer
 
     def _answer_in_batch(self, raw_path: bytes, readers: Readers, number: int) -> Answer | None:
-        """As `answer_now`, for a read of a batch, which the proxy has counted. `number`: of its
-        token."""
+        """Does the same as `answer_now` for a read of a batch. The proxy has counted the read
+        already. `number`: the number of its token."""
         return self._answer(raw_path, None, (readers, number))
 
     def _answer(

@@ -54,7 +54,8 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None) -> Flask:
-    """The Flask application of one instance. `raw_reads`: for KIQR's dialect; None: without it."""
+    """The Flask application of one instance. `raw_reads`: for KIQR's dialect; None leaves the
+    dialect out."""
     pages = Flask("backend.http", static_folder=None)
     pages.url_map.merge_slashes = False  # keys may have empty segments
     topology = recent_topology(context)
@@ -106,14 +107,14 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
     def processors() -> Response:
         if not context.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
-        revision = context.revision  # read first: a change meanwhile is one of a later revision
+        revision = context.revision  # read first: a change meanwhile gets a later revision
         built, etag = context.processors_etag
         answer = Response(status=304)
         if built != revision or not _is_known(etag):
             states = {**context.peers.states(), context.settings.instance_id: context.state}
             document = processors_for_clients(context.topology.processors(states), context.versions)
             page = _json({**document, **proxy_document(context)})
-            # of the content: clients may ask any instance, and one that has restarted
+            # an ETag of the content: clients may ask any instance, also one that has restarted
             _, etag = etag_of(page.get_data(), AS_JSON)
             context.processors_etag = revision, etag
             if not _is_known(etag):
@@ -156,7 +157,7 @@ def _listed(versions: Versions) -> list[tuple[str, View]]:
 
 
 def _view(context: InstanceContext, name: str, view: View) -> dict[str, Any]:
-    """`name`: of the view in requests."""
+    """The description of a view. `name`: the name of the view in requests."""
     placed = context.topology.views.get(view.name)
     return {
         **described(view.description(), name, context.versions),

@@ -1,6 +1,6 @@
 """Runs the Flask application in threads. There are three kinds of pages, each with its own threads
-and its own bound on requests: documents, KIQR's dialect, whose requests wait for other instances,
-and those for the state of the instance."""
+and its own bound on requests: documents, pages of KIQR's dialect, whose requests wait for other
+instances, and pages for the state of the instance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backend.http.limits.gates import Gate
 from backend.http.route_table import is_state
 
 PAGE_KIND = "queryable.page_kind"
-"""The key of a scope that says the kind of the page."""
+"""The key in an ASGI scope for the kind of the page."""
 
 _STATE, _KIQR, _DOCUMENTS = "state", "kiqr", "documents"
 _THREADS = {_STATE: 2, _KIQR: 8, _DOCUMENTS: 4}
@@ -25,14 +25,15 @@ _PATIENCE_OF_KIQR = 10.0  # s; few run at once, and each may take seconds
 
 
 def page_kind(pattern: str) -> str:
-    """Of a route of the route table."""
+    """The kind of the page with this pattern in the route table."""
     if is_state(pattern):
         return _STATE
     return _KIQR if pattern.startswith(f"{PREFIX}/") else _DOCUMENTS
 
 
 def page_gates() -> dict[str, Gate]:
-    """For each kind of page. Clients take turns for KIQR's threads: its requests may take long."""
+    """The gate of each kind of page. Clients take turns for KIQR's threads, because its requests
+    may take long."""
     return {
         _STATE: Gate("requests", _MAX_PAGES),
         _KIQR: Gate("KIQR requests", _THREADS[_KIQR], _PATIENCE_OF_KIQR),
@@ -52,8 +53,8 @@ def flask_bridge(flask_app: Flask) -> App:
         try:
             await asyncio.shield(page)
         finally:
-            # If the client has left: the thread cannot be ended, and would wait for ever for
-            # someone who takes what it sends. The request keeps its place until it has ended.
+            # If the client has left, the thread still cannot be ended. It would wait for ever if
+            # nothing took what it sends. So the request keeps its place until the thread has ended.
             await asyncio.wait([page])
 
     return bridge

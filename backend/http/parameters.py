@@ -1,7 +1,7 @@
 """The parameters of every query, from a query string to typed values.
 
-BadRequest for what is unknown, repeated or malformed: a bound that is ignored would give a wrong
-answer.
+Unknown, repeated and malformed parameters raise BadRequest: a bound that is ignored would give a
+wrong answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ PARAMETERS = {
     "batch": ("stale", "timestamps"),
     "versions": (),
 }
-"""Of `/views/{view}/{resource}`, by resource; a `ViewQuery` has its own."""
+"""The parameters of `/views/{view}/{resource}`, by resource. A `ViewQuery` has its own
+parameters."""
 
 _OFFSETS = re.compile(r"[0-9]{1,9}:[0-9]{1,19}(,[0-9]{1,9}:[0-9]{1,19})*", re.ASCII)
 
@@ -85,13 +86,14 @@ def with_body(query: bytes, body: bytes) -> bytes:
 
 
 def point_parameters(query: bytes, versioned: bool) -> tuple[bool, ReadOptions]:
-    """Those of `GET {path}/{key}`: whether the key is base64url, and the options."""
+    """The parameters of `GET {path}/{key}`: whether the key is base64url, and the options."""
     return _point_options(query, _COMMON, versioned)
 
 
 def search_parameters(query: bytes, versioned: bool) -> ReadOptions:
-    """Those of `POST …/search`: as of `GET {path}/{key}`, but for `encoding` (other instances are
-    asked for the key as base64url) and `route` (a redirect to a GET would expose the key)."""
+    """The parameters of `POST …/search`: as of `GET {path}/{key}`, except `encoding` (other
+    instances are asked for the key as base64url) and `route` (a redirect to a GET would expose the
+    key)."""
     return _point_options(query, _BOUNDS, versioned)[1]
 
 
@@ -128,7 +130,8 @@ def _with_partials(
 
 
 def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
-    """Those of `…/windows`, `…/sessions` and `…/versions`: the same, and the span."""
+    """The parameters of `…/windows`, `…/sessions` and `…/versions`: as of `GET {path}/{key}`, and
+    the span."""
     parameters = parse_parameters(query, (*_COMMON, "partials", *_SPAN))
     encoded, options = _with_partials(parameters, *_options(parameters))
     span = Span(
@@ -144,7 +147,8 @@ def span_parameters(query: bytes) -> tuple[bool, ReadOptions, Span]:
 
 
 def changes_parameters(query: bytes) -> tuple[bool, bool]:
-    """Those of `…/changes`: whether the key is base64url, and whether events have timestamps."""
+    """The parameters of `…/changes`: whether the key is base64url, and whether events have
+    timestamps."""
     parameters = parse_parameters(query, ("encoding", "timestamps"))
     is_encoded = parameters.choice("encoding", "text", "base64url") == "base64url"
     return is_encoded, _flag(parameters, "timestamps")
@@ -176,8 +180,8 @@ def key_bytes(text: bytes) -> bytes:
 
 
 def page_parameters(view: View, resource: str, query: bytes, stream: bool = False) -> Page:
-    """Those of `/views/{view}/keys`, `…/windows` and `…/sessions`; a stream has no limit unless one
-    is given."""
+    """The parameters of `/views/{view}/keys`, `…/windows` and `…/sessions`; a stream has no limit
+    unless one is given."""
     refuse_store(view, resource)
     parameters = parse_parameters(query, PARAMETERS[resource])
     backwards = parameters.choice("order", "asc", "desc") == "desc"
@@ -200,7 +204,7 @@ def page_parameters(view: View, resource: str, query: bytes, stream: bool = Fals
 
 
 def batch_parameters(query: bytes) -> ReadOptions:
-    """Those of `POST /views/{view}/batch`."""
+    """The parameters of `POST /views/{view}/batch`."""
     parameters = parse_parameters(query, PARAMETERS["batch"])
     return ReadOptions(stale=parameters.stale(), timestamps=_flag(parameters, "timestamps"))
 

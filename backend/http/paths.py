@@ -32,9 +32,9 @@ class Elsewhere(Unavailable):
     """The request is about a view that only other instances have: see `Versions.elsewhere`. They
     can answer it.
 
-    `base`: the name of the view without a version; `stored`: the name inside instances. `path`:
-    the raw path for another instance; None: that of the request. `key`: the raw text of its key;
-    `rest`: what follows the key. Both are empty if the path has no key.
+    `base`: the name of the view without a version; `stored`: the name inside instances. `path`: the
+    raw path for another instance; None: the path of the request. `key`: the raw text of the key.
+    `rest`: what follows the key. `key` and `rest` are empty if the path has no key.
     """
 
     def __init__(self, name: str, stored: str) -> None:
@@ -101,7 +101,7 @@ class Paths:
             if b"%" in prefix:
                 prefix = unquote_to_bytes(prefix)
                 if prefix.count(b"/") != depth:
-                    continue  # an encoded slash belongs to a name, and no name has one
+                    continue  # the encoded slash would be part of a name, but no name has a slash
             view = self._by_prefix.get(prefix)
             if view is None:
                 if prefix in self._elsewhere:
@@ -119,8 +119,8 @@ def _names(versions: Versions) -> tuple[str, ...]:
 
 
 def _elsewhere(name: str, stored: str, tail: bytes) -> Elsewhere:
-    """Of a key. `tail`: its raw text and what follows. By the name of the view, because an instance
-    of an older version may use another path."""
+    """The problem of a request for a key. `tail`: the raw text of the key and what follows. Its
+    path has the name of the view, because an instance of an older version may use another path."""
     problem = Elsewhere(name, stored)
     problem.path = b"/views/%b/keys/%b" % (name.encode(), tail)
     problem.key, _, problem.rest = tail.partition(b"/")
@@ -128,7 +128,8 @@ def _elsewhere(name: str, stored: str, tail: bytes) -> Elsewhere:
 
 
 def check_escapes(raw_path: bytes) -> None:
-    """BadRequest for what nginx does not take, so that backends and nginx answer alike."""
+    """Raises BadRequest for escapes that nginx does not accept, so that backends and nginx answer
+    alike."""
     if bad := _BAD_ESCAPE.search(raw_path):
         raise BadRequest(
             "bad-request",

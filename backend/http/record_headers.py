@@ -26,8 +26,8 @@ class RecordHeaders:
         self._threads = DocumentThreads("record-headers", _AT_ONCE)
 
     async def added(self, view: View, answer: Answer) -> Answer:
-        """The answer with the headers of its record, or null if the topic no longer has it;
-        Unavailable, NotAcceptable."""
+        """The answer with the headers of its record, or with null if the topic no longer has the
+        record. Raises Unavailable or NotAcceptable."""
         assert answer.record is not None
         partition, offset, timestamp = answer.record
         headers = None

@@ -22,10 +22,10 @@ class Request:
     `identity` is the sender, if authentication is on and the route needs a token; `is_admitted`
     says whether the token is still valid, for routes that stream. `sender` is the instance or proxy
     that has signed a request for an internal route. `is_from_cluster`: whether an instance or a
-    proxy has sent a request that tokens admit, too. `details` are for the audit log; `status` is
-    that of a streamed answer, or 0; `started_at` (s, of perf_counter) and `answered_by` (see
-    `role_of`) are known when it has started. `is_pinned`: whether the sender, another instance, has
-    chosen the version of the view.
+    proxy has sent the request, on a route that also admits tokens. `details` are for the audit log;
+    `status` is that of a streamed answer, or 0; `started_at` (s, of perf_counter) and `answered_by`
+    (see `role_of`) are known when it has started. `is_pinned`: whether the sender, another
+    instance, has chosen the version of the view.
     """
 
     __slots__ = (

@@ -53,7 +53,7 @@ class KeyResponses:
         self._has_etags = not reads.view.is_custom
         # an entry is sent to the proxy as it is stored
         self.sends_entries = reads.view.value_codec.is_json
-        # answers that do not pass the router need it, too
+        # answers that do not pass the router need this header, too
         self.miss_form = [VARY_ORIGIN] if context.settings.cors_origins else []
         self.form = varying([JSON, VARY] if self._has_etags else [JSON], self.miss_form)
         self._pipeline = context.pipelines.get(reads.view.name)
@@ -64,7 +64,7 @@ class KeyResponses:
         self._series: dict[tuple[str, int], Series] = {}
 
     def series(self, role: str, status: int) -> Series:
-        """The histogram of point reads that were answered so."""
+        """The histogram of point reads that were answered by this role with this status."""
         series = self._series.get((role, status))
         if series is None:
             labels = Labels(KEY, self.view.name, role, status)
@@ -72,12 +72,13 @@ class KeyResponses:
         return series
 
     def use_versions(self) -> None:
-        """Other versions of views are current. Called in any thread."""
+        """Called, in any thread, when other versions of views have become current."""
         self._of_view = self._context.view_headers(self.view)
         self._fixed_lines = {}
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
-        """The value of a key from this instance, or 404; NotOwner, Problem as in `resolve_one`."""
+        """The value of a key from this instance, or a 404. Raises NotOwner or Problem, as
+        `resolve_one` does."""
         try:
             if options.as_of is not None:
                 return self._version_here(key, options, options.as_of)
@@ -130,11 +131,11 @@ class KeyResponses:
     # for the proxy (see `wire/point_batch.py`)
 
     def lines(self, state: State) -> tuple[bytes, bytes]:
-        """The fixed lines and the state lines of answers from a store partition. The fixed ones are
-        those of headers that change only with the view's version or the instance's role: of all
-        answers, and of those with a value, up to the offset in the ETag. The state lines are those
-        of the other headers of all answers."""
-        known = self._fixed_lines  # before the version: `use_versions` replaces both
+        """The fixed lines and the state lines of answers from a store partition. The fixed lines
+        have the headers that change only with the view's version or the instance's role: first the
+        headers of all answers, then those of answers with a value, up to the offset in the ETag.
+        The state lines have the other headers of all answers."""
+        known = self._fixed_lines  # read before the version: `use_versions` replaces both
         store_partition, position, lag, staleness = state
         of = role, etag_format = store_partition.role, store_partition.etag_format
         fixed = known.get(of)  # the ETag names the partition
@@ -147,7 +148,7 @@ class KeyResponses:
             lines = b"partition: %b\noffset: %d\nlag: %b\nstaleness: %b\n" % (
                 store_partition.partition_header, position, lag_text(lag), staleness_text(staleness)
             )  # fmt: skip
-        else:  # without two calls
+        else:  # the same, without two calls
             lines = b"partition: %b\noffset: %d\nlag: %d\nstaleness: %d\n" % (
                 store_partition.partition_header, position, lag, staleness * 1000
             )  # fmt: skip
@@ -156,8 +157,8 @@ class KeyResponses:
         return fixed, lines
 
     def miss_lines(self, state: State) -> bytes:
-        """Lines of the further headers of the answer to missing keys, an empty line, and its
-        body."""
+        """The end of the answer to missing keys: the lines of its other headers, an empty line, and
+        its body."""
         problem = self.reads.missing(state)
         return b"%b\n%b" % (lines_of(problem.headers() + self.miss_form), problem.body())
 
@@ -174,7 +175,7 @@ class KeyResponses:
             not_counted(error)
 
     def _unreadable(self, problem: ValueUnreadable) -> Answer:
-        """The answer of one store partition; 406."""
+        """The answer of one store partition for a value that cannot be read: 406."""
         answer = self.unreadable(problem, self.state_headers(problem.state) + self.miss_form)
         answer.role = problem.state.store_partition.role
         return answer
@@ -265,8 +266,8 @@ class KeyResponses:
 
 
 def _with_record(answer: Answer, state: State, entry: Entry) -> Answer:
-    """The answer to a read that asks for the headers of the record, too. They are no part of what
-    the ETag stands for."""
+    """The answer to a read that asks for the headers of the record, too. The ETag does not cover
+    those headers, so it is left out."""
     answer.record = state.store_partition.partition, entry_offset(entry), entry_time(entry)
     answer.headers = [header for header in answer.headers if header[0] != b"etag"]
     return answer

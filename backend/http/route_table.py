@@ -12,8 +12,8 @@ A pattern is a path with variables:
 Fixed paths take precedence over variables. Each route says what its sender needs (`access`).
 
 Pages are the routes that the Flask application answers. They are matched last, against the decoded
-path, because Flask sees no other: an encoded letter must not lead to a page whose access was not
-checked. A path that matches nothing is the last page, `other`.
+path, because Flask sees only the decoded path: an encoded letter must not lead to a page whose
+access was not checked. A path that matches nothing else gets the last page, `other`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Route:
 
     @cached_property
     def label(self) -> str:
-        """Its name in metrics, the same as in the proxy's (proxy/telemetry/routes.lua).
+        """The name of the route in metrics, the same as in the proxy's metrics
+        (proxy/telemetry/routes.lua).
 
         "key" and "key/windows" for one key, "top" for `/views/{view}/top`, "internal/scan" for what
         instances ask one another, "views" for pages, "other" for unknown paths.
@@ -98,8 +99,8 @@ class Match(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The view or topic that `access` is about; empty if the path has none. Who may read a view
-        may read all its versions."""
+        """The view or topic that `access` is about; empty if the path has none. A client that may
+        read a view may read all its versions."""
         return self.more.get("topic", self.base) if self.view is None else self.view.base
 
 
@@ -145,7 +146,7 @@ class RouteTable:
         versions = self.versions
         named: dict[str, View | None] = {**versions.named}
         for name in (*versions.elsewhere, *versions.undecided):
-            # requests about the versions themselves need no current one
+            # requests about the versions themselves need no current version
             of_base = {} if route.access is Access.READ else versions.by_base.get(base_of(name), {})
             named[name] = next(iter(of_base.values()), None)
         for name, view in named.items():
@@ -176,8 +177,8 @@ class RouteTable:
         return self._other
 
     def _check_absent(self, name: str) -> None:
-        """Returns if no view has this name. Otherwise, or if that is not known, it raises Elsewhere
-        or Unavailable."""
+        """Returns only if it is known that no view has this name. Otherwise it raises Elsewhere or
+        Unavailable."""
         if name in self.versions.elsewhere:
             raise Elsewhere(name, self.versions.elsewhere[name])
         if name in self.versions.undecided:
@@ -203,7 +204,7 @@ class RouteTable:
             return self._decided(fixed)
         if b"%" in raw_path:
             decoded = unquote_to_bytes(raw_path)
-            # an encoded slash belongs to a name, and no name has one
+            # the encoded slash would be part of a name, but no name has a slash
             if decoded.count(b"/") == raw_path.count(b"/") and (
                 (fixed := self._fixed.get(decoded)) is not None and "{view}" in fixed.route.pattern
             ):
@@ -229,13 +230,14 @@ def page_path(raw_path: bytes) -> str:
 
 
 def _may_be_of_view(path: str) -> bool:
-    """Whether another instance may declare a view with a short path to which this one belongs."""
+    """Whether this path may belong to the short path of a view that another instance declares."""
     first, _, rest = path[1:].partition("/")
     return rest != "" and first not in RESERVED_SEGMENTS
 
 
 def _page_pattern(pattern: str) -> re.Pattern[str]:
-    """`{view}` is one segment, `{rest}` is any text, also none."""
+    """The regular expression of a pattern: `{view}` is one segment, `{rest}` is any text, also
+    empty."""
     escaped = re.escape(pattern)
     for name, text in (("{view}", "(?P<view>[^/]+)"), ("{rest}", ".*")):
         escaped = escaped.replace(re.escape(name), text)
@@ -243,6 +245,6 @@ def _page_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def is_state(path: str) -> bool:
-    """Whether proxies and supervisors ask for this document of Flask, so others must not delay
-    it."""
+    """Whether proxies and supervisors request this page, so that requests for other pages must not
+    delay it."""
     return path == "/processors" or path.startswith("/health/")

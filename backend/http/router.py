@@ -1,7 +1,7 @@
 """The ASGI application: the table of all routes, and what is done around every handler.
 
 Access, bounds on requests in flight and on their bodies, methods, problems, Topology-Epoch and
-Content-Length each have their one place here. Routes that are pages are Flask's (`flask_app`).
+Content-Length are each handled in one place, here. Routes that are pages are Flask's (`flask_app`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _PAGE = ("GET", "HEAD", "OPTIONS")
 _PAGES = (*_READ, "POST")  # parameters that do not fit into a URL are in the body
 
 MAX_BODY = 1 << 20
-_PATIENCE = 2.0  # s that pages and batches wait for others to end
+_PATIENCE = 2.0  # s that pages and batches wait for other requests to end
 _PATIENCE_OF_REDUCTIONS = 10.0  # s; few run at once, and each takes longer
 _MAX_BATCH_OF_PEER = 9 << 20  # bytes; older instances take 8 MiB of keys
 _SMALL = 4096  # bytes of a heartbeat, a command or a request for a copy: no budget is needed
@@ -122,7 +122,7 @@ class Router:
         self.unchanged_now = self.fast_path.unchanged_now
         self._internal = InternalRoutes(context, self._scans, access)
         self._admin = AdminRoutes(context, self._responses)
-        # what instances ask one another finds room however much clients send
+        # two budgets: requests between instances find room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
         most = context.settings.max_in_flight
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
@@ -139,12 +139,12 @@ class Router:
         keys, views, internal = self.keys, self._views, self._internal
         coalesced = self.fast_path.coalesced
         requests = self._requests
-        # A scan holds a page of every owner, a reduction groups or rows of every owner, a batch its
-        # body, and a peer's scan a page of our own.
+        # What each request holds in memory: a scan, a page of every owner; a reduction, groups or
+        # rows of every owner; a batch, its body; a peer's scan, one page of this instance.
         scans, batches = Gate("scans", 64, _PATIENCE), Gate("batches", 128, _PATIENCE)
         reductions = Gate("reductions", most_reductions(), _PATIENCE_OF_REDUCTIONS)
         of_peers = Gate("scans", 256)
-        own_bound = nullcontext()  # the handler bounds how many there are at once
+        own_bound = nullcontext()  # the handler itself limits concurrent requests
         key = "{path}/{key}"  # of the view's own path, and of /views/{view}/keys
         read, append, any_scope = Access.READ, Access.APPEND, Access.ANY_SCOPE
         cluster = Access.CLUSTER
@@ -192,7 +192,8 @@ class Router:
         )
 
     def _use_versions(self) -> None:
-        """Other versions are current, or the group has other views. Called in any thread."""
+        """Called, in any thread, when other versions have become current or the group has other
+        views."""
         versions = self._context.versions
         self._paths = Paths(versions)
         self._table = RouteTable(self.routes, self._paths, versions)
@@ -211,7 +212,8 @@ class Router:
         return self._table.match(raw_path)
 
     def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
-        """In the event loop, before the first request; returns what asks all instances."""
+        """Called in the event loop, before the first request. Returns the part that asks all
+        instances."""
         settings, tls = self._context.settings, self._context.certificates
         of = settings.instance_id, settings.forward_timeout, self._cluster.signer
         self._peer_client = peer_client or PeerClient(
@@ -233,7 +235,7 @@ class Router:
         return scatter_gather
 
     def start_heartbeats(self) -> None:
-        """In the event loop, after `start`."""
+        """Called in the event loop, after `start`."""
         assert self._heartbeats is not None
         self.fast_path.start()
         self._heartbeats.start()
@@ -248,8 +250,8 @@ class Router:
             await self._peer_client.close()
 
     def drain(self) -> None:
-        """Ends the streams: their clients reconnect to the instance that has the partition then.
-        The other instances get a heartbeat at once."""
+        """Ends the streams, so that their clients reconnect to the instance that has the partition
+        by then. The other instances get a heartbeat at once."""
         self.keys.drain()
         if self._heartbeats is not None:
             self._heartbeats.beat_all()
@@ -320,7 +322,7 @@ class Router:
         return answer
 
     def _refused_post(self, problem: Forbidden, client: str, target: bytes) -> None:
-        """For the audit log, which the fast path does not write."""
+        """Writes a refusal to the audit log, which the fast path does not write."""
         address = (client, 0) if client else None
         scope: Scope = {"method": "POST", "client": address, "headers": []}
         audit(self._audit, self._table.match(target), scope, problem.status, None, problem)
@@ -379,11 +381,11 @@ class Router:
         return self._internal_bodies if route.is_internal else self._bodies
 
     async def _flask(self, kind: str, request: Request) -> None:
-        """A page."""
+        """Answers a request for a page, through Flask."""
         length = request.header(b"content-length") or b"0"
         if not length.isdigit() or len(length) > 18 or int(length) > MAX_BODY:
             raise BadRequest("body-too-large", f"A body has {MAX_BODY} bytes at most.")
-        # the path that was matched, and no other
+        # exactly the path that was matched
         scope = {**request.scope, "path": page_path(request.raw_path), PAGE_KIND: kind}
         await self._pages(scope, request.receive, request.send)
 

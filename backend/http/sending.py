@@ -22,7 +22,7 @@ def complete(answer: Answer, method: str, epoch: bytes) -> None:
     """Adds Content-Length and Topology-Epoch."""
     headers = answer.headers
     if answer.status == 304:
-        pass  # its length would be that of the body that is not sent
+        pass  # it would have to be the length of the body, which is not sent
     elif method != "HEAD" or all(name != b"content-length" for name, _ in headers):
         headers.append((b"content-length", b"%d" % len(answer.body)))
     headers.append((b"topology-epoch", epoch))
@@ -37,7 +37,7 @@ def add_missing(headers: list[Header], more: Sequence[Header]) -> None:
 
 
 def with_final_status(send: Send) -> Send:
-    """Sends a NonRetryable problem under a status of its own."""
+    """A `send` that sends a NonRetryable problem with a status of its own."""
 
     async def sending(message: Message) -> None:
         if message.get("status") == 503 and RETRY_ELSEWHERE_NO in message["headers"]:
@@ -48,8 +48,8 @@ def with_final_status(send: Send) -> Send:
 
 
 def varying(headers: Sequence[Header], more: Sequence[Header]) -> list[Header]:
-    """The headers, and more of them. What both have in `Vary` is in one line, because the proxy
-    and some caches use only one."""
+    """Both lists of headers as one. All names in `Vary` are in one line, because the proxy and some
+    caches use only one line."""
     both = [*headers, *more]
     lines = [value for name, value in both if name == _VARY]
     names = dict.fromkeys(each.strip() for line in lines for each in line.split(b","))
@@ -58,7 +58,7 @@ def varying(headers: Sequence[Header], more: Sequence[Header]) -> list[Header]:
 
 
 def with_headers(send: Send, added: list[Header]) -> Send:
-    """Adds headers to the answer."""
+    """A `send` that adds headers to the answer."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -86,7 +86,8 @@ def role_of(headers: Iterable[Header]) -> str:
 async def send_answer(
     answer: Answer, method: str, epoch: bytes, send: Send, is_of_proxy: bool = False
 ) -> None:
-    """Sends a complete answer; a final one to a proxy under a status of its own, too."""
+    """Sends a complete answer. A final answer to a proxy gets a status of its own, as in
+    `with_final_status`."""
     complete(answer, method, epoch)
     status = _NON_RETRYABLE if is_of_proxy and answer.is_final else answer.status
     await send({"type": "http.response.start", "status": status, "headers": answer.headers})

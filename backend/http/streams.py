@@ -1,5 +1,5 @@
-"""Streamed answers. Their number is limited. They end when the client or the instance leaves, and
-when the token of the client expires or is revoked; and early if there is an error."""
+"""Streamed answers. Their number is limited. They end when the client or the instance leaves, when
+the token of the client expires or is revoked, and early if there is an error."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def end_early(request: Request, label: str, error: Exception) -> None:
     bug: Exception | None = error
     if isinstance(error, Problem):
         kind, why, bug = error.code, f"{error.code}: {error.detail}", None
-    # clients can cause many of these, but none may hide another kind
+    # clients can cause many such errors, but one kind must not hide another kind
     log.warn(f"{of}: {kind}", f"a stream of {of} ends early: {why}", bug)
     request.scope.setdefault("extensions", {})[ENDED_EARLY_EXTENSION] = True
 
@@ -95,8 +95,8 @@ class Streams:
         await send({"type": "http.response.body", "body": b""})
 
     def end_where(self, condition: Callable[[Request], bool]) -> None:
-        """Ends open streams normally, and those that are being opened: their clients may open them
-        again at once. Called in any thread."""
+        """Ends the streams that meet the condition, also while they are being opened. They end
+        normally, so their clients may open them again at once. Called in any thread."""
         self._is_ended = condition
         for task, request in list(self._open.items()):
             if condition(request):

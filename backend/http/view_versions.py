@@ -66,8 +66,8 @@ def is_outdated(table: RouteTable, request: Request) -> bool:
 def in_version_of_cursor(
     request: Request, versions: Versions, parse: Callable[[View], _T]
 ) -> tuple[View, _T]:
-    """What `parse` makes of the request, and the version that its cursor, if it has one, comes
-    from; BadRequest."""
+    """The version of the view, and what `parse` makes of the request in that version. If the
+    request has a cursor, it is the version that the cursor comes from. Raises BadRequest."""
     view = request.of
     try:
         return view, parse(view)

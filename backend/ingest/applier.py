@@ -23,7 +23,7 @@ from model.machine.clock import boot_time
 from model.problems import StoreError
 from model.records import LastRecord, StoreMetadata
 
-_RELEASE_AFTER = 5.0  # s after files of loads began to be compacted, which takes memory as well
+_RELEASE_AFTER = 5.0  # s after compaction of loaded files began; it takes memory as well
 
 
 class RecordApplier:
@@ -42,7 +42,8 @@ class RecordApplier:
         release_free_memory: Callable[[], None],
     ) -> None:
         """`clock_tolerance` (s): how far stream time may be ahead of the clock.
-        `release_free_memory()`: to the operating system; loads leave much of it."""
+        `release_free_memory()`: gives free memory back to the operating system. Loads leave much of
+        it."""
         self._registry = registry
         self._lifecycle = lifecycle
         self._metadata_poller = metadata_poller
@@ -96,15 +97,16 @@ class RecordApplier:
             self._assignments.pause(source)
 
     def _begins_after(self, source: Source, offset: int) -> bool:
-        """Whether the log begins after this offset now. If it does not, and does not have the
-        offset either, then it ends before it."""
+        """Whether the log begins after this offset now. A log that does not have the offset, and
+        does not begin after it, ends before it."""
         topic, partition = source
         topic_metadata = self._metadata_poller.fresh(topic)
         return topic_metadata is not None and topic_metadata.starts.get(partition, 0) > offset
 
     def _without_records(self, source: Source) -> list[StorePartition]:
-        """The store partitions whose next record is lost: those that are behind the others, for
-        example with a newer push. The consumer was there, and is moved to the others then."""
+        """The store partitions whose next record is lost. They are behind the others, for example
+        because they have a newer push. The consumer was reading at their offset, and is moved to
+        the offset of the others afterwards."""
         found = self._registry.of_source(*source)
         first = min((each.fetch_offset for each in found), default=0)
         return [each for each in found if each.fetch_offset == first]
@@ -113,8 +115,8 @@ class RecordApplier:
         """Apply records of one partition, in offset order. One batch has the changes and the
         position after them. Raises StoreError.
 
-        Returns whether the next records may be applied: not if the store partition is rebuilt, or
-        waits for a schema. They may if all of these were applied before.
+        Returns whether the next records may be applied: False if the store partition is rebuilt, or
+        waits for a schema. True also if all records in `run` were applied before.
         """
         if (last := store_partition.to_verify) is not None:
             if not (at_last := from_offset(run, last.offset)):
@@ -180,9 +182,9 @@ class RecordApplier:
         mispartitioned: int,
         dead_letters: list[DeadLetter],
     ) -> StoreMetadata | None:
-        """Count a run of records, which ends with `newest`, in the metadata; returns them if they
-        have changed. Before the records are written: readers must know of a mispartitioned record
-        before they can miss it."""
+        """Count a run of records, which ends with `newest`, in the metadata. Returns it if it has
+        changed, else None. Call this before the records are written: readers must know of a
+        mispartitioned record before they can miss it."""
         before = metadata = store_partition.metadata
         epoch = newest.leader_epoch()
         if epoch is not None and epoch != metadata.leader_epoch:
@@ -212,9 +214,9 @@ class RecordApplier:
         offset or the first one after it. Returns False if the store partition is rebuilt.
 
         Topic ids, offsets and leader epochs do not always show that the disks of the brokers were
-        restored to an older state, after which new records have got the offsets of others.
+        restored to an older state. After that, new records get the offsets of lost ones.
         """
-        # a later record: the one at this offset was compacted away
+        # if `found` is a later record, the one at this offset was compacted away
         if found.offset() == last.offset and _identify(found) != last:
             self._lifecycle.rebuild(
                 store_partition,
@@ -229,7 +231,7 @@ class RecordApplier:
         transaction markers and compacted records also have offsets."""
         last = store_partition.to_verify
         if last is not None and offset > last.offset:
-            self._writer.verified(store_partition)  # there is no record any more
+            self._writer.verified(store_partition)  # the log no longer has the record
         position = max(offset, store_partition.progress.position)
         now = boot_time()
         reason = self._missed_tombstones(store_partition)
@@ -238,8 +240,8 @@ class RecordApplier:
             return
         if position > store_partition.progress.position or not store_partition.progress.answerable:
             self._writer.write(store_partition, store_partition.store.new_batch(), position)
-        # it has all records, also if the metadata cannot be polled; but after a long pause, the end
-        # may be from before it
+        # the store has all records, even if the metadata cannot be polled. But after a long pause,
+        # the end may be from before the pause
         if reason is None:
             store_partition.completeness.end_fetched(offset, position, now)
 
@@ -247,7 +249,7 @@ class RecordApplier:
         """Delete some expired entries of each store partition whose view has a retention. Finish
         loads, and release the memory that they have left."""
         for store_partition in self._registry.all():
-            # for all partitions ten times a second: `_guard` would take most of the time
+            # this runs for all partitions ten times a second: `_guard` would take most of the time
             try:
                 if store_partition.store.finish_load():
                     self._release_at = time.monotonic() + _RELEASE_AFTER

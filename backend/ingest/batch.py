@@ -29,7 +29,8 @@ from model.views import ANY_PARTITION, View
 OF_VALUE = "value: "
 """The start of the reason why a value cannot be decoded."""
 
-# records after one whose schema is missing: those of a view wait for all their schemas at once
+# records that are checked after one whose schema is missing, so that a view waits for all its
+# schemas at once
 _MAX_AHEAD = 1000
 _NO_KEY = "the record has no key"
 
@@ -63,7 +64,7 @@ class BatchResult:
     stopped_at: int = 0  # if a schema is missing: index of the first record that needs it
     earliest_future_time: int = expiry.MAX_TIME  # ms: smallest time after `max_stream_time`
     rows: Sequence[Record] = ()  # the processed records, as the view has them
-    stored_letters: int = 0  # so far, while records with times are added
+    stored_letters: int = 0  # so far, as counted by `_valid_records`
 
 
 def build_batch(
@@ -79,7 +80,7 @@ def build_batch(
     A null value deletes the key. A record whose value cannot be decoded becomes an unreadable
     entry, or leaves the previous value in place (`View.keeps_unreadable`). A record whose key
     cannot be decoded changes nothing. A record whose schema is not available yet ends the run; the
-    schemas of the next ones are asked for.
+    schemas of the next records are requested.
 
     `max_stream_time` (ms): later record times do not advance the stream time yet.
     `stores_tombstone(bare key)`: whether a tombstone of this key must be stored as an entry.
@@ -115,12 +116,13 @@ def _build_latest(
     stores_tombstone: Callable[[bytes], bool] | None,
     is_checked: bool = False,
 ) -> BatchResult:
-    """For views with one entry per key and without retention: most records pass this loop."""
+    """Build the batch of a view with one entry per key and without retention. Most records pass
+    this loop."""
     put, delete, head = batch.put, batch.delete, entry_head
     probe_key: Callable[[bytes], object] = _accept if is_checked else view.key_codec.probe
     probe_value: Callable[[bytes], object] = _accept if is_checked else view.value_codec.probe
     keeps_value = view.value_codec.stores_values
-    # if the stored key is the record's key: a C function
+    # a C function, if the stored key is the record's key
     stored_key = ENTRY.__add__ if view.key_codec.keeps_bytes else view.layout.stored_key
     keys: list[bytes] = []
     dead_letters: list[DeadLetter] = []
@@ -144,7 +146,7 @@ def _build_latest(
         except ValueError:
             try:
                 letter = _dead_letter(view, record, key)
-            except SchemaNotYet as missing:  # the cache has dropped it since the probe
+            except SchemaNotYet as missing:  # the cache has dropped the schema since the probe
                 return BatchResult(keys, dead_letters, stream_time, missing)
             if letter is None:
                 # the probe is faster than the check, and stricter
@@ -169,7 +171,7 @@ def _build_timed(
     stores_tombstone: Callable[[bytes], bool] | None,
     max_stream_time: int,
 ) -> BatchResult:
-    """For windows, sessions and versions, and for all views with a retention."""
+    """Build the batch of a view with windows, sessions or versions, or with a retention."""
     put, delete = batch.put, batch.delete
     kind, retention = view.kind, view.retention
     keeps_value = view.value_codec.stores_values
@@ -213,7 +215,7 @@ def _build_timed(
 
 
 def _build_custom(batch: RecordBatch, view: View, records: Sequence[Record]) -> BatchResult:
-    """For custom stores, which get the valid records themselves."""
+    """Build the batch of a custom store, which gets the valid records themselves."""
     result = BatchResult([], [], None)
     for key, _, value, timestamp, offset in _valid_records(view, records, result):
         batch.apply(key, value, timestamp, offset)
@@ -262,8 +264,8 @@ def _valid_records(
 
 
 def _ask_for_schemas(view: View, record: Record) -> None:
-    """Ask for the schemas that a later record needs, so that several that are missing are waited
-    for at the same time."""
+    """Request the schemas that a later record needs, so that the view waits for all missing schemas
+    at the same time."""
     for row in rows_of(view, [record]).records:
         key, value = row.key(), row.value()
         if key is not None:
@@ -282,7 +284,8 @@ def from_offset(records: Sequence[Record], offset: int) -> Sequence[Record]:
 
 
 def _dead_letter(view: View, record: Record, bare: bytes) -> DeadLetter | None:
-    """That of a record with a key; None if the record is valid. `bare`: its key without a time."""
+    """The dead letter of a record with a key; None if the record is valid. `bare`: the key without
+    a time."""
     try:
         view.key_codec.check(bare)
         view.layout.stored_key(cast(bytes, record.key()), record.timestamp()[1])

@@ -61,8 +61,8 @@ class ChangeListeners:
         dead_letters: Sequence[DeadLetter],
         horizon: int,
     ) -> None:
-        """Notify listeners of stored records; other dead letters among them are skipped. `horizon`:
-        the smallest time (ms) of a record that has not expired."""
+        """Notify listeners of stored records. Dead letters that are not stored are skipped.
+        `horizon`: the smallest time (ms) of a record that has not expired."""
         reasons = {
             letter.record.offset(): letter.reason.removeprefix(OF_VALUE) for letter in dead_letters
         }
@@ -86,7 +86,8 @@ class ChangeListeners:
                 listener(of_key)
 
     def end_where(self, condition: Callable[[bytes], bool]) -> None:
-        """Notify the listeners of these keys as if the store partition were closed."""
+        """Notify the listeners of keys for which `condition` is true, as if the store partition
+        were closed."""
         with self._lock:
             ended = {key: of_key for key, of_key in self._by_key.items() if condition(key)}
             for key in ended:

@@ -22,8 +22,8 @@ from model.kafka.clients import close, own
 log = logging.getLogger(__name__)
 _errors = RateLimitedLog(log)
 
-_PAUSE = 1.0  # s before a partition is read again whose next records could not be read
-_LATE_ERRORS = 2  # after damaged records
+_PAUSE = 1.0  # s until a partition is read again after its next records could not be read
+_LATE_ERRORS = 2  # errors that may follow later after damaged records
 _MAX_WAIT = 0.25  # s; a wait for records cannot be ended early
 _MORE_RECORDS_TIMEOUT = 0.01  # s that a fetch waits for more records after the first one
 _METADATA_TIMEOUT = 0.5  # s
@@ -38,10 +38,10 @@ _SETTINGS = {
     "enable.partition.eof": True,
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    "check.crcs": True,  # by default, what has changed on a broker's disk is a record like others
+    "check.crcs": True,  # by default, records that changed on a broker's disk are accepted
     "allow.auto.create.topics": False,
     "log_level": 6,  # disconnections
-    # a partition that is assigned meanwhile is fetched after it; records end it at once
+    # a partition that is assigned during this wait is fetched after it; records end it at once
     "fetch.wait.max.ms": 250,
     "fetch.error.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1000,
@@ -55,10 +55,14 @@ _SETTINGS = {
 
 @dataclass
 class Fetched:
-    """The result of one fetch: records in offset order, the log ends that were reached, the
-    partitions whose log does not have the requested offset, those whose log has another record
-    before it, those whose next records cannot be read, whether a connection to a broker has ended
-    since the previous fetch, and whether there may be more records to fetch at once."""
+    """The result of one fetch.
+
+    `records`: in offset order. `ends`: the log ends that were reached. `lost`: the partitions whose
+    log does not have the requested offset. `truncated`: the partitions whose log has another record
+    before that offset. `unreadable`: the partitions whose next records cannot be read.
+    `disconnected`: whether a connection to a broker has ended since the previous fetch. `is_full`:
+    whether there may be more records to fetch at once.
+    """
 
     records: dict[Source, list[Record]] = field(default_factory=dict)
     ends: dict[Source, int] = field(default_factory=dict)
@@ -70,8 +74,8 @@ class Fetched:
 
 
 class _ClientLog:
-    """librdkafka's log. Only this log says that an open connection has ended, before any record of
-    the next connection; the error callback is not called for it (librdkafka 2.16)."""
+    """librdkafka's log. Only this log says that an open connection has ended, and it does so before
+    any record of the next connection. The error callback is not called then (librdkafka 2.16)."""
 
     def __init__(self) -> None:
         self.disconnected = False
@@ -87,13 +91,14 @@ class RecordConsumer:
 
     def __init__(self, client_settings: Mapping[str, Any], topics: Iterable[str] = ()) -> None:
         """`client_settings`: librdkafka requires a `group.id`, and looks up its coordinator. The
-        consumer joins no group and commits nothing. `topics`: that may be assigned."""
+        consumer joins no group and commits nothing. `topics`: those that may be assigned."""
         self._log = _ClientLog()
         more = {"logger": self._log, **_SETTINGS}
         self._consumer = own(Consumer({"group.id": "queryable-unused", **client_settings, **more}))
         self._assigned: set[Source] = set()
-        # Damaged records make librdkafka fetch from a random offset, too. The error of that comes
-        # later, even after the next `assign` (librdkafka 2.16): so many of them do not count.
+        # Damaged records also make librdkafka fetch from a random offset. The error for this comes
+        # later, even after the next `assign` (librdkafka 2.16). This is the number of such errors
+        # to ignore.
         self._damaged: dict[Source, int] = {}
         self._describe(topics)
 
@@ -114,9 +119,9 @@ class RecordConsumer:
     def _describe(self, topics: Iterable[str]) -> None:
         """Connect, and fetch the metadata of topics.
 
-        Otherwise librdkafka 2.16 fetches those of a topic within a second after its first partition
-        was assigned, and reads nothing until then. It must do so alone after a failure, because
-        this blocks ingest.
+        Otherwise librdkafka 2.16 fetches the metadata of a topic within a second after its first
+        partition was assigned, and reads nothing until then. After a failure here, librdkafka must
+        do this by itself, because this method blocks ingest.
         """
         try:
             for topic in topics:
@@ -133,7 +138,7 @@ class RecordConsumer:
         self, max_records: int, timeout: float, has_news: Callable[[], bool] = lambda: False
     ) -> Fetched:
         """Fetch up to `max_records` records, and wait at most `timeout` s for the first one. If
-        `has_news()`, the caller has something else to do, and the wait ends within `_MAX_WAIT`."""
+        `has_news()` is true, the caller has other work, and the wait ends within `_MAX_WAIT`."""
         messages = self._first(timeout, has_news)
         if messages:
             messages += self._consume(max_records - 1, _MORE_RECORDS_TIMEOUT)
@@ -161,7 +166,7 @@ class RecordConsumer:
         while True:
             # librdkafka waits for ever if a timeout is negative
             left = max(0.0, until - time.monotonic())
-            # consume() waits for the full number, and cuts its timeout to milliseconds
+            # consume() waits for the full number of records, and rounds its timeout down to ms
             messages = self._consume(1, min(left + 0.001, _MAX_WAIT))
             if messages or left <= _MAX_WAIT or has_news():
                 return messages
@@ -225,7 +230,7 @@ class SourceAssignments:
         return bool(self._paused)
 
     def end_pauses(self) -> None:
-        """Read those again that have paused long enough."""
+        """Read the partitions again whose pause is over."""
         now = time.monotonic()
         for source in [source for source, until in self._paused.items() if until <= now]:
             del self._paused[source]
@@ -233,7 +238,7 @@ class SourceAssignments:
 
     def update(self, topic: str, partition: int) -> None:
         """Read this topic partition from the smallest offset that its store partitions need. Stop
-        reading it if it has none."""
+        reading it if it has no store partitions."""
         assert self.consumer is not None
         store_partitions = self._registry.of_source(topic, partition)
         if not store_partitions:

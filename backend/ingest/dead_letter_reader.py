@@ -29,7 +29,7 @@ _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 
 
 class DeadLetterReader:
-    """Any thread may use it."""
+    """A reader of dead letters. Any thread may use it."""
 
     def __init__(
         self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
@@ -42,13 +42,13 @@ class DeadLetterReader:
         self._timeout = timeout
 
     def newest(self, topic: str, limit: int) -> dict[str, Any]:
-        """The newest dead letters of the records of a topic, newest first. Blocks; Unavailable.
+        """The newest dead letters of a topic's records, newest first. Blocks. Raises Unavailable.
 
             {"topic": of the dead letters, "stored": how many offsets it has,
              "items": [{"topic", "partition", "offset", "timestamp": ms, "by", "reason",
                         "key", "value"}]}
 
-        A key or value is {"text"} or {"base64"}, with "bytes", its size, if it is cut; or null.
+        A key or value is null, {"text"} or {"base64"}. If it is cut, "bytes" is its full size.
         """
         letters = topic + SUFFIX
         with reading(self._settings) as consumer:
@@ -108,7 +108,8 @@ def _document(message: Message) -> dict[str, Any]:
 
 
 def _shown(content: bytes | None, size: bytes | None) -> dict[str, Any] | None:
-    """`size`: of the record's, if the dead letter has only a part of it."""
+    """The document of a key or value. `size`: of the record's key or value, if the dead letter has
+    only a part of it."""
     if content is None:
         return None
     total = int(size) if size is not None and size.isdigit() else len(content)

@@ -30,10 +30,10 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
-_MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition: on a standby, or in a pause
-_PAUSE = 10.0  # the pause after a failure is so many times as long as the failure took
-# A failure counts for so many times `timeout` at most: what takes longer is mostly a stop of the
-# process
+_MAX_UNSENT, _MAX_UNSENT_BYTES = 100, 1 << 20  # per partition: kept on a standby, or during a pause
+_PAUSE = 10.0  # length of the pause after a failure, as a multiple of the time that it took
+# The longest time that a failure counts for, as a multiple of `timeout`. A longer time mostly means
+# that the process was stopped
 _LONGEST = 4
 _MAX_BYTES = 2 << 20  # more than the default, because the headers make a record larger
 _TOPIC_CONFIG = {"cleanup.policy": "compact", "max.message.bytes": str(_MAX_BYTES)}
@@ -75,8 +75,8 @@ class DeadLetters:
         old active may not have written them, and the new one may have started from a snapshot with
         a later position. Duplicates have the same key.
 
-        After a failure, the active keeps them for a while, too, so that a topic that does not work
-        takes a tenth of the time of ingest at most.
+        After a failure, the active also keeps the latest ones for a while. So a topic that does not
+        work takes at most a tenth of the time of ingest.
         """
         view, unsent = store_partition.view, store_partition.unsent
         unsent += dead_letters
@@ -89,7 +89,8 @@ class DeadLetters:
             store_partition.unsent = []
 
     def forget(self, store_partition: StorePartition) -> None:
-        """The store is closed: count the dead letters of an active that wait for a pause to end."""
+        """Count the dead letters of an active that still wait for a pause to end as lost, because
+        its store is closed."""
         if store_partition.role == ACTIVE:
             self._count_lost(store_partition.view, len(store_partition.unsent))
 
@@ -102,10 +103,10 @@ class DeadLetters:
             )
 
     def send(self, view: View, partition: int, dead_letters: Sequence[DeadLetter]) -> None:
-        """Write dead letters and wait for the broker's acknowledgement, for a few times `timeout` s
-        at most.
+        """Write dead letters and wait for the broker's acknowledgement, at most for a few times
+        `timeout` s.
 
-        If the topic was deleted, it is created again, and they are sent again.
+        If the topic was deleted, it is created again, and the dead letters are sent again.
 
         A failure, such as a missing permission to create the topic, does not stop the view. The
         dead letters that could not be written are counted and logged.
@@ -141,7 +142,7 @@ class DeadLetters:
     def _send(
         self, topic: str, view: View, partition: int, dead_letters: Sequence[DeadLetter]
     ) -> None:
-        """Raises KafkaException, BufferError, TimeoutError."""
+        """Send dead letters once. Raises KafkaException, BufferError, TimeoutError."""
         producer = self._producer_for(topic)
         for letter in dead_letters:
             record = letter.record
@@ -178,9 +179,9 @@ class DeadLetters:
             self._producer.flush(self._timeout)
 
     def _flush(self, producer: Producer) -> int:
-        """Wait for the answers of the broker; the number of dead letters without one. Raises
-        KafkaException. After a fatal error, `Producer.flush` would go on calling back, which is an
-        error of Python."""
+        """Wait for the broker's answers. Returns the number of dead letters without an answer.
+        Raises KafkaException. After a fatal error, `Producer.flush` would go on calling back, which
+        is an error of Python."""
         end = time.monotonic() + self._timeout
         while len(producer) and time.monotonic() < end:
             producer.poll(0.1)
@@ -211,7 +212,7 @@ class DeadLetters:
         return self._producer
 
     def _is_created_again(self, topic: str) -> bool:
-        """Whether the topic was missing, and was created now."""
+        """Create the topic if it is missing. Returns whether it was created."""
         try:
             is_created = self._ensure(topic)
         except (KafkaException, TimeoutError):
@@ -221,8 +222,8 @@ class DeadLetters:
         return is_created
 
     def _ensure(self, topic: str) -> bool:
-        """Create the topic if it does not exist, and whether it did not. Raises KafkaException,
-        TimeoutError."""
+        """Create the topic if it does not exist. Returns whether it was created. Raises
+        KafkaException, TimeoutError."""
         try:
             return self._create(topic, {**_TOPIC_CONFIG, **NOT_FROM_THE_FUTURE})
         except KafkaException as e:
@@ -246,7 +247,7 @@ class DeadLetters:
 
 
 def _keep_latest(dead_letters: list[DeadLetter]) -> int:
-    """Without the earlier ones; how many those are."""
+    """Delete all but the latest dead letters. Returns the number of deleted ones."""
     before = len(dead_letters)
     count = size = 0
     for letter in reversed(dead_letters):

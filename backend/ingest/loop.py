@@ -23,10 +23,10 @@ from backend.ingest.store_partitions import PartitionRegistry, StorePartitionId
 log = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT = 0.1  # s
-# s that a round waits while store partitions are to be opened, and more for each of them
+# s that a round waits while store partitions must be opened, and s to add for each of them
 _OPENING_TIMEOUT, _OPENING_TIMEOUT_EACH = 0.02, 0.0005
-# s between two complete rounds; the second if no store partition needs one soon. They look at every
-# store partition, which takes 10 µs for each
+# s between two complete rounds; the second value if no store partition needs a round soon. A
+# complete round looks at every store partition, which takes 10 µs for each
 _COMPLETE_EVERY, _COMPLETE_EVERY_IF_QUIET = 0.1, 1.0
 _RETRY_AFTER = 1.0  # s
 
@@ -128,7 +128,7 @@ class IngestLoop:
                                 "consumer is replaced", *stalled)  # fmt: skip
                     old = consumer
                     consumer = self._assignments.consumer = self._new_consumer()
-                    # the new one has other connections
+                    # the new consumer has other connections
                     self._lifecycle.verify_again()
                     old.close()
                 self.progress_at = time.monotonic()
@@ -140,7 +140,7 @@ class IngestLoop:
         return RecordConsumer(self._client_settings, self._registry.topics())
 
     def _run_round(self, fetch: Callable[[], Fetched]) -> None:
-        """A complete round if it is time for one or there is news, else only fetch and apply."""
+        """Run a complete round if it is due or there is news, else only fetch and apply."""
         if self._wake.is_set() or time.monotonic() >= self._complete_at:
             self._wake.clear()  # before the round looks at what there is to do
             self.run_once(fetch)
@@ -149,7 +149,7 @@ class IngestLoop:
         self._apply(fetch())
 
     def run_once(self, fetch: Callable[[], Fetched]) -> None:
-        """A complete round: open and close, compare with the broker, fetch and apply, expire."""
+        """Run a complete round: open, close, compare with the broker, fetch, apply and expire."""
         self._lifecycle.reconcile(self._stop.is_set)
         self._lifecycle.check_metadata()
         self._lifecycle.touch()
@@ -166,9 +166,9 @@ class IngestLoop:
             self._complete_at = min(self._complete_at, time.monotonic() + _COMPLETE_EVERY)
 
     def _pause(self) -> float:
-        """s until the next complete round. It is needed soon if a store partition is to be opened,
-        catches up, waits for a schema, or may get a push, if entries expire, or if a partition of
-        a topic is paused."""
+        """The time (s) until the next complete round. It is needed soon if a store partition must
+        be opened, catches up, waits for a schema, or may get a push, if entries expire, or if a
+        partition of a topic is paused."""
         if self._lifecycle.unopened:
             return self._timeout()
         is_busy = (
@@ -193,8 +193,8 @@ class IngestLoop:
         return consumer.fetch(size, self._timeout(), self._wake.is_set)
 
     def _timeout(self) -> float:
-        """How long this round waits for records (s): until the next complete round, but only
-        shortly while store partitions wait for metadata or snapshots."""
+        """How long this round waits for records (s): until the next complete round, but only for a
+        short time while store partitions wait for metadata or snapshots."""
         if not self._lifecycle.unopened:
             return max(_FETCH_TIMEOUT, self._complete_at - time.monotonic())
         return min(

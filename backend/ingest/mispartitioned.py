@@ -1,4 +1,4 @@
-"""Detects mispartitioned records: records in a partition other than their key's."""
+"""Detects mispartitioned records: records in another partition than that of their key."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Store(Protocol):
     position: int | None
     stream_time: int | None
     metadata: StoreMetadata | None
-    last_record: LastRecord | None  # None: it has applied none, or an older version has
+    last_record: LastRecord | None  # None: none was applied, or an older version applied them
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -73,9 +73,9 @@ class Store(Protocol):
         """Optimise for writes up to this position: few reads are expected."""
 
     def finish_load(self) -> bool:
-        """End a bulk load early if anything has been read since it began; and do what is left some
-        time after its end, or after the store was copied. Returns whether this call has done the
-        latter."""
+        """End a bulk load early if anything has been read since it began. Do the remaining work
+        some time after the end of a bulk load, or after the store was copied. Returns whether this
+        call has done the remaining work."""
 
     def initialise(self, position: int, metadata: StoreMetadata) -> None: ...
 
@@ -90,7 +90,7 @@ class Store(Protocol):
     def entries(self) -> int: ...
 
     def engine(self) -> EngineState | None:
-        """None if it is closed, or not a RocksDB."""
+        """The work that RocksDB has left; None if the store is closed, or not a RocksDB."""
 
     def close(self) -> None: ...
 

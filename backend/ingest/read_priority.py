@@ -32,13 +32,13 @@ class ReadPriority:
         self._reads_served = reads_served
         self._reads = 0  # served so far
         self._changed_at = 0.0  # when that number last changed
-        self._pauses = False  # while the records of this fetch are applied
+        self._pauses = False  # whether to pause while this fetch is applied
         self._is_lagging = False
         self._worked_since = 0.0  # s, monotonic: the end of the last pause
 
     def fetch_size(self, store_partitions: Iterable[StorePartition]) -> int:
-        """The number of records to fetch next: many only while a store partition catches up and no
-        reads are served."""
+        """The number of records to fetch next. It is large only while a store partition catches up
+        and no reads are served."""
         if self._notice_reads():
             return _FETCH
         is_catching_up = any(not partition.progress.answerable for partition in store_partitions)
@@ -46,13 +46,13 @@ class ReadPriority:
 
     def begin(self, is_lagging: bool) -> None:
         """Call this before the records of a fetch are applied. `is_lagging`: there are more records
-        than fit into the fetch, so batches are not split, and there are fewer pauses."""
+        than fit into the fetch, so runs are not split into batches, and there are fewer pauses."""
         self._pauses = self._notice_reads()
         self._is_lagging = is_lagging
 
     def batches(self, run: Sequence[_Record]) -> Iterator[Sequence[_Record]]:
-        """Yield the records of one partition in batches. If reads are served, pause before those
-        that come some time after the last pause."""
+        """Yield the records of one partition in batches. If reads are served, pause before a
+        batch when the last pause was some time ago."""
         if not self._pauses:
             yield run
             return

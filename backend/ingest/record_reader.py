@@ -1,5 +1,5 @@
-"""Reads records from a topic for one request: those that a store partition does not have, or does
-not have whole."""
+"""Reads records from a topic for one request, if a store partition does not have them, or has only
+a part of them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from model.kafka.headers import headers_of
 from model.problems import NotAcceptable, Unavailable
 
 POLL = 0.2
-"""s, of one call of `Consumer.poll`."""
+"""Timeout of one call of `Consumer.poll`, in s."""
 _GONE = (KafkaError._PARTITION_EOF, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
 @contextmanager
 def reading(settings: Mapping[str, Any]) -> Iterator[Consumer]:
-    """A consumer without a group, until the end of the block. `settings`: of librdkafka. Requests
-    are rare, so each has a consumer of its own. Unavailable, also for a KafkaException in the
-    block."""
+    """Open a consumer without a group until the end of the block. `settings`: of librdkafka.
+    Requests are rare, so each has a consumer of its own. Raises Unavailable, also for a
+    KafkaException in the block."""
     own = {
         "group.id": "unused",
         "enable.auto.commit": False,
@@ -68,7 +68,7 @@ class RecordReader:
     ) -> list[dict[str, Any]] | None:
         """The headers of the record at this offset, in their order, as [{"name", "value"}]; a value
         is {"text"}, {"base64"} or null. None if the topic no longer has the record, or has another
-        one there. Blocks; Unavailable, NotAcceptable."""
+        record at this offset. Blocks. Raises Unavailable, NotAcceptable."""
         deadline = time.monotonic() + self._timeout
         with reading(self._settings) as consumer:
             consumer.assign([TopicPartition(topic, partition, offset)])

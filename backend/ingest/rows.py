@@ -1,7 +1,7 @@
 """Records as a view has them: `null_deletes` and `unwrap` of views.toml.
 
-Views without them get the records themselves. In other views, a deletion becomes a record without
-a value. Records that say nothing about a row are skipped.
+Views without these settings get the records themselves. In other views, a deletion becomes
+a record without a value. Records that say nothing about a row are skipped.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from model.views import View
 
 @dataclass(frozen=True)
 class Rows:
-    """`records`: those of a run that are rows or deletions. `missing_schema`: why the run stops at
-    the record with the index `stopped_at`."""
+    """`records`: the records of a run that are rows or deletions. `missing_schema`: why the run
+    stops at the record with the index `stopped_at`."""
 
     records: Sequence[Record]
     indexes: Sequence[int] | None = None  # of `records`; None: all records of the run
@@ -28,12 +28,12 @@ class Rows:
     stopped_at: int = 0
 
     def index_of(self, row: int) -> int:
-        """The index in the run of a record in `records`."""
+        """The index of the record `records[row]` in the run."""
         return row if self.indexes is None else self.indexes[row]
 
 
 class _RowRecord:
-    """A record whose value is that of the view."""
+    """A record with the value that it has in the view."""
 
     __slots__ = ("_record", "_value", "headers", "key", "leader_epoch", "offset", "timestamp")
 

@@ -45,13 +45,13 @@ class SchemaFetcher(Protocol):
 class SchemaCache:
     """A cache in front of a fetcher. Implements `formats.schemas.SchemaSource`, for ingest.
 
-    The thread fetches first what records need. `of_requests` is for ids that clients may choose:
-    few of them wait or are cached, and none of them can displace one of records, or be the reason
-    why a record is undecodable.
+    The thread first fetches the schemas that records need. `of_requests` is for ids that clients
+    may choose. Only few of these ids are queued or cached. They never displace a schema that
+    records need, and never make a record undecodable.
 
-    What cannot be fetched is fetched again, after a time that grows. A schema of a record counts as
-    missing only after the source has said so, each time, for `missing_after` s. It is looked for
-    again after that, too.
+    A schema that cannot be fetched is requested again, after a pause that grows. A schema that a
+    record needs counts as missing only after the source has said so, at each request, for
+    `missing_after` s. Even then it is requested again.
     """
 
     def __init__(self, source: SchemaFetcher, missing_after: float = 0.0) -> None:
@@ -94,11 +94,11 @@ class SchemaCache:
         raise SchemaNotYet(schema_id, self)
 
     def of_stored(self, schema_id: int) -> Schema:
-        """`schema` for a record that was ingested."""
+        """Like `schema`, for a record that was ingested."""
         return self.schema(schema_id)
 
     def of_request(self, schema_id: int, is_stored: bool) -> Schema:
-        """`schema` for a request. `is_stored`: whether a stored record has the id."""
+        """Like `schema`, for a request. `is_stored`: whether a stored record has the id."""
         for known in (self._of_records, self._of_requests):
             if (schema := self._find(known, schema_id)) is not None:
                 return schema
@@ -126,7 +126,7 @@ class SchemaCache:
                 self._wake.clear()
 
     def _pause(self) -> float | None:
-        """s until the next id is due; None: there is none."""
+        """The time (s) until the next id is due; None if no id is queued."""
         times = [*self._of_records.due_times(), *self._of_requests.due_times()]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
@@ -148,7 +148,8 @@ class SchemaCache:
             if self._error is None:
                 log.warning("cannot fetch schema %d; records that need it wait: %s", schema_id, e)
             self._error = str(e)
-            # it may have lost its schemas meanwhile. Not those of others: one may fail for ever
+            # Count the time anew, because the source may have lost its schemas meanwhile. This does
+            # not apply to other ids, because one id may fail for ever
             self._not_found_since.pop(schema_id, None)
             known.postpone(schema_id)
             return True
@@ -162,7 +163,7 @@ class SchemaCache:
         return True
 
     def _may_come(self, schema_id: int, reason: str) -> bool:
-        """Whether the schema has not been missing for long enough."""
+        """Whether the schema may still appear, because it has not been missing for long enough."""
         if self._of_records.error(schema_id) is not None:
             return False
         now = time.monotonic()
@@ -207,7 +208,7 @@ class _Cached:
 
 
 class _Error(NamedTuple):
-    """Why there is no schema; `is_old`: it should be fetched again."""
+    """Why there is no schema. `is_old`: whether it should be fetched again."""
 
     message: str
     is_old: bool
@@ -239,7 +240,7 @@ class _Known:
         return None if error is None else _Error(error[0], time.monotonic() >= error[1])
 
     def add(self, schema_id: int, schema: Schema) -> None:
-        """A full cache drops the schema that was not used for the longest time."""
+        """Cache a schema. A full cache drops the least recently used one."""
         if len(self._schemas) >= self._max_cached:
             del self._schemas[min(self._schemas, key=lambda each: self._schemas[each].used)]
         self._schemas[schema_id] = _Cached(schema, next(self._uses))
@@ -252,7 +253,8 @@ class _Known:
         self._errors[schema_id] = message, time.monotonic() + _ERROR_TTL
 
     def enqueue(self, schema_id: int) -> bool:
-        """Whether it is new. If the queue is full, the caller has to ask again."""
+        """Queue an id. Returns whether it was added. If the queue is full, the caller has to ask
+        again."""
         with self._lock:
             if schema_id in self.queue or len(self.queue) >= self._max_queued:
                 return False
@@ -273,14 +275,14 @@ class _Known:
             self.queue.pop(schema_id, None)
 
     def postpone(self, schema_id: int) -> None:
-        """To the end of the queue, until after its pause."""
+        """Move an id to the end of the queue. It is due after its pause."""
         with self._lock:
             _, pause = self.queue.pop(schema_id, (0.0, _RETRY_AFTER))
             due = time.monotonic() + pause
             self.queue[schema_id] = due, min(2 * pause, _MAX_RETRY_AFTER)
 
     def hurry(self) -> None:
-        """All ids are due."""
+        """Make all ids due now."""
         with self._lock:
             self.queue = dict.fromkeys(self.queue, (time.monotonic(), _RETRY_AFTER))
 
@@ -290,8 +292,8 @@ class SchemaRegistry:
 
     def __init__(self, url: str, auth: str = "") -> None:
         """`auth`: user:password, or empty. References in it are resolved for each schema, so a
-        password in a file can be replaced. Raises ConfigurationError if one cannot be resolved
-        now."""
+        password in a file can be replaced. Raises ConfigurationError if a reference cannot be
+        resolved now."""
         self.name = url
         self._auth = auth
         self._client()
@@ -337,8 +339,8 @@ def schema_cache(settings: Settings, deployment: Deployment) -> SchemaCache | No
 
 
 def schema_source(views: Path, deployment: Deployment, auth: str) -> SchemaFetcher | None:
-    """The source that [schemas] of the file `views` names; None if it names none. `auth`: as
-    QUERYABLE_SCHEMA_REGISTRY_AUTH. ConfigurationError."""
+    """The source that the table [schemas] of the file `views` names; None if it names none. `auth`:
+    as QUERYABLE_SCHEMA_REGISTRY_AUTH. Raises ConfigurationError."""
     if deployment.registry is not None:
         return SchemaRegistry(deployment.registry, auth)
     if deployment.schema_folder is not None:

@@ -16,8 +16,8 @@ _MIN_CHECKS, _MAX_CHECKS = 15, 300
 
 
 class StalledFetch:
-    """Used by the ingest thread. It counts checks and not seconds: a write may block the thread for
-    a while, and then no check is made."""
+    """A counter of checks that found no progress. Only the ingest thread may use it. It counts
+    checks instead of seconds, because a write may block the thread, and then no check is made."""
 
     def __init__(
         self,
@@ -31,14 +31,15 @@ class StalledFetch:
         self._clock = clock
         self._checked_at = clock()
         self._limit = _MIN_CHECKS
-        # those that need records: their position, and how many checks have found them there
+        # store partitions that need records: their position, and the number of checks that have
+        # found them there
         self._behind: dict[StorePartitionId, tuple[int, int]] = {}
 
     def stalled(self) -> StorePartitionId | None:
-        """A store partition that has been behind its log at the same position, or whose last record
-        has not been compared with the log, for so long that the consumer should be replaced. Call
-        it often. After each one it waits twice as long, because large records or a quota of the
-        broker may be the reason, until all have caught up."""
+        """A store partition for which the consumer should be replaced, or None. For too long, it
+        has been behind its log at the same position, or its last record has not been compared with
+        the log. Call this often. After each result, the limit is twice as long until all have
+        caught up, because large records or a quota of the broker may be the reason."""
         now = self._clock()
         if now - self._checked_at < _INTERVAL:
             return None

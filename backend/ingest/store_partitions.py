@@ -49,11 +49,11 @@ class StorePartition:
     metadata: StoreMetadata
     opened_at: float  # s, of `boot_time`
     role: str = ACTIVE  # in the topology
-    opened_alone: bool = False  # when no other instance had the partition
+    opened_alone: bool = False  # while no other instance had the partition
     applied_records: int = 0
     expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted
     earliest_future_time: int = -(1 << 63)  # ms: of an entry, after stream time; see `advance`
-    to_verify: LastRecord | None = None  # that the log must still have; see `RecordApplier`
+    to_verify: LastRecord | None = None  # record that the log must still have; see `RecordApplier`
     waiting_for: SchemaNotYet | None = None  # the schema of the record at `position`
     unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
     listeners: ChangeListeners = field(default_factory=ChangeListeners)
@@ -80,8 +80,8 @@ class StorePartition:
         return self.progress.position if self.to_verify is None else self.to_verify.offset
 
     def seconds_left(self, now: float) -> float | None:
-        """Estimated time until it is answerable, at the average rate so far. None if unknown: it
-        has applied nothing yet, or waits for something else than records."""
+        """The estimated time (s) until it is answerable, at the average rate so far. None if
+        unknown: it has applied nothing yet, or waits for something other than records."""
         progress = self.progress
         if progress.answerable:
             return 0.0
@@ -102,8 +102,8 @@ class StorePartition:
         )  # fmt: skip
 
     def end_streams_of_moved_keys(self, count: int) -> None:
-        """End the streams of keys that belong to another partition of `count`: their changes are
-        there."""
+        """End the streams of keys that belong to another partition if the topic has `count`
+        partitions: their changes are there."""
         if self.view.partitioner != ANY_PARTITION:
             home = partition_of(self.view.partitioner)
             self.listeners.end_where(lambda key: home(key, count) != self.partition)
@@ -270,7 +270,7 @@ class PartitionRegistry:
 
     def own_partition_counts(self, view: View, topic_id: str = "") -> set[int]:
         """`partition_counts`, as far as the view's open store partitions know them. `topic_id`:
-        without those of another topic, which had the same name."""
+        leave out the numbers of another topic that had the same name."""
         found: set[int] = set()
         for opened in list(self.of_view(view.name).values()):
             if topic_id in ("", opened.metadata.topic_id):
@@ -278,7 +278,7 @@ class PartitionRegistry:
         return found
 
     def partition_counts_of_topic(self, view: View, topic_id: str) -> set[int]:
-        """`partition_counts` without those of another topic, which had the same name."""
+        """`partition_counts` without the numbers of another topic that had the same name."""
         found = self.own_partition_counts(view, topic_id)
         placed = self._placed.get(view.name)
         if (
@@ -297,8 +297,8 @@ class PartitionRegistry:
 
         It must be stored if the key may also be in another partition, because the entry there may
         be older than the tombstone. While a partition of the view is read for the first time, any
-        key may be: a mispartitioned record may follow, for example if partitions were added before
-        the stores were created. `counts`: numbers of partitions of the topic.
+        key may be in several: a mispartitioned record may follow, for example if partitions were
+        added before the stores were created. `counts`: numbers of partitions of the topic.
         """
         view = store_partition.view
         if self.is_mispartitioned(view):
@@ -306,7 +306,7 @@ class PartitionRegistry:
         partitioner = partition_of(view.partitioner)
         own = store_partition.partition
 
-        @cache  # only runs with a tombstone look at all partitions of the view
+        @cache  # only runs that have a tombstone look at all partitions of the view, and only once
         def is_catching_up() -> bool:
             opened = [store_partition, *self.of_view(view.name).values()]
             return max(counts, default=0) > 1 and not all(p.progress.answerable for p in opened)

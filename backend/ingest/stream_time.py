@@ -16,7 +16,7 @@ from model.records import StoreMetadata
 from model.views import View
 
 TOLERANCE = 60.0  # s, for clock skew
-_MAX_ALIVE_AT_AGE = 60_000  # ms: of the stored `alive_at` when a store is closed or crashes
+_MAX_ALIVE_AT_AGE = 60_000  # ms: how old `alive_at` may be when a store is closed or crashes
 
 
 def max_stream_time(tolerance: float) -> int:

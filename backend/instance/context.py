@@ -46,8 +46,8 @@ from model.views import View
 __all__ = ["DRAINING", "RUNNING", "STARTING", "InstanceContext", "ReadCounts"]
 
 VIEW_VERSION = b"view-version"
-"""The header that says which version an answer is of. In a request that an instance forwards: which
-version it asks for."""
+"""The header with the version that an answer comes from. In a request that an instance forwards:
+the version that it asks for."""
 
 VIEW_DEFINITION = b"view-definition"
 """The header that says which definition of the view an answer was made with."""
@@ -90,7 +90,7 @@ class ScanCounts:
         self.add_kind("stream")
 
     def add_kind(self, kind: str) -> None:
-        """The metrics have a series for it, from 0."""
+        """Adds a kind, so that the metrics have a series for it from 0 on."""
         self.requests.setdefault(kind, 0)
         self.seconds.setdefault(kind, 0.0)
 
@@ -98,7 +98,7 @@ class ScanCounts:
 @dataclass
 class InstanceContext:
     """The parts and state of an instance. `topology`, `versions`, `deployment` and `state` are
-    replaced, never modified. `topology` is that of the group, at the revision of `versions` and
+    replaced, never modified. `topology` is the group's topology, at the revision of `versions` and
     `deployment`."""
 
     settings: Settings
@@ -119,10 +119,10 @@ class InstanceContext:
     lost: LostInstances = field(default_factory=LostInstances)
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
     topology: Topology = field(default_factory=Topology)
-    # for members that the leader has sent a reference
+    # for members to which the leader has sent only a reference
     topologies: EncodedTopologies = field(default_factory=EncodedTopologies)
     state: str = STARTING
-    drained: bool = False  # whether others should have the partitions of this instance
+    drained: bool = False  # whether other instances should take over its partitions
     versions: Versions = field(default_factory=Versions)
     version_log: ChangeLog[VersionState] | None = None
     deployment: DeploymentState | None = None  # of the service; None: not known, or there is none
@@ -275,8 +275,9 @@ class InstanceContext:
         return definition, (VIEW_VERSION, b"%d" % view.version)
 
     def missing_headers(self, view: View | None) -> tuple[Header, ...]:
-        """Those of `view_headers` for an answer that has none. While definitions of the view
-        differ, it may be that of an instance of the release before, with another definition."""
+        """The `view_headers` for an answer that has none. While definitions of the view differ, the
+        definition is left out: the answer may come from an instance of the previous release, with
+        another definition."""
         headers = self.view_headers(view)
         placed = None if view is None else self.topology.views.get(view.name)
         if view is None or placed is None or placed.hash == view.hash:
@@ -298,8 +299,9 @@ class InstanceContext:
         self.revision = next(self._revisions) + 1
 
     def placed(self, view: View) -> PlacedView:
-        """The placement of the view, with at least one partition. Raises Unavailable, also if the
-        group uses another definition: its partitions are not those of the view."""
+        """The placement of the view, with at least one partition. Raises Unavailable if there is
+        none, and also if the group uses another definition, because the group's partitions are then
+        not those of this view."""
         placed = self.topology.views.get(view.name)
         if placed is None:
             if self.known:

@@ -61,8 +61,8 @@ class DeploymentFollower:
             )
 
     def start(self, context: InstanceContext) -> None:
-        """Read which deployment is current. Waits for some seconds only: the instance answers
-        whether its deployment is current or not."""
+        """Read which deployment is current. Waits for some seconds only, because the instance
+        answers requests even if its deployment is not current."""
         self._context = context
         if self.log is not None:
             self.log.start()
@@ -80,7 +80,7 @@ class DeploymentFollower:
         assert self._context is not None
         before = self._context.deployment
         self._context.apply_deployment(state)
-        # changes that the topic has lost make the epoch older: proxies would not follow it
+        # if the topic has lost changes, the epoch is older, and proxies would not follow it
         if before is not None and state.revision < before.revision:
             self._rejoin()
         log.info(

@@ -114,8 +114,8 @@ class MembershipReporter:
         return self._context.cluster.is_configured or is_loopback(self._context.me.host)
 
     def polled_partitions(self, topic: str) -> TopicPartitions | None:
-        """What the broker has said last, for a leader. None if it has not answered for a while: the
-        topic may be another one by now."""
+        """The broker's last answer about the topic, for a leader. None if the broker has not
+        answered for a while, because the topic may be another one by now."""
         found = self._context.metadata_poller.get(topic)
         if found is None:
             return None
@@ -124,8 +124,8 @@ class MembershipReporter:
         return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
 
     def remember(self) -> None:
-        """Keep what the topology says of the views for the time after a restart of all instances.
-        Any thread may call it."""
+        """Store what the topology says about the views, for the time after a restart of all
+        instances. Any thread may call it."""
         with self._writes_findings:
             topology = self._context.topology
             if topology.epoch != NO_EPOCH:
@@ -151,15 +151,15 @@ class MembershipReporter:
             counts, topic_hash = placed.partition_counts, placed.topic_hash
             if not counts and placed.partitions:  # it was made before there was a store
                 topic_hash = self._topic_hash_of(name, placed, topology.epoch)
-                # of an unknown topic, they would count for one that is created again, and for good
+                # counts of an unknown topic would apply for good to a topic that is created again
                 counts = (placed.partitions,) if topic_hash else ()
             if counts or placed.mispartitioned:
                 found[name] = Finding(placed.hash, counts, placed.mispartitioned, topic_hash)
         return found
 
     def _topic_hash_of(self, view: str, placed: PlacedView, epoch: Epoch) -> int:
-        """The hash of the topic that the view had when this topology was made; 0: unknown. It is
-        kept, because the topic may be created again."""
+        """The hash of the topic that the view had when this topology was made; 0: unknown. The hash
+        is kept, because the topic may be created again."""
         of_epoch, topic_hash = self._topic_hashes.get(view, (NO_EPOCH, 0))
         if of_epoch == epoch:
             return topic_hash
@@ -174,8 +174,8 @@ class MembershipReporter:
         self, before: Mapping[str, Finding]
     ) -> dict[str, tuple[tuple[int, ...], int]]:
         """View -> the numbers of partitions that its topic has had, as far as stores know them, and
-        the hash of this topic (0: unknown). What was known before counts until all stores are open
-        here. What was known of another topic, which had the same name, does not count."""
+        the hash of this topic (0: unknown). Counts that were known before are included until all
+        stores are open here. Counts of another topic that had the same name are not included."""
         is_joined = self._context.topology.epoch != NO_EPOCH
         opening = {view for view, _ in self._opening()}
         found = {}
@@ -229,7 +229,7 @@ class MembershipReporter:
             reported = set(self._reported_counts.get(name, ()))
             # a leader of an older version does not pass all of them on
             is_new = any(count < placed.partitions for count in own - known - reported)
-            # the leader may have it from this instance alone
+            # the leader may know such a count from this instance alone
             is_gone = own and (reported - own).intersection(placed.partition_counts)
             if is_new or is_gone:
                 return True

@@ -239,7 +239,7 @@ class Settings(BaseSettings):
     @field_validator("host", "advertised_host")
     @classmethod
     def _has_brackets(cls, value: str) -> str:
-        """An IPv6 address as in a URL."""
+        """The value; an IPv6 address gets brackets, as in a URL."""
         if ":" not in value:
             return value
         address = value[1:-1] if value[0] + value[-1] == "[]" else value

@@ -49,8 +49,8 @@ class VersionFollower:
         new_log: Callable[..., ChangeLog[VersionState]] = ChangeLog,
     ) -> None:
         """`drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
-        requests a topology without dropped views. `timeout`: s that the start waits for an answer
-        of the broker, twice. `new_log`: makes the log of the changes."""
+        requests a topology without dropped views. `timeout`: how long (s) the start waits for an
+        answer of the broker, twice. `new_log`: makes the log of the changes."""
         application_id = settings.application_id
         self.log = new_log(
             client_settings,
@@ -60,7 +60,7 @@ class VersionFollower:
             self._apply,
         )
         declared = Versions(views)
-        # without a second version, nothing has to be decided
+        # without a second version, there is nothing to decide
         self.initial = Versions(views, None) if declared.are_used else declared
         self._timeout = timeout
         self._drop = drop
@@ -77,7 +77,7 @@ class VersionFollower:
         if exists:
             context.doubt_versions()
         elif exists is None and not self.initial.are_used:
-            # to follow the topic would create it
+            # following the topic would create it
             log.warning("it is not known whether views have versions: the broker does not answer")
         if exists or self.initial.are_used:
             self._is_following = True
@@ -97,7 +97,7 @@ class VersionFollower:
         self._context.apply_versions(states)
         versions = self._context.versions
         self._drop(versions.dropped)
-        # changes that the topic has lost make the epoch older: proxies would not follow it
+        # if the topic has lost changes, the epoch is older, and proxies would not follow it
         if versions.dropped != before.dropped or versions.revision < before.revision:
             self._rejoin()
         for base in sorted(versions.with_versions):

@@ -14,8 +14,8 @@ def only_result(futures: Mapping[Any, Future[_Result]], timeout: float) -> _Resu
     s).
 
     A future refers to its error, the error to the frames that it has passed, and a frame to its
-    variables. If one of them were the future, only the garbage collector, which rarely runs, would
-    free the objects of these frames; among them may be a client with four threads.
+    variables. If one of these variables were the future, only the garbage collector, which rarely
+    runs, would free the objects of these frames. One of them may be a client with four threads.
     """
     [future] = futures.values()
     try:

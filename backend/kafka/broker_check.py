@@ -16,7 +16,7 @@ from model.problems import ConfigurationError
 
 
 def wait_for_broker(kafka: KafkaClients, settings: Settings, stopping: threading.Event) -> None:
-    """Wait for the broker, at most `start_timeout` s. Returns within 2 s after `stopping`.
+    """Wait for the broker, at most `start_timeout` s. Returns within 2 s after `stopping` is set.
 
     Raises ConfigurationError if the broker does not answer.
     """

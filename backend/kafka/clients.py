@@ -1,5 +1,5 @@
-"""The settings of an instance's two Kafka clients: the only place that reads their secrets. And how
-clients of librdkafka are opened."""
+"""The settings of an instance's two Kafka clients, and how clients of librdkafka are opened. Only
+this module reads the secrets of the settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _PASSING = (
 
 @dataclass(frozen=True)
 class KafkaClients:
-    """`table`: the table `[kafka]` with its references; the other fields have their values."""
+    """The settings of the clients. `table`: the table `[kafka]` with its references. The other
+    fields have the values of the references."""
 
     table: Mapping[str, str]
     librdkafka: dict[str, Any] = field(repr=False)
@@ -41,8 +42,8 @@ class KafkaClients:
 
 @dataclass(frozen=True)
 class Librdkafka:
-    """Makes clients with these settings; `model.kafka.clients` says who destroys them. A test makes
-    others, which need no broker."""
+    """The constructors of librdkafka's clients. `model.kafka.clients` says who destroys the
+    clients. A test has other constructors, whose clients need no broker."""
 
     admin: Callable[[dict[str, Any]], AdminClient] = AdminClient
     consumer: Callable[[dict[str, Any]], Consumer] = Consumer
@@ -53,8 +54,8 @@ LIBRDKAFKA = Librdkafka()
 
 
 def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:
-    """`servers`: host:port,…. Raises ConfigurationError for a missing value, and for a setting that
-    one of the clients does not support."""
+    """The settings of the clients. `servers`: host:port,…. Raises ConfigurationError for a missing
+    value, and for a setting that one of the clients does not support."""
     resolved = resolve(table, open, os.environ)
     kafka_python = {**for_kafka_python(resolved), "bootstrap_servers": servers.split(",")}
     oidc = oidc_client(resolved)
@@ -65,8 +66,8 @@ def kafka_clients(table: Mapping[str, str], servers: str) -> KafkaClients:
 
 
 def discard(producer: Producer) -> None:
-    """Close a producer that has failed, in the thread that has made it. Calls back for the records
-    that it had."""
+    """Close a producer that has failed. Only the thread that has made it may call this. The
+    callbacks of the records that it still has are called."""
     producer.purge()
     with suppress(KafkaException):  # the fatal error again
         close(producer)

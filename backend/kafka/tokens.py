@@ -1,4 +1,4 @@
-"""OAuth tokens for kafka-python. Unlike librdkafka, it has no client of a token endpoint."""
+"""OAuth tokens for kafka-python, which has no client of a token endpoint, unlike librdkafka."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         )
 
     def token(self) -> str:
-        """Raises KafkaConnectionError, which kafka-python retries."""
+        """The current token. Raises KafkaConnectionError, after which kafka-python tries again."""
         with self._lock:
             now = time.monotonic()
             if now >= self._renew_at:
@@ -50,7 +50,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         return dict(self._client.extensions)
 
     def _fetch(self) -> tuple[str, float]:
-        """The token, and its life in seconds: 0 if the endpoint does not say it."""
+        """Fetch a token. Returns it, and its life in s: 0 if the endpoint does not say it."""
         client = self._client
         form = {"grant_type": "client_credentials"} | (
             {"scope": client.scope} if client.scope else {}

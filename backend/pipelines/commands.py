@@ -15,7 +15,8 @@ from model.problems import Unavailable
 
 
 class CommandSender:
-    """Any thread may call `send`. A command is rare, so each has a connection of its own."""
+    """A sender of commands. Any thread may call `send`. Commands are rare, so each has a connection
+    of its own."""
 
     def __init__(
         self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0

@@ -49,8 +49,8 @@ class LogGaps:
         self._current: tuple[_GroupPartition, _Offsets] | None = None
 
     def empty(self, gaps: Mapping[_GroupPartition, _Offsets]) -> set[_GroupPartition]:
-        """The gaps that are known to have no records. A gap is checked once, after it was the same
-        in two calls."""
+        """The gaps that are known to have no records. A gap is checked once, after two calls had
+        the same gap."""
         results = self._results.items()
         self._results = {of: result for of, result in results if gaps.get(of) == result.offsets}
         for _ in range(_MAX_CHECKS):
@@ -84,7 +84,7 @@ class LogGaps:
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             return False
-        # a record at the end or after it was written in the meantime
+        # if a record is at or after the end, it was written in the meantime
         is_empty = error is not None or (message.offset() or 0) >= offsets[1]
         self._results[of] = _Result(offsets, is_empty)
         self._end_check()

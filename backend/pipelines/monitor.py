@@ -127,7 +127,8 @@ class PipelineMonitor:
         committed: Mapping[str, dict[SourcePartition, CommittedOffset]],
         ends: Mapping[str, LogOffsets],
     ) -> None:
-        """Move committed offsets to the end of the log if only transaction markers are between."""
+        """Move committed offsets to the end of the log if only transaction markers are between
+        them."""
         gaps = {
             (group, source_partition): (committed_offset.offset, end)
             for group, offsets in committed.items()

@@ -1,7 +1,7 @@
 """Consumer groups of deployments that are gone: without members, and without committed offsets.
 
 A group of instances never commits offsets, because positions are in the stores. So a group with
-offsets is that of another application, and its offsets must not be lost.
+offsets belongs to another application, and its offsets must not be lost.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class UnusedGroups:
         self._own = own
 
     def all(self) -> list[str]:
-        """The groups that `delete` would delete now, by name. Blocks. Unavailable."""
+        """The groups that `delete` would delete now, by name. Blocks. Raises Unavailable."""
         with self._client() as client:
             listed = client.list_groups(states_filter=[_EMPTY])
             names = sorted({each["group_id"] for each in listed} - {self._own})[:MAX_GROUPS]
@@ -43,7 +43,7 @@ class UnusedGroups:
         return [name for name in names if not offsets.get(name)]
 
     def delete(self, group: str) -> None:
-        """Delete the group. Blocks. NotFound, Unavailable, Conflict if it is used."""
+        """Delete the group. Blocks. Raises NotFound, Unavailable, and Conflict if it is used."""
         if group == self._own:
             raise Conflict("group-in-use", f"{group} is the consumer group of this deployment.")
         with self._client() as client:
@@ -51,7 +51,8 @@ class UnusedGroups:
 
     @contextmanager
     def _client(self) -> Iterator[KafkaAdminClient]:
-        """Unavailable if the broker does not answer, also within the block."""
+        """Open a client for the block. Raises Unavailable if the broker does not answer, also
+        within the block."""
         try:
             client = KafkaAdminClient(**self._settings)
             try:

@@ -31,10 +31,10 @@ from model.versions import base_of
 from model.views import View
 
 BATCH_PATH = b"/internal/batch"
-MAX_ANSWER_BYTES = 32 << 20  # of the items of one batch, or of those read for another instance's
+MAX_ANSWER_BYTES = 32 << 20  # of all items of one batch, also of a batch from another instance
 _TURN = 128  # keys that are read before the event loop runs other tasks
 _FIRST_TURN = 16  # keys; also those that are read at once: their values may be large
-_TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as those of the last one
+_TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as the last turn's items
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
 _AT_ONCE = 8  # keys for which several partitions are asked at the same time
@@ -59,12 +59,12 @@ class _ReadBudget:
         self.turn = _FIRST_TURN
 
     def end_turn(self, items: list[bytes]) -> None:
-        """After a turn of items that were read here."""
+        """Set the size of the next turn, after a turn of items that were read here."""
         average = sum(map(len, items)) // len(items) + 1
         self.turn = max(1, min(_TURN, _TURN_BYTES // average))
 
     def take(self, item: bytes) -> bool:
-        """Whether an item from another instance is within the budget; charges it."""
+        """Charge an item from another instance; return whether it is within the budget."""
         is_within = self.left > 0
         self.left -= len(item) if is_within else 0
         return is_within
@@ -297,7 +297,8 @@ def _options_of(query: bytes) -> ReadOptions:
 
 def _asked_of(view: View, options: ReadOptions) -> bytes:
     """The view's name, and `?stale=` and `timestamps=` if they are given. An instance of an older
-    version has no view of that name and refuses; it would not know that only the active may answer.
+    version has no view of such a name, so it refuses: it would not know that only the active
+    may answer.
     """
     stale = None if options.stale is None else f"stale={options.stale}"
     given = [*filter(None, (stale, "timestamps=true" if options.timestamps else None))]
@@ -316,7 +317,7 @@ async def _turns(of: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequenc
 
 
 def _others(reads: ViewReads, keys: dict[int, bytes], items: list[bytes]) -> dict[int, bytes]:
-    """The other keys that the texts of missing ones mean (`Codec.other_key`)."""
+    """For each missing key, the other key that its text may mean (`Codec.other_key`)."""
     found = {}
     for number, key in keys.items():
         if items[number].endswith(MISSING) and (other := reads.other_key(key)) is not None:
@@ -331,8 +332,8 @@ def _read(
     roles: set[str],
     budget: _ReadBudget,
 ) -> tuple[list[bytes], dict[int, _Open]]:
-    """An item for each key; and, by index in `keys`, the keys whose item is not final yet. Adds to
-    `roles` those in which this instance has read."""
+    """An item for each key; and, by index in `keys`, the keys whose item is not final yet. Adds the
+    roles in which this instance has read to `roles`."""
     to_json = reads.view.key_codec.to_json
     if budget.left <= 0:
         return [problem_item(to_json(key), _TOO_LARGE) for key in keys], {}

@@ -18,7 +18,8 @@ _OVERHEAD = 200  # bytes of a change next to its value
 class BacklogBudget:
     """The bytes that the changes of all streams of an instance may take. Used in the event loop.
 
-    The streams of one client may use three quarters of them, so they cannot end those of others.
+    The streams of one client may use three quarters of the bytes, so they cannot end the streams of
+    other clients.
     """
 
     def __init__(self, size: int = MAX_BYTES_OF_ALL) -> None:
@@ -45,7 +46,7 @@ class Backlog:
     """
 
     def __init__(self, budget: BacklogBudget) -> None:
-        """In the task of the client's request."""
+        """Create it in the task of the client's request."""
         self._budget = budget
         self._client = this_client()
         self._waiting: asyncio.Queue[Change | None] = asyncio.Queue()
@@ -54,8 +55,8 @@ class Backlog:
         self._ended = False
 
     def put(self, changes: Sequence[Change]) -> bool:
-        """False if they are too many or too large. The backlog then drops the changes that wait,
-        and ends; a client that reconnects gets the latest value."""
+        """Add changes; return False if they are too many or too large. Then the backlog drops the
+        changes that wait, and ends. A client that reconnects gets the latest value."""
         if self._ended:
             return False
         if self._waiting.qsize() > MAX_CHANGES:
@@ -63,7 +64,7 @@ class Backlog:
             return False
         for change in changes:
             size = _OVERHEAD + len(change.value or b"")
-            # a single change may be larger than MAX_BYTES, but not than what is left for all
+            # one change may be larger than MAX_BYTES, but not than the bytes left for all streams
             is_full = not self._budget.has_room(self._client, size)
             if is_full or (self._bytes and self._bytes + size > MAX_BYTES):
                 self._drop()
@@ -81,7 +82,7 @@ class Backlog:
         return True
 
     def end(self) -> None:
-        """No more changes after those that wait."""
+        """Accept no more changes. Those that wait are still sent."""
         if not self._ended:
             self._ended = True
             self._waiting.put_nowait(None)

@@ -2,9 +2,9 @@
 
 Source: the HTML standard, "Server-sent events". An event is `value` (`{"key", "value"}`),
 `deleted` (`{"key"}`), or `unreadable` (`{"key", "unreadable"}`) if the newest record of the key is
-not in the view's format. Its id is `partition:offset` of its record; if the key is missing or its
-value is from a push, of the last record that was applied. In version 2 of a view, it is
-`2/partition:offset`.
+not in the view's format. Its id is `partition:offset` of its record. If the key is missing or its
+value is from a push, the id is that of the last record that was applied. In version 2 of a view,
+the id is `2/partition:offset`.
 
 A stream ends when its partition moves or gets a new push, when partitions are added and the key
 belongs to another one, when the view becomes mispartitioned, when another version of the view
@@ -37,7 +37,7 @@ from model.rows.unreadable import Unreadable, UnreadableEntry
 log = RateLimitedLog(logging.getLogger(__name__))
 
 _EVENT_ID = re.compile(rb"(?:([0-9]{1,6})/)?([0-9]{1,9}):(-?[0-9]{1,18})")
-_KEEP_ALIVE = 10.0  # s; shorter than what proxies wait for a silent server
+_KEEP_ALIVE = 10.0  # s; shorter than the time-out of proxies for a silent server
 _CHECK_EVERY = 1.0  # s, while the client has seen a later record than this instance
 _NOTHING = -2  # before -1, the offset at which a key is missing in an empty partition
 
@@ -55,7 +55,7 @@ class Changes:
         with_timestamps: bool = False,
     ) -> None:
         """`last_push`: the push of the store that sent the last event; None: it had none.
-        `with_timestamps`: events have those of their records.
+        `with_timestamps`: events have the timestamps of their records.
 
         Unavailable, NotOwner as for a read; BadRequest if a key of the view has many values."""
         view = reads.view
@@ -72,7 +72,7 @@ class Changes:
         """The id of the store's push, which replaced all earlier values; empty: none."""
         seen = self._offset_of(last_event_id)
         self._seen = seen if (last_push or b"") == self.push else _NOTHING
-        self._seen_at = time.monotonic()  # or later than it was seen
+        self._seen_at = time.monotonic()  # when `_seen` was seen, or later
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(budget)
 
@@ -152,7 +152,7 @@ class Changes:
         try:
             current = self._current()
         except Unavailable as problem:
-            if problem.code != "not-here":  # else the partition was closed, as later
+            if problem.code != "not-here":  # else the partition was closed: no warning
                 name, code = self._reads.view.name, problem.code
                 why = f"{code}: {problem.detail}"
                 log.warn(f"{name}: {code}", f"no changes of a key of view {name}: {why}")
@@ -205,5 +205,6 @@ class Changes:
 
 
 def _on_one_line(document: bytes) -> bytes:
-    """A line would end the field: between the tokens of a JSON document a space is the same."""
+    """The document without line breaks, which would end the field. Between the tokens of a JSON
+    document, a space means the same."""
     return re.sub(rb"[\r\n]+", b" ", document)

@@ -1,7 +1,7 @@
 """The windows, sessions or versions of one key, from the store partitions of this instance.
 
 The rules are those of Kafka Streams' interactive queries: bounds are inclusive; a session or a
-version is in the result if it overlaps them; expired entries are not.
+version is in the result if it overlaps them; expired entries are never in the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from model.views import View
 MAX_LIMIT = 1000
 MAX_PAGE_BYTES = 4 << 20  # a page ends with the item that exceeds it
 MAX_EXAMINED = 5_000  # entries for one page
-_LONG = 1024  # bytes of a key; cursors of shorter ones are those of earlier versions
+_LONG = 1024  # bytes of a key; cursors of shorter keys are the same as in earlier versions
 _ANY_TAIL = b"", b"\xff" * 32  # more bytes than follow a key
 
 
@@ -46,7 +46,7 @@ class History:
     """The entries of one key; `resource` is the last segment of the path."""
 
     def __init__(self, reads: ViewReads, view: View | None = None) -> None:
-        """`view`: the view of `reads`, with another format of values, if one is given."""
+        """`view`: the view of `reads` with another format of values; None: `reads.view` itself."""
         self._reads = reads
         self.view = view or reads.view
         assert self.view.kind.history is not None
@@ -68,7 +68,8 @@ class History:
         for examined, (stored_key, item) in enumerate(self._items(store, key, span, past)):
             full = len(shown) == span.limit or size > MAX_PAGE_BYTES
             if full and item is not None:
-                # not after deletes: one of them may become a value before the next page
+                # the next page begins after the last item shown, not after later deletes: one of
+                # them may become a value before the next page
                 following = encode_cursor(question, self._position(key, last_shown))
                 break
             if examined == MAX_EXAMINED:
@@ -121,12 +122,12 @@ class History:
         return of_key[0] + decode_cursor(question, span.cursor, _ANY_TAIL)
 
     def _position(self, key: bytes, stored_key: bytes) -> bytes:
-        """The stored key, as a cursor has it: of a long key only what follows the key, because the
-        request has the key, too."""
+        """The part of the stored key that a cursor contains. If the key is long, this is only what
+        follows the key, because the request has the key, too."""
         head = self.view.layout.key_range(key, key)[0] if len(key) > _LONG else b""
         return stored_key.removeprefix(head)
 
     def _question(self, key: bytes, span: Span) -> Question:
-        """For cursors."""
+        """What identifies this query in its cursors."""
         bounds = (span.first, span.last, span.descending)
         return (self.view.hash, self.resource, key.hex(), *bounds)

@@ -36,7 +36,7 @@ def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
         raise BadRequest("bad-request", "keys is not a list.")
     if len(keys) > MAX_KEYS:
         raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has at most {MAX_KEYS}.")
-    if exact or body.count(b"keys") != 1:  # given twice, or a key itself
+    if exact or body.count(b"keys") != 1:  # "keys" is given twice, or is a key itself
         return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
     return [(key, b"") for key in keys]
 

@@ -12,24 +12,24 @@ Why this is the newest record of the key (docs/consistency.md has more):
    partitions that the topic has had. If it has used another number, its records are in partitions
    that none of the known numbers gives, and the view is mispartitioned.
 2. In each partition, the store has the newest record: the last one in the log. That includes
-   tombstones: ingest keeps those of keys that may also be in another partition. A store that was
-   created without knowing an earlier number has not done so, and is not read for a moved key. In a
-   view with a retention, the newest record may have expired in its partition, and be deleted. So a
-   key's entries expire by the greatest stream time of its partitions: the older ones have expired,
-   too.
+   tombstones: ingest keeps the tombstones of keys that may also be in another partition. A store
+   that was created without knowing an earlier number has not done so, and is not read for a moved
+   key. In a view with a retention, the newest record may have expired in its partition, and be
+   deleted. So a key's entries expire by the greatest stream time of its partitions: the older ones
+   have expired, too.
 3. A producer never goes back to a smaller number of partitions, so its own records of a key are in
    the partitions in the order in which the key has got them. They have that order by timestamp,
    too, if its clock does not go back between them; the rule for equal timestamps decides within a
    millisecond.
-4. Records of two producers have no order in Kafka but that of their timestamps if one of them still
-   uses the former number of partitions. It may do so for `metadata.max.age.ms` (5 minutes by
-   default). So a record that a producer has sent late to the former partition counts exactly if it
-   is newer.
+4. If one of two producers still uses the former number of partitions, their records have no order
+   in Kafka but that of their timestamps. A producer may do so for `metadata.max.age.ms` (5 minutes
+   by default). So a record that a producer has sent late to the former partition counts exactly if
+   it is newer.
 
-So the timestamps of a key's records must not decrease from one partition to the next. Those of
-`message.timestamp.type=LogAppendTime`, and of producers that set no timestamps, do not. If
-producers set timestamps of their own that go back, a key may have an older value from the addition
-of the partitions until it is written again with a later timestamp.
+So the timestamps of a key's records must not decrease from one partition to the next. They do not
+decrease with `message.timestamp.type=LogAppendTime`, or if producers set no timestamps. If
+producers set timestamps that go back, a key may have an older value after partitions were added,
+until it is written again with a later timestamp.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from model.views import ANY_PARTITION, View
 
 
 class PartitionUnknown(NonRetryable):
-    """The key may be in several partitions: only these together can answer."""
+    """The key may be in several partitions: only all of them together can answer."""
 
     def __init__(self, view: View) -> None:
         super().__init__(
@@ -84,7 +84,7 @@ class KeyMoved(PartitionUnknown):
 
 def partition_counts(context: InstanceContext, view: View) -> list[int]:
     """The numbers of partitions with which producers may have written records of the view,
-    ascending; those of the topology and those of the store partitions here."""
+    ascending. They come from the topology and from the store partitions here."""
     return sorted(context.store_partitions.partition_counts(view))
 
 

@@ -1,15 +1,15 @@
-"""Offsets in `min_offset` that are in other partitions than the key's.
+"""Offsets in `min_offset` of other partitions than the key's partition.
 
-Most of them are of other keys: a session sends the offsets of all partitions that it has seen. But
-if partitions have just been added, one of them may be of the key's own record, in a partition that
-the key has got by the addition, and this instance may not know of the addition yet.
+Most of these offsets belong to other keys: a session sends the offsets of all partitions that it
+has seen. But if partitions have just been added, an offset may belong to the key's own record, in a
+partition that is new for the key, and this instance may not know of the new partitions yet.
 
-An offset is of another key if its record was written with a number of partitions that is known
+An offset belongs to another key if its record was written with a number of partitions that is known
 here. That is certain
 
-- if this instance has applied it: before ingest applies a record that does not fit to the known
-  numbers, it fetches the number of partitions again (`ingest.mispartitioned`);
-- if another instance has applied it, and knows no other numbers than this one;
+- if this instance has applied the record: before ingest applies a record that does not fit the
+  known numbers, it fetches the number of partitions again (`ingest.mispartitioned`);
+- if another instance has applied the record, and knows no numbers that this instance does not know;
 - if the number of partitions was fetched after the request arrived.
 """
 
@@ -26,7 +26,7 @@ from model.views import View
 
 
 class OffsetsInDoubt(RetryLater):
-    """It is not known yet whether these offsets (by partition) are of the key."""
+    """It is not known yet whether these offsets (by partition) belong to the key."""
 
     def __init__(self, view: View, offsets: Mapping[int, int]) -> None:
         partition = min(offsets)
@@ -46,12 +46,13 @@ class OtherOffsets:
         self._view = view
         self._context = context
         self._store_partitions = context.store_partitions.of_view(view.name)
-        # hash of the topic, partition -> position up to which the records are of known numbers
+        # hash of the topic, partition -> position: all records before it were written with known
+        # numbers of partitions
         self._certain: dict[tuple[int, int], int] = {}
 
     def check(self, key: bytes, offsets: Mapping[int, int], asked_at: float) -> None:
-        """OffsetsInDoubt if one of these may be of the key, in a partition that is not known to be
-        the key's. `asked_at`: when the request arrived (s, monotonic)."""
+        """Raise OffsetsInDoubt if one of these offsets may belong to the key, in a partition that
+        is not known to be the key's. `asked_at`: when the request arrived (s, monotonic)."""
         # before the numbers are looked up: ingest learns of them before it applies the records
         left = {each: offset for each, offset in offsets.items() if not self._applied(each, offset)}
         if not left:
@@ -71,7 +72,7 @@ class OtherOffsets:
         return self._certain.get((self._topic_hash(), partition), 0) <= offset
 
     def note(self, response: ScanResponse) -> None:
-        """What another instance has applied, and with which numbers of partitions."""
+        """Note what another instance has applied, and which numbers of partitions it knows."""
         topic_hash = self._topic_hash()
         known = known_counts(self._context, self._view)
         if not topic_hash or not response.partition_counts or {*response.partition_counts} - known:
@@ -81,7 +82,7 @@ class OtherOffsets:
             self._certain[place] = max(position, self._certain.get(place, 0))
 
     def _topic_hash(self) -> int:
-        """The hash of the topic's id: it may be created again. 0: unknown."""
+        """The hash of the topic's id, because the topic may be created again; 0: unknown."""
         metadata = self._context.metadata_poller.latest.get(self._view.topic)
         if metadata is not None:
             return hash_of_topic(metadata.topic_id)

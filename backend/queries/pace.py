@@ -4,10 +4,10 @@ while they and reads of keys compete for processors.
 A read waits for the rest of a step, so for half of its length on average. Short steps cost more,
 because the event loop looks at its sockets after each.
 
-If more processes want to run than there are processors, the operating system interrupts one that
-never waits, and it has to queue for its next time slice: its readers wait for that, however short
-its steps are. One that pauses between its steps is scheduled soon after a request arrives. A step
-was interrupted if it took more time than processor time.
+If more processes want to run than there are processors, the operating system interrupts a process
+that never waits, and the process has to queue for its next time slice. Its readers wait for that,
+however short its steps are. A process that pauses between its steps is scheduled soon after a
+request arrives. A step was interrupted if it took more time than processor time.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import time
 from collections.abc import Callable
 
 STEP_S = 0.001
-"""s. An operating system interrupts a process after a few milliseconds if others wait, so this
-bounds the wait of most reads."""
+"""The length of a step (s). An operating system interrupts a process after a few milliseconds if
+other processes wait, so this bounds the wait of most reads."""
 _STEP_S_FOR_READERS = 0.0001
 _CONTENDED = 1.5  # times the processor time
 _SMOOTHING = 0.1  # weight of the last step
-_READERS_S = 0.1  # s for which a read counts as one of now
-_MOST_S = 0.004  # s of a pause
+_READERS_S = 0.1  # s for which a read counts as recent
+_MOST_S = 0.004  # s; the longest pause
 _MOST_OF_ROUND_S = (
-    0.02  # s of the pauses until it is a client's turn again: others wait for answers
+    0.02  # s of all pauses until the same client is woken again: others wait for answers
 )
 
 
 class Pace:
-    """Of one event loop. `reads`: how many reads of keys were answered so far. `step_s`: how long
-    the next step may take (s of processor time)."""
+    """The pace of one event loop. `reads()`: how many reads of keys were answered so far. `step_s`:
+    how long the next step may take (s of processor time)."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class Pace:
         self.step_s = STEP_S
 
     def begin(self) -> None:
-        """A step begins."""
+        """Note that a step begins."""
         self._began, self._began_cpu = self._clock(), self._processor_clock()
 
     def pause(self, clients: int) -> float:
-        """The step has ended: how long to wait before the next one (s). 0 if there are processors
-        enough, or no client reads keys. At most as long as the steps since the last pause took.
-        `clients`: how many wait for their turns."""
+        """Note that the step has ended, and return how long to pause before the next one (s). This
+        is 0 if there are enough processors, or no client reads keys. It is at most the time that
+        the steps since the last pause took. `clients`: how many clients wait."""
         now = self._clock()
         took = now - self._began
         self._took += _SMOOTHING * (took - self._took)

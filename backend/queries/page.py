@@ -44,7 +44,7 @@ def _items(page: Page, rows: Sequence[Row]) -> list[bytes]:
 
 
 def question(query: Query, resource: str, partition: int | None, view: View) -> Question:
-    """What a cursor belongs to."""
+    """What identifies the query of a cursor."""
     asked = query.question(view, resource)
     return asked if partition is None else (*asked, partition)
 
@@ -106,8 +106,8 @@ def _partitions(page: Page) -> list[int] | None:
 
 
 def check_partition(scatter_gather: ScatterGather, view: View, page: Page) -> None:
-    """Whether the page can be of one partition: BadRequest if the view has no such partition,
-    NonRetryable if a key may be in several."""
+    """Check that the page's partition, if one is given, can be read alone. BadRequest if the view
+    has no such partition, NonRetryable if a key may be in several."""
     if page.partition is None:
         return
     total = scatter_gather.total(view)

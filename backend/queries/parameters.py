@@ -1,6 +1,6 @@
 """The parameters of a query as typed values.
 
-BadRequest for what is malformed: a bound that is ignored would give a wrong answer.
+A malformed parameter is a BadRequest: a bound that is ignored would give a wrong answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Parameters:
         return self._given.get(name)
 
     def text(self, name: str) -> str | None:
-        """Of UTF-8; None if it is not given."""
+        """The value as UTF-8 text; None if it is not given."""
         raw = self._given.get(name)
         try:
             return None if raw is None else raw.decode()
@@ -39,7 +39,7 @@ class Parameters:
             raise BadRequest("bad-parameter", f"{name} is not UTF-8 text.") from None
 
     def choice(self, name: str, *allowed: str) -> str:
-        """The first of `allowed` by default."""
+        """The value, one of `allowed`; the first of them if it is not given."""
         value = self._given.get(name, allowed[0].encode()).decode("latin-1")
         if value not in allowed:
             raise BadRequest("bad-parameter", f"{name}={value}: it is one of {', '.join(allowed)}.")
@@ -58,7 +58,8 @@ class Parameters:
         return self.parsed(name, parse_time)
 
     def parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
-        """None if it is not given; the client gets the message of `parse` (ValueError)."""
+        """The parsed value; None if it is not given. If `parse` raises ValueError, the client gets
+        its message."""
         if name not in self._given:
             return None
         try:

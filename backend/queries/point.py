@@ -206,15 +206,16 @@ class ViewReads(KeyTexts, KeyRouting):
     def resolve_stored(
         self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float, most: int
     ) -> tuple[State, list[Entry | None], list[int] | None]:
-        """`resolve_one` of keys of this partition at `now` (`boot_time`): the entries, and the
-        indexes of their keys, without those that other partitions may have, too (None: all keys).
-        NotOwner, Problem. Only for a view that `stores_text`, and if `partition_count` is the
-        number from which the partition was computed; `is_undoubted` is the rest of its result.
-        `most`: bytes of the entries of many keys; others are NOT_READ.
+        """`resolve_one` for several keys of this partition at `now` (`boot_time`). Returns the
+        entries and the indexes of their keys (None: all keys), without keys that other partitions
+        may have, too. NotOwner, Problem. Call this only for a view that `stores_text`, and only if
+        `partition_count` returns the number from which the partition was computed; `is_undoubted`
+        is the second part of its result. `most`: the most bytes of the entries of many keys; other
+        entries are NOT_READ.
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
-        another function takes some 4 µs. Therefore this one calls few, and has the rule of
-        `holder_of` for PLAIN in it.
+        another function takes some 4 µs. Therefore this function calls few others, and repeats the
+        rule of `holder_of` for PLAIN.
         """
         numbers: list[int] | None = None
         if is_undoubted:
@@ -300,8 +301,8 @@ class ViewReads(KeyTexts, KeyRouting):
         return tuple.__new__(State, (store_partition, progress.position, lag, staleness))
 
     def _state_of_one(self, store_partition: StorePartition, now: float | None = None) -> State:
-        """The state for a key that is resolved by itself: after partitions were added, no instance
-        reads the new ones for a moment."""
+        """The state for a key that is resolved by itself. Its lag and staleness are unknown for a
+        moment after partitions were added, because no instance reads the new ones yet."""
         state = self._state(store_partition, now)
         return state._replace(lag=None, staleness=None) if self.is_growing() else state
 
@@ -348,7 +349,7 @@ class ViewReads(KeyTexts, KeyRouting):
         return found
 
     def _of_marked(self, stored: bytes, as_bytes: bool = False) -> Entry | None:
-        """The entry in stored bytes that are not those of a plain value; None for a tombstone.
+        """The entry in stored bytes that are not a plain value; None for a tombstone.
         UnreadableEntry, SchemaNotYet."""
         if is_tombstone(stored):
             return None
@@ -378,8 +379,8 @@ class ViewReads(KeyTexts, KeyRouting):
 
 def _may_differ(problem: Problem) -> bool:
     """Whether other keys of the partition may have another outcome. In a mispartitioned view, and
-    after partitions were added, only a miss is uncertain. A damaged block is a part of the store.
-    """
+    after partitions were added, only a missing key is uncertain. A damaged block is only one part
+    of the store."""
     return problem.code in (
         "mis-partitioned", "repartitioned", "not-here", "store-damaged", "store-failed",
         "value-unreadable", "schema-unavailable",

@@ -25,7 +25,7 @@ _NO_HEAD = entry_head(-1, 0)
 
 
 def reads_of(view: View, context: InstanceContext) -> ViewReads:
-    """What a point read means for this view."""
+    """The point reads for the kind of store that this view has."""
     kind = view.kind
     if kind.is_custom:
         return CustomReads(view, context)
@@ -83,7 +83,7 @@ class CustomReads(ViewReads):
     def store_problem(
         self, store_partition: StorePartition, error: StoreClosedError | StoreError
     ) -> Problem:
-        """An error of the class: what it has stored is not damaged."""
+        """The problem for an error of the class. What the class has stored is not damaged."""
         if isinstance(error, StoreClosedError):
             return super().store_problem(store_partition, error)
         log.error("view %s: %s", self.view.name, error)

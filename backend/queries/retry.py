@@ -1,15 +1,16 @@
 """The rule by which an instance asks other instances, the same for every query.
 
-- The holders of a partition (its active and standbys) are asked one after the other: the active
-  first, those that seem dead or have just failed last, at most five (`InstanceContext.others`). The
-  asking instance may be one of them (None).
+- The holders of a partition (its active and standbys) are asked one after the other, at most five
+  (`InstanceContext.others`): the active first; last, the holders that seem dead or have just
+  failed. The asking instance may be one of the holders (None).
 - A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is skipped while another one is left to ask.
   The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for a
-  while: other queries ask it last. One that could not be asked, because no connection to it was
-  free, is skipped, but not suspected.
-- All that hang have one deadline: `QUERYABLE_FORWARD_TIMEOUT` after the query began, or later if
-  the most holders have `WHILE_OTHERS_ARE_LEFT` each, or a refusal is waited for. nginx counts on
-  it: an instance that waits for others must not look as if it hung, too (`proxy/balance.lua`).
+  while: other queries ask it last. A holder that could not be asked, because no connection to it
+  was free, is skipped, but not suspected.
+- All holders that hang share one deadline: `QUERYABLE_FORWARD_TIMEOUT` after the query began. It is
+  later if `WHILE_OTHERS_ARE_LEFT` for each of five holders takes longer, or while the query waits
+  after a refusal. nginx relies on this deadline: an instance that waits for other instances must
+  not look as if it hung, too (`proxy/balance.lua`).
 - A holder answers or refuses within `WHILE_OTHERS_ARE_LEFT`: a scan answers slice by slice, and a
   forwarded request does not wait for long.
 - Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` after the
@@ -38,7 +39,7 @@ from model.topology import Member
 
 WHILE_OTHERS_ARE_LEFT = 0.4  # s
 _MARKED_WAIT = WHILE_OTHERS_ARE_LEFT / 2  # s; the asker goes on asking
-_LEAST = WHILE_OTHERS_ARE_LEFT / 2  # s; one that has less to answer is not asked
+_LEAST = WHILE_OTHERS_ARE_LEFT / 2  # s; a holder that would have less time to answer is not asked
 _STEP = 0.02  # s between two rounds
 _MORE_PATIENCE = {"not-up-to-offset": 5}
 
@@ -88,8 +89,8 @@ class Rounds(Generic[_H]):
         self._all_asked: set[int] = set()  # partitions whose holders were all asked once
 
     def turn(self, partition: int, holders: Sequence[_H]) -> Turn[_H]:
-        """The next of a partition's holders, the same one within a round; after the last one the
-        first again."""
+        """The next holder of a partition to ask. Within a round, it is always the same one. After
+        the last holder, the first one is next again."""
         if partition in self._turns:
             return self._turns[partition]
         tried = self._tried.setdefault(partition, set())
@@ -109,7 +110,7 @@ class Rounds(Generic[_H]):
         return self._began + max(self._limit, waits)
 
     def refused(self, code: str) -> None:
-        """Some codes are worth a longer wait."""
+        """Note a refusal with this code: some codes are worth a longer wait."""
         self._patience = max(self._patience, _MORE_PATIENCE.get(code, 1))
 
     async def repeat(self, attempt: Callable[[], Awaitable[bool]]) -> None:
@@ -119,9 +120,9 @@ class Rounds(Generic[_H]):
             pass
 
     async def again(self) -> bool:
-        """After a round in which something stayed open: True if there is another round. At once
-        while a holder has not been asked yet; then after a pause, until the wait is over. Not
-        without time for it."""
+        """Wait for the next round, after a round in which something stayed open. Returns True at
+        once while a holder has not been asked yet, then after a pause, until the wait is over.
+        Returns False if there is no time for another round."""
         some_not_asked = not self._all_asked.issuperset(self._turns)
         self._turns.clear()
         if time.monotonic() > self._ends - _LEAST:
@@ -143,7 +144,7 @@ def may_change(answer: Answer) -> bool:
 
 
 def _timeout(others_left: bool) -> float | None:
-    """How long one instance may be silent (s); None: as long as is set."""
+    """How long one instance may be silent (s); None: the configured time-out."""
     return WHILE_OTHERS_ARE_LEFT if others_left else None
 
 
@@ -155,7 +156,7 @@ class Asker:
         self._peer_client = peer_client
 
     def rounds(self) -> Rounds[Holder]:
-        """For one query."""
+        """The rounds of one query."""
         context = self._context
         settings = context.settings
         return Rounds(
@@ -212,7 +213,7 @@ class Asker:
 
         async def attempt() -> bool:
             nonlocal begun, unavailable
-            await stack.aclose()  # the refusal of the holder before
+            await stack.aclose()  # ends the refusal of the previous holder
             begun = unavailable = None
             turn = rounds.turn(partition, members)
             member, timeout = turn.holder, _timeout(turn.others_left)

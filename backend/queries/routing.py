@@ -32,7 +32,7 @@ from model.views import ANY_PARTITION, View
 
 class NotOwner(Exception):
     """Other instances may answer for the key's partition: `members`, in the order to ask them.
-    `refusal()`: this instance's own, if none of them answers."""
+    `refusal()`: this instance's own refusal, for the case that none of them answers."""
 
     def __init__(
         self, partition: int, members: Sequence[Member], refusal: Callable[[], Unavailable]
@@ -115,15 +115,16 @@ class KeyRouting:
         self._trusted_for = context.settings.ends_trusted_for
         self._is_partial = view.is_partial
         self.other_offsets = OtherOffsets(view, context)
-        # The last result of `partition_count`, after the topology and the metadata that it follows
-        # from. These are replaced, never modified.
+        # The topology and the metadata from which `partition_count` computed its last result, and
+        # this result. Topology and metadata are replaced, never modified.
         self._counted: tuple[Topology, TopicMetadata | None, tuple[int, bool] | None] = (
             context.topology, None, None
         )  # fmt: skip
 
     @property
     def latest_metadata(self) -> TopicMetadata | None:
-        """Of the view's topic, as last fetched. The hot path looks it up without this call."""
+        """The metadata of the view's topic, as last fetched. The hot path looks it up without this
+        call."""
         return self._metadata.get(self.view.topic)
 
     def holder(self, key: bytes, options: ReadOptions) -> StorePartition:
@@ -278,7 +279,7 @@ class KeyRouting:
         return self._partitions(keys, count)
 
     def _partitions(self, keys: Sequence[bytes], count: int) -> list[int]:
-        """The partition of each key, of so many."""
+        """The partition of each key if there are `count` partitions."""
         if len(keys) < _LEAST_FOR_NUMPY:
             place = self._partition_of
             assert place is not None
@@ -287,8 +288,8 @@ class KeyRouting:
         return found
 
     def in_one_partition(self, keys: Sequence[bytes], partition: int) -> list[int]:
-        """The indexes of the keys for which `partition` gives this one: other partitions cannot
-        have them. Unavailable."""
+        """The indexes of the keys for which `self.partition` returns this partition: no other
+        partition can have these keys. Unavailable."""
         placed = self._context.placed(self.view)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             return []
@@ -348,8 +349,8 @@ class KeyRouting:
             refuse_unplaced(self.view, count)
 
     def _check_bounds(self, key: bytes, partition: int, more: int, options: ReadOptions) -> None:
-        """Unavailable if the options ask for what only the new partition of the key can have. The
-        topology has fewer partitions than the topic, which has `more`."""
+        """Unavailable if only the new partition of the key can have what the options ask for. The
+        topic has `more` partitions, and the topology has fewer."""
         [home] = homes_of(self.view, key, [more])
         if home == partition:
             return

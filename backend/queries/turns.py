@@ -22,7 +22,7 @@ _PIECE = 50  # items between two looks at the clock
 _T = TypeVar("_T")
 
 INSTANCES = ""
-"""The client of what an instance or a proxy asks for itself."""
+"""The client of requests that an instance or a proxy sends for itself."""
 
 
 def _anyone(_: str) -> bool:
@@ -30,8 +30,8 @@ def _anyone(_: str) -> bool:
 
 
 class FairQueue:
-    """Who waits, by client: clients take turns, and so do those who wait of one client. Used in the
-    event loop."""
+    """The waiting requests, by client. Clients take turns, and so do the requests of one client.
+    Used in the event loop."""
 
     def __init__(self) -> None:
         self._of_clients: dict[str, deque[asyncio.Future[None]]] = {}  # the next client first
@@ -45,17 +45,17 @@ class FairQueue:
         return client in self._of_clients
 
     def waiting(self, client: str) -> int:
-        """How many of this client wait, with those that were cancelled."""
+        """How many requests of this client wait, including cancelled ones."""
         return len(self._of_clients.get(client, ()))
 
     def add(self, client: str) -> asyncio.Future[None]:
-        """A future that `wake_next` sets when it is this one's turn."""
+        """Add a request. `wake_next` sets the returned future when the request may go on."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._of_clients.setdefault(client, deque()).append(turn)
         return turn
 
     def discard(self, client: str, turn: asyncio.Future[None]) -> None:
-        """It no longer waits."""
+        """Remove a request that no longer waits."""
         of_client = self._of_clients.get(client)
         if of_client is not None and turn in of_client:
             of_client.remove(turn)
@@ -63,7 +63,8 @@ class FairQueue:
                 del self._of_clients[client]
 
     def wake_next(self, may_go: Callable[[str], bool] = _anyone) -> str | None:
-        """Wake one of the next client that may go. The client; None if there is none."""
+        """Wake one request of the next client that may go on. Returns the client; None if
+        there is none."""
         for client in list(self._of_clients):
             if not may_go(client):
                 continue
@@ -80,20 +81,20 @@ class FairQueue:
 def _next_of(waiting: deque[asyncio.Future[None]]) -> asyncio.Future[None] | None:
     while waiting:
         turn = waiting.popleft()
-        if not turn.done():  # cancelled
+        if not turn.done():  # else it was cancelled
             return turn
     return None
 
 
 class Turns:
-    """Lets one query go on in each round of the event loop: in turns one of a client, and one that
-    another instance asks for. Used in the event loop."""
+    """Lets one query go on in each round of the event loop, alternately a client's query and one
+    that another instance asks for. Used in the event loop."""
 
     def __init__(self, pace: Pace | None = None) -> None:
         self._pace = pace or Pace()
         self._of_clients = FairQueue()
         self._of_instances = FairQueue()
-        self._is_of_instance = False  # the last turn
+        self._is_of_instance = False  # whether an instance's query had the last turn
         # in which the next turn is scheduled; a closed loop (in tests) runs nothing any more
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -103,8 +104,8 @@ class Turns:
         return self._pace.step_s
 
     async def next(self, client: str, is_peer: bool) -> None:
-        """Wait for a round in which it is this query's turn. `is_peer`: whether another instance
-        asks for it."""
+        """Wait for a round in which this query may go on. `is_peer`: whether another instance asks
+        for it."""
         turn = (self._of_instances if is_peer else self._of_clients).add(client)
         loop = asyncio.get_running_loop()
         if self._loop is not loop:

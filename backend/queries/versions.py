@@ -42,11 +42,11 @@ class VersionedReads(ViewReads):
         self, key: bytes, options: ReadOptions, as_of: int
     ) -> tuple[State, Version | None]:
         """The version that was valid at `as_of` (ms); NotOwner, Problem as `resolve_one`; Gone if
-        that is before what is kept, and is not known."""
+        `as_of` is before the times that the store keeps, and the version is not known."""
         return self.read_entries(key, options, partial(self.version_at, key, as_of))
 
     def version_at(self, key: bytes, as_of: int, store: Store) -> Version | None:
-        """The same from a store that has all versions of the key."""
+        """As `resolve_version`, from a store that has all versions of the key."""
         layout = cast(VersionedLayout, self.view.layout)
         found = version_at(store, layout, key, as_of)
         end = layout.valid_from_range(key, None, None)[1]

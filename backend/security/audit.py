@@ -18,9 +18,9 @@ A line says who sent what from where, and never a key, a value or a token:
     action, target, group, …     of an admin action; `target` is the instance that it is for
 
 Refusals, and appends that had no effect because they were wrong (4xx) or too many, are limited, so
-that nobody can fill the disk: above REFUSALS_PER_SECOND they are only counted, in the line
-`suppressed` before the next one. All text is ASCII with JSON's escapes, so no
-request can begin a line of its own.
+that no client can fill the disk: above REFUSALS_PER_SECOND they are only counted, in the line
+`suppressed` before the next one. All text is ASCII with JSON's escapes, so no request can begin a
+line of its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Browsers let any page send requests to this server. Three things stop pages of other sites:
 
 - Host (DNS rebinding): a page whose own name is made to resolve to this server sends that name. It
-  is refused unless it is an IP address, a name that nobody can register (`localhost`,
+  is refused unless it is an IP address, a name that cannot be registered (`localhost`,
   names without a dot), or a configured name.
 - Origin and Sec-Fetch-Site: a request that a page of another site causes is refused. Pages of the
   configured origins may read and append (CORS), but send no commands. A link to the admin page
@@ -203,7 +203,7 @@ def _browser_headers(
                 raise BadRequest("bad-request", "Host is given more than once.")
             host = value
         elif name == b"origin":
-            # several are no origin that could be allowed
+            # several values together are no origin that could be allowed
             origin = value if origin is None else origin + b" " + value
         elif name == b"sec-fetch-site":
             site = value if site != b"cross-site" else site

@@ -33,7 +33,8 @@ class Certificates:
     """The TLS contexts of one instance, from the files of its settings."""
 
     def __init__(self, settings: Settings | None = None) -> None:
-        """None: no files. ConfigurationError if a file is missing or wrong."""
+        """`settings`: None if there are no files. Raises ConfigurationError if a file is missing or
+        wrong."""
         files = settings and {
             _CERT: settings.tls_cert_file,
             _KEY: settings.tls_key_file,
@@ -49,7 +50,7 @@ class Certificates:
         self._server: ssl.SSLContext | None = None
         self._client: ssl.SSLContext | None = None
         self.expires_at: float | None = None
-        """When the own certificate expires (Unix time, s); None without one."""
+        """When the certificate of this instance expires (Unix time, s); None without one."""
         self._load()
         self.listening = self._listening_context()
         """The context for all sockets of this instance that listen; None: without TLS."""
@@ -57,7 +58,7 @@ class Certificates:
     @property
     def for_peers(self) -> ssl.SSLContext:
         """The context for new connections to other instances: it verifies their certificate and
-        host name, and has the own certificate for peers that ask for one."""
+        host name, and shows this instance's certificate to peers that ask for one."""
         if self._client is None:
             self._client = _client_context(self._files)
         return self._client
@@ -96,7 +97,7 @@ class Certificates:
         self._client = client
 
     def _listening_context(self) -> ssl.SSLContext | None:
-        """A context that hands each handshake to the latest one. (OpenSSL could replace the
+        """A context that hands each handshake to the latest context. (OpenSSL could replace the
         certificate of a context in use, but not remove an authority, and a new certificate with the
         old key would break it.)"""
         if self._server is None:

@@ -6,9 +6,9 @@ share of this instance. It never decides what a request may do.
 
 `client` is an address, or `subject-` and a hash of the subject of a token. `time` is Unix time in
 ms. The HMAC, in lower case hex, is of the lines "client", client and time, with a key that is
-derived from the cluster secret. A signed claim can be used again for a minute: who can read it on
-its way could use the share of this client, and nothing else. `proxy/security/signing.lua` signs the
-claims of nginx.
+derived from the cluster secret. A signed claim can be used again for a minute: an attacker who
+reads it on its way could use the share of this client, but nothing else.
+`proxy/security/signing.lua` signs the claims of nginx.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CLIENT: ContextVar[str] = ContextVar("client", default="")
 there is none. The router sets it."""
 
 _CLAIM = re.compile(rb"([0-9A-Za-z.:/_-]{1,64})(?:;([0-9]{1,15});([0-9a-f]{64}))?")
-_IPV6_PREFIX = 64  # bits: one customer has at least so many addresses (RFC 6177)
+_IPV6_PREFIX = 64  # bits: a customer has at least one such network (RFC 6177)
 
 Network = IPv4Network | IPv6Network
 
 
 class ClientClaim:
-    """The value of the header. `client` as `client_of` gives it; `is_signed`: by the cluster
-    secret, at about `now`."""
+    """The value of the header. `client`: as `client_of` gives it. `is_signed`: whether the cluster
+    secret has signed it, at about the time `now` of `claim_in`."""
 
     __slots__ = ("client", "is_signed")
 
@@ -94,7 +94,8 @@ def _mac(key: bytes, client: bytes, at: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _is_mac(key: bytes, client: bytes, at: int, mac: bytes) -> bool:
-    """A proxy sends a claim for some seconds with each request."""
+    """Whether the HMAC is correct. Cached, because a proxy sends the same claim with each request
+    for some seconds."""
     return hmac.compare_digest(_mac(key, client, at), mac)
 
 

@@ -51,10 +51,10 @@ class Refused(Forbidden):
 
 
 class Sender(NamedTuple):
-    """The sender of a request with a valid signature, or of one on a connection with a key, whose
-    signature is verified with the body. `is_body(body)`: whether it has signed this body. `mac`,
-    `answer_key`: for answers to instances. `begins_key`: whether the request has begun a key of the
-    connection."""
+    """The sender of a request. Its signature is valid, or, on a connection with a key, it is
+    verified together with the body. `is_body(body)`: whether the sender has signed this body.
+    `mac`, `answer_key`: for answers to instances. `begins_key`: whether the request has begun a key
+    of the connection."""
 
     purpose: Purpose
     is_body: Callable[[bytes], bool]
@@ -76,7 +76,7 @@ class Sender(NamedTuple):
             answer.headers.append(KEYED)
 
     def answer_mac(self) -> AnswerMac:
-        """For a streamed answer."""
+        """The HMAC for a streamed answer."""
         return AnswerMac(self.answer_key, self.mac)
 
 
@@ -103,9 +103,9 @@ class SignatureVerifier:
         given: bytes | None,
         connection: ConnectionKey | None = None,
     ) -> Sender:
-        """The sender of a request. `given`: the value of its header. `connection`: the key of its
-        connection, for requests of proxies. Refused, which says why the signature is refused. The
-        body is not checked here: see Sender."""
+        """The sender of a request. `given`: the value of its signature header. `connection`: the
+        key of its connection, for requests of proxies. Raises Refused, which says why the signature
+        is refused. The body is not checked here: see Sender."""
         if given is None:
             raise Refused("none", f"it has no signature by the cluster secret ({SETTING})")
         if len(given) == MAC_SIZE and connection is not None and Purpose.PROXY in purposes:
@@ -145,7 +145,7 @@ class SignatureVerifier:
         self, purposes: tuple[Purpose, ...], method: str, target: bytes, signature: Signature
     ) -> tuple[Purpose, Keys] | None:
         at, nonce, body_hash, mac = signature
-        # a proxy that does not know the id yet sends a GET to any
+        # a proxy that does not know the id yet signs a GET for any receiver
         receivers = self._receivers_of_get if method == "GET" else self._receivers
         for keys in self._secret.current():
             for purpose in purposes:
@@ -158,7 +158,7 @@ class SignatureVerifier:
 
 
 class ClusterAccess:
-    """Signs this instance's requests to others, and checks those of others."""
+    """Signs this instance's requests to other instances, and checks the requests of others."""
 
     def __init__(
         self,
@@ -167,7 +167,8 @@ class ClusterAccess:
         clock: Callable[[], float] = time.time,
         mutual_tls: bool = False,
     ) -> None:
-        """`secret`: None if none is configured. `mutual_tls`: whether certificates are."""
+        """`secret`: None if none is configured. `mutual_tls`: whether certificates are
+        configured."""
         self._mutual_tls = mutual_tls
         self._secret = secret
         self._clock = clock
@@ -215,7 +216,7 @@ class ClusterAccess:
 
     @property
     def is_configured(self) -> bool:
-        """Whether members of the deployment prove that they are."""
+        """Whether members of the deployment prove that they belong to it."""
         return self._secret is not None or self._mutual_tls
 
     def claim_in(self, headers: Iterable[Header]) -> ClientClaim | None:
@@ -224,8 +225,8 @@ class ClusterAccess:
         return claim_in(headers, keys, int(self._clock() * 1000))
 
     def is_signed(self, method: str, target: bytes, headers: Iterable[Header], client: str) -> bool:
-        """Whether an instance or a proxy has signed a request without a body, for a route that
-        tokens open, too."""
+        """Whether an instance or a proxy has signed a request without a body, for a route that also
+        admits tokens."""
         given = signature_in(headers)
         if self._verifier is None or given is None:
             return False
@@ -239,7 +240,8 @@ class ClusterAccess:
 
 
 def cluster_access(settings: Settings) -> ClusterAccess:
-    """As configured. Raises ConfigurationError if the file of the secret cannot be used."""
+    """The access as configured. Raises ConfigurationError if the file of the secret cannot be
+    used."""
     mutual_tls = settings.tls_client_ca_file is not None
     if settings.cluster_secret_file:
         secret = ClusterSecret(Path(settings.cluster_secret_file), settings.application_id)

@@ -39,8 +39,8 @@ class Keys(NamedTuple):
 
 
 def keys_of(secret: bytes, application_id: str) -> Keys:
-    """Instances of another application have other keys, even with the same secret. Proxies do not
-    know the application."""
+    """The keys of one secret. Instances of another application have other keys, even with the same
+    secret. The keys of proxies do not depend on the application, because proxies do not know it."""
     of = b" " + application_id.encode()
     return Keys(
         _derived(secret, b"peer" + of),

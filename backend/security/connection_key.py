@@ -13,8 +13,8 @@ are not signed: a key is for batches of reads only, whose answer depends on noth
 that is refused ends the key, and another complete signature begins another one. `proxy/security`
 has the same in Lua.
 
-A complete signature costs ten hashes, a clock and a look at all signatures of a minute. For a batch
-with one read, this is as much as the read itself.
+A complete signature costs ten hashes, a look at the clock, and one at all signatures of a minute.
+For a batch with one read, this is as much as the read itself.
 """
 
 from __future__ import annotations
@@ -44,22 +44,23 @@ class ConnectionKey:
         self._number = 0
 
     def begin(self, secret: ClusterSecret, keys: Keys, request_mac: bytes) -> None:
-        """A batch with a valid signature has arrived. `keys`: those of the secret with which it was
-        signed; `request_mac`: its HMAC, in hex. The key ends when `secret` has other keys."""
+        """Called when a batch with a valid signature has arrived. `keys`: the keys of the secret
+        with which it was signed; `request_mac`: its HMAC, in hex. The key ends when `secret` has
+        other keys."""
         self._secret, self._keys, self._number = secret, keys, 0
         self._mac = Mac.of(hmac.digest(keys.connection, request_mac, "sha256"))
 
     def is_next(self, given: bytes | None, body: bytes) -> bool:
-        """Whether this is the next batch, and its signature one with the key. For the hot path. The
-        key ends if it has another one; a complete signature is left to the caller."""
+        """Whether this is the next batch, with a signature by the key. A wrong signature ends the
+        key. A complete signature is left to the caller. For the hot path."""
         if given is None or len(given) != MAC_SIZE:
             return False
         is_body = self.next_body(given)
         return is_body is not None and is_body(body)
 
     def next_body(self, given: bytes) -> Callable[[bytes], bool] | None:
-        """The same, before the body has arrived: what tells whether a body is that of the next
-        batch; None without a key."""
+        """A function that tells whether a body is the one of the next batch, for a body that has
+        not arrived yet; None without a key."""
         if self._mac is None or self._secret is None or self._keys not in self._secret.current():
             return None
         self._number += 1

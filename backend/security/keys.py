@@ -1,9 +1,10 @@
 """The keys that verify tokens: from a file, or from a URL with a JWK set.
 
 One thread reads them again: a file twice a second, a URL as often as configured and when a token
-names a key that is not known. Until the URL has been read for it, it is not known whether the key
-is in the set, and requests must be retried. What vanishes from the file or the set is refused from
-then on. If a source cannot be read, the last keys stay usable; those of a URL for a limited time.
+names a key that is not known. Until the URL has been read again, it is not known whether that key
+is in the set, and requests must be retried. A key that vanishes from the file or the set is refused
+from then on. If a source cannot be read, the last keys stay usable; those of a URL for a limited
+time.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ class Source(Protocol):
 
     name: str
     interval: float  # s between two reads
-    min_interval: float | None  # s; None: reading again because of an unknown key is no use
+    min_interval: float | None  # s; None: an unknown key is no reason to read again
     max_age: float  # s for which its keys stay usable while it cannot be read
-    exposure: str | None  # why a secret in it is not one, as of the last read; None: it is one
+    exposure: str | None  # why a secret in it is not secret, as of the last read; None if it is
 
     def read(self) -> bytes:
         """The content; ValueError."""
 
     def discard(self) -> None:
-        """What was read last is of no use, so the next `read` must not refer to it."""
+        """Forget what was read last: it is of no use, so the next `read` must not refer to it."""
 
 
 class FileSource:
@@ -152,7 +153,7 @@ class TokenKeys:
 
     @property
     def algorithms(self) -> set[str]:
-        """Those that the keys are for."""
+        """The algorithms of the keys."""
         return {key.algorithm for key in self._keys}
 
     def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:

@@ -1,5 +1,5 @@
 """Mutual TLS as the proof that a request comes from an instance or a proxy of the deployment, and
-what shows that it does not."""
+the headers that show the opposite."""
 
 from __future__ import annotations
 
@@ -48,5 +48,6 @@ def tls_after(tls: dict[str, Any], get: bytes) -> dict[str, Any]:
 
 
 def is_of_cluster(tls: Mapping[str, Any] | None) -> bool:
-    """The same for the extension itself; None: without TLS."""
+    """Whether the extension `tls` shows a client certificate of the deployment's authority. `tls`:
+    None without TLS."""
     return tls is not None and tls["client_cert_name"] is not None

@@ -1,4 +1,5 @@
-"""For HTTP requests that must not reach another server, with credentials or for keys."""
+"""HTTP without redirects: a request with credentials, or one for keys, must not reach another
+server."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Two generations: a new identity goes to the young one. When that is full, it becomes the old one,
 and the identities of the old one are dropped, unless they were used since (they moved to the young
-one). So many new tokens do not evict those in use, and neither a look-up nor an insertion ever
-walks through the cache.
+one). With that, even many new tokens do not evict tokens in use, and neither a look-up nor an
+insertion ever walks through the cache.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _IDENTITY_BYTES, _SCOPE_BYTES = 800, 150
 
 
 def digest_of(token: bytes) -> bytes:
-    """As coalesced reads name it (`backend/wire/point_batch.py`)."""
+    """The digest by which coalesced reads name a token (`backend/wire/point_batch.py`)."""
     return hashlib.sha256(token).hexdigest().encode()
 
 
 class _Generation:
-    """Identities by token, and tokens by digest: a digest is no token, so it has a table of its
-    own."""
+    """Identities by token, and tokens by digest: a digest is not a token, so digests have a table
+    of their own."""
 
     __slots__ = ("bytes", "identities", "tokens")
 
@@ -59,7 +59,7 @@ class TokenCache:
     def get_by_digests(self, digests: Sequence[bytes]) -> list[Identity | None]:
         """The same for the tokens with these digests."""
         young = self._young
-        # two loops of C: a batch of reads may have a token for each
+        # two loops in C, because each read of a batch may have its own token
         tokens = map(young.tokens.get, digests)
         found = list(map(young.identities.get, tokens))  # type: ignore[arg-type]
         return found if all(found) else list(map(self._get_by_digest, digests))
@@ -87,6 +87,6 @@ class TokenCache:
 
 
 def _size(token: bytes, identity: Identity) -> int:
-    """Bytes of memory, about."""
+    """The approximate bytes of memory of an entry."""
     texts = sum(map(len, identity.scopes)) + _SCOPE_BYTES * len(identity.scopes)
     return _IDENTITY_BYTES + len(token) + texts

@@ -28,7 +28,7 @@ class KeySource(Protocol):
 
     @property
     def generation(self) -> int:
-        """Another number after each change of the keys."""
+        """A number that is different after each change of the keys."""
 
     def keys(self, key_id: str | None, algorithm: str) -> Sequence[Any]:
         """The keys to try: those with this id and algorithm; `key_id` is None if the token has

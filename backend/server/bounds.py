@@ -1,8 +1,8 @@
 """Bounds on what all connections of an instance use in total.
 
 While the total is below its bound, one client may use any part of it. Above the bound, connections
-of the one that uses the most are closed, so it cannot keep others out. Connections are counted by
-address: those of a proxy belong to no client while they are idle.
+of the client that uses the most are closed, so it cannot keep other clients out. Connections are
+counted by address, because connections of a proxy belong to no client while they are idle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from backend.telemetry.rate_limited_log import RateLimitedLog
 
 MAX_UNREAD_BYTES = 128 << 20
-"""Bytes of answers that clients have not read yet, of all connections."""
+"""The most bytes of answers that clients have not read yet, over all connections."""
 
 _EXAMINED = 32  # connections that are compared to find the one to close
 
@@ -25,7 +25,7 @@ class OpenConnection(Protocol):
     """A connection, or one whose TLS handshake has not ended."""
 
     address: str
-    """Of the socket, without the port; "" if it is unknown."""
+    """The address of the socket, without the port; "" if it is unknown."""
 
     @property
     def request_ends(self) -> float | None:
@@ -39,7 +39,7 @@ class ClosableConnection(OpenConnection, Protocol):
     """A connection with requests."""
 
     client: str
-    """Whose requests these are."""
+    """The client whose requests these are."""
 
     @property
     def is_idle(self) -> bool: ...
@@ -104,11 +104,12 @@ class UnreadBytes:
     def __init__(self, limit: int = MAX_UNREAD_BYTES) -> None:
         self.limit = limit
         self.total = 0
-        self._sizes: dict[ClosableConnection, int] = {}  # the one that has waited longest first
+        self._sizes: dict[ClosableConnection, int] = {}  # the longest waiting one first
 
     def add(self, connection: ClosableConnection, size: int) -> None:
         """Count the bytes of a connection that waits for its client. If there are too many in
-        total, close connections of the client with the most bytes, the first one first."""
+        total, close connections of the client with the most bytes, beginning with the one that has
+        waited longest."""
         self.discard(connection)
         self._sizes[connection] = size
         self.total += size

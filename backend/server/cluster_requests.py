@@ -23,8 +23,8 @@ def answer_to_cluster(
     tls: Mapping[str, Any] | None,
     key: ConnectionKey,
 ) -> Answer | None:
-    """None for other requests, and if ASGI is needed. `tls`: the connection's extension; `key`:
-    that of the connection."""
+    """The answer to a request of a proxy or another instance; None for other requests, and if ASGI
+    is needed. `tls`: the TLS extension of the connection. `key`: the key of the connection."""
     if data.startswith(_READS):
         reads = plain_reads(data)
         if reads is None:

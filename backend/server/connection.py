@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
         self._application = server.application
         self._transport: Any = None
         self.address = ""  # of the socket, without the port; "" if it is unknown
-        self.client = ""  # whose request this is, as the application says; default: the address
+        self.client = ""  # the client that the application names; default: the address
         self._parser: Any = None
         self._exchange: Exchange | None = None
         self._task: asyncio.Task[None] | None = None
@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
         return self._deadline.at
 
     def close(self) -> None:
-        """Close when the client has read the responses, or does not read any longer."""
+        """Close when the client has read the responses, or no longer reads."""
         if self.is_open:
             self.is_open = False
             self._deadline.clear()
@@ -157,7 +157,8 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def _close_in_stages(self) -> None:
-        """Close when the client has stopped sending, or soon: it may not have read the answer."""
+        """Close when the client has stopped sending, or after a short time, because it may not have
+        read the answer yet."""
         if not self.is_open:
             return
         if not self._server.keeps_connections:
@@ -192,8 +193,8 @@ class Connection(asyncio.Protocol):
         return answer_to_cluster(self._application, data, self.address, self._tls, self._key)
 
     def _forward_now(self, data: bytes, raw_path: bytes, token: bytes | None) -> None:
-        """Starts to wait if another instance is being asked. The bytes of further requests wait,
-        too."""
+        """Ask another instance. If it is being asked, wait for it; the bytes of further requests
+        wait, too."""
         ended = partial(self._forward_ended, data)
         if self._application.forward_now(raw_path, token, ended):
             self._is_forwarding = True
@@ -227,7 +228,8 @@ class Connection(asyncio.Protocol):
         self._feed_pending()
 
     def _feed_pending(self) -> None:
-        """Feed the parser up to the end of a request: the rest waits until it is answered."""
+        """Feed the parser up to the end of a request. The bytes after it wait until it is
+        answered."""
         while self._pending and self.is_open:
             is_received = self._exchange is not None and self._exchange.is_received
             if self._is_forwarding or is_received or self._pieces > _MAX_PIECES:
@@ -307,8 +309,8 @@ class Connection(asyncio.Protocol):
         )
         if self._tls is not None:
             if is_passed_on(headers):
-                # The certificate is the proxy's. No later request of this connection counts as the
-                # proxy's own, either.
+                # The certificate belongs to the proxy, not to the client. Later requests of this
+                # connection do not count as the proxy's own requests, either.
                 self._tls = tls_of_proxy(self._tls)
             extensions["tls"] = self._tls
         exchange.begin(request, scope)
@@ -335,7 +337,8 @@ class Connection(asyncio.Protocol):
         self._close_in_stages()
 
     def _expired(self) -> None:
-        """The request is incomplete after the timeout, or the connection is idle or closing."""
+        """Called when the timeout ends: the request is incomplete, or the connection is idle or
+        closing."""
         if self._closing is not None:
             self._transport.abort()
         elif self._task is not None:

@@ -66,16 +66,17 @@ class Exchange:
 
     @property
     def has_room(self) -> bool:
-        """For more of the request body."""
+        """Whether there is room for more of the request body."""
         return self._buffered <= _BODY_BUFFER
 
     def complete(self) -> None:
-        """The whole request has arrived."""
+        """Called when the whole request has arrived."""
         self.is_received = True
         self._wake()
 
     def disconnect(self) -> None:
-        """The rest of the request will not arrive. The application gets `http.disconnect`."""
+        """Called when the rest of the request will not arrive. The application gets
+        `http.disconnect`."""
         self._is_disconnected = True
         self._wake()
 
@@ -86,7 +87,7 @@ class Exchange:
 
     @property
     def is_read(self) -> bool:
-        """Whether nothing is lost if the application ends where it is."""
+        """Whether nothing is lost if the application is stopped before it has finished."""
         return self._scope["method"] in ("GET", "HEAD")
 
     def begin(self, request: CallbackRequest, scope: Scope) -> None:

@@ -1,7 +1,8 @@
-"""Connections over TLS, from the first byte: those whose handshake has not ended count as well.
+"""TLS connections from their first byte on: connections in their handshake count as well.
 
-An event loop that gets the context of TLS with the listening socket tells of a connection after its
-handshake. Clients that do not end theirs could use up the process's open files unnoticed.
+If an event loop gets the TLS context with the listening socket, it reports a connection only after
+its handshake. Then clients that do not finish their handshake could use up the process's open files
+unnoticed.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Handshake(asyncio.Protocol):
         self._step()
 
     def _step(self, _: object = None) -> None:
-        """Run the coroutine to its next wait. A task would begin it later: bytes that arrive
-        before would be lost. (From Python 3.12 on, tasks can begin at once.)"""
+        """Run the coroutine to its next wait. A task would begin it later, and bytes that arrive
+        before that would be lost. (From Python 3.12 on, tasks can begin at once.)"""
         try:
             future = self._tls.send(None)
         except StopIteration as ended:
@@ -69,7 +70,7 @@ class Handshake(asyncio.Protocol):
             future.add_done_callback(self._step)
 
     def _become_connection(self, transport: Any) -> None:
-        # the handshake also ends, without an error, with its connection
+        # the handshake also ends, without an error, when its connection ends
         if transport is None or self._transport.is_closing():
             return
         connection = Connection(self._server)

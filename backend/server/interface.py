@@ -1,4 +1,4 @@
-"""What the server asks of an application."""
+"""What the server requires of an application."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Application(Protocol):
 
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
         """The answer to a plain GET; None if it must wait, so that `__call__` is needed. `token`:
-        that of its Authorization header, not verified; None if it has none."""
+        the token of the Authorization header, not verified; None if there is none."""
 
     def forward_now(
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
     ) -> bool:
-        """Whether another instance is being asked for the answer to a GET that `answer_now` has
-        just left, and that has no `traceparent`. Then `ended` is called later, with the answer, or
-        None if `__call__` is needed."""
+        """Asks another instance for the answer to a GET that `answer_now` has just left unanswered,
+        and that has no `traceparent`. Returns whether it is being asked. Then `ended` is called
+        later, with the answer, or with None if `__call__` is needed."""
 
     def reads_now(
         self, reads: PlainPost, client: str, has_certificate: bool, connection: ConnectionKey
     ) -> Answer | None:
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
-        the address of its socket. `connection`: the key of its connection."""
+        the address of the proxy's socket. `connection`: the key of its connection."""
 
     def heartbeat_now(
         self, heartbeat: PlainPost, client: str, has_certificate: bool

@@ -9,8 +9,9 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 def share_objects() -> None:
-    """Call this in the arbiter when everything is imported: turns the collector on, for new objects
-    only. So it does not write to the pages of the existing ones, which the worker shares."""
+    """Turns the garbage collector on, for new objects only. So it does not write to the memory
+    pages of existing objects, which the worker shares. Call this in the arbiter when everything is
+    imported."""
     gc.freeze()
     gc.enable()
 

@@ -17,5 +17,5 @@ def raise_limit() -> int:
 
 def connections_within(limit: int, most: int) -> int:
     """How many connections are allowed, at most `most`: not more than half of the open files, so
-    that clients cannot use up those of RocksDB and of Kafka's clients."""
+    that clients cannot use up the files that RocksDB and Kafka's clients need."""
     return most if limit == resource.RLIM_INFINITY else min(most, max(limit // 2, 1))

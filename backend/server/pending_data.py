@@ -8,8 +8,8 @@ _SLICE_BYTES = 16 * 1024  # bytes per call of the parser
 
 
 class PendingData:
-    """Slices, because the parser copies the bytes after the end of each request, and because other
-    connections take turns with a body that costs the parser much."""
+    """The bytes, in slices: the parser copies the bytes after the end of each request, and other
+    connections get turns between the slices of a body that takes the parser long."""
 
     def __init__(self) -> None:
         self.size = 0  # bytes
@@ -24,7 +24,7 @@ class PendingData:
         self.size += len(data)
 
     def put_back(self, data: bytes) -> None:
-        """These bytes are the next ones again."""
+        """Put bytes back, as the next ones."""
         if data:
             self._slices.appendleft(data)
             self.size += len(data)

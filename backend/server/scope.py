@@ -12,10 +12,10 @@ Address = tuple[str, int] | None
 
 
 def checked_headers(request: CallbackRequest) -> list[Header]:
-    """The headers of a request. Raises ValueError if it may mean another one to other servers, or
-    wants WebSocket."""
+    """The headers of a request. Raises ValueError if other servers may read the request
+    differently, or if it wants WebSocket."""
     # The parser accepts what other servers read differently: fragments in the target, folded lines,
-    # for which it has no name, and obsolete codings before `chunked` (RFC 9112, 3.2, 5.2 and 6.1).
+    # as headers without a name, and obsolete codings before `chunked` (RFC 9112, 3.2, 5.2 and 6.1).
     if b"#" in request.raw_path or "#" in request.query:
         raise ValueError("Fragments are not supported: write %23 for #")
     for name, value in request.headers_bytes:

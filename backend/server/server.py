@@ -55,8 +55,8 @@ class Server:
         self._feeding: deque[Callable[[], None]] = deque()
 
     def feed_in_turn(self, feed: Callable[[], None]) -> None:
-        """Call it in a later round of the event loop. There is one such call in a round, because
-        the parser may need milliseconds for it."""
+        """Call `feed` in a later round of the event loop. Each round has at most one such call,
+        because the parser may need milliseconds for it."""
         if not self._feeding:
             self.loop.call_soon(self._feed_next)
         self._feeding.append(feed)

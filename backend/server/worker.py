@@ -120,7 +120,8 @@ class Worker(base.Worker):  # type: ignore[misc]
         await self._stopping.wait()
 
     def _check(self) -> None:
-        """Repeated until the worker stops, which it also does if the arbiter has ended."""
+        """Notify the arbiter, again and again until the worker stops. If the arbiter has ended, the
+        worker stops, too."""
         if not self.alive or self.ppid != os.getppid():
             self._stop()
             return

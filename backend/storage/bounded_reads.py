@@ -1,7 +1,8 @@
-"""Reads of many keys for an answer of few bytes, so that few of their values are in memory at once.
+"""Reads many keys for an answer of few bytes, so that few of their values are in memory at once.
 
-A request may ask 500 times for a key whose value has a megabyte. So keys are read in slices, values
-that no such answer has are dropped after each, and the rest is not read when the answer is full.
+A request may ask 500 times for a key whose value has a megabyte. So keys are read in slices. After
+each slice, values that are too large for such an answer are dropped. When the answer is full, the
+rest is not read.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ SLICE = 64
 """Keys that are read at once. Most requests have fewer, and need no ReadBudget."""
 
 NOT_READ = bytes(LARGE)
-"""Instead of an entry that is too large, or was not read: it is too large, too."""
+"""Stands for an entry that is too large, or was not read. It is too large itself."""
 
 _Key = TypeVar("_Key")
 
 
 class ReadBudget:
-    """How many bytes of entries may still be read. One of `large` bytes or more is dropped, and
-    counts as `large` bytes. `at_once`: keys that are read at once."""
+    """How many bytes of entries may still be read. An entry of `large` bytes or more is dropped,
+    and counts as `large` bytes. `at_once`: keys that are read at once."""
 
     __slots__ = ("_at_once", "_large", "_left")
 
@@ -53,7 +54,7 @@ class ReadBudget:
         return entries
 
     def take(self, entry: bytes | None) -> bytes | None:
-        """An entry that was read by itself, or NOT_READ."""
+        """Count an entry that was read separately. Returns the entry, or NOT_READ."""
         if entry is None:
             return None
         if self._left <= 0 or len(entry) >= self._large:

@@ -195,8 +195,8 @@ class DataDirectory:
         return self._open(path), reason
 
     def _make(self, path: Path) -> None:
-        """Create and mark the directory of a store. Raises FolderRefused if it exists and is not
-        this application's."""
+        """Create and mark the directory of a store. Raises FolderRefused if it exists and does
+        not belong to this application."""
         make_private(path.parent)
         if is_real_folder(path) and not os.path.lexists(path / MARK) and is_store(path):
             # created by an older version, which does not write mark files
@@ -300,7 +300,7 @@ class DataDirectory:
         replaced = self.path(view, partition)
         (snapshot / _INSTALLED).touch()
         sync(snapshot)
-        # a crash must not bring back what is replaced, even after `open` has renamed the snapshot
+        # a crash must not bring back the replaced store, even after `open` has renamed the snapshot
         if (replaced / _INSTALLED).exists():
             (replaced / _INSTALLED).unlink()
             sync(replaced)
@@ -308,14 +308,14 @@ class DataDirectory:
         return replaced if self._mark.is_on(replaced) else None
 
     def _finish(self, snapshot: Path, path: Path) -> None:
-        """Give a (closed) snapshot that has replaced a store the name of the store."""
+        """Rename a (closed) snapshot that has replaced a store to the usual name of the store."""
         if self._mark.is_on(path):
             deleted = path.with_name(f"{path.name}{_DELETED}{time.time_ns()}")
             path.rename(deleted)
             self._mark.delete(deleted)
         snapshot.rename(path)
         sync(path.parent)
-        # after a crash before this, `replace` does it
+        # if a crash prevents this, `replace` does it
         (path / _INSTALLED).unlink()
 
     def discard(self, snapshot: Path) -> None:
@@ -335,7 +335,7 @@ class DataDirectory:
     def close(self, stores_are_closed: bool = True) -> None:
         """Unlock the folder. If all stores are closed, it can be copied from now on."""
         if stores_are_closed:
-            with suppress(OSError):  # then it counts as after a crash
+            with suppress(OSError):  # then the folder counts as one after a crash
                 in_use.end(self.root)
         os.close(self._lock)
 

@@ -9,8 +9,8 @@ each instance keeps what it knew in its data folder, in the file `~findings.json
         {"view_hash": "5f…", "built_partitions": 4, "partition_counts": [4, 6],
          "topic_hash": 2748, "mispartitioned": true}}}
 
-`topic_hash` is that of the topic with these counts; 0: unknown, or written by an older version.
-`built_partitions`, the smallest of the counts, is for older versions: they do not know the others.
+`topic_hash` is the hash of the topic with these counts; 0: unknown, or written by an older version.
+`built_partitions` is the smallest of the counts, for older versions: they know no other count.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _MAX_BYTES = 16 << 20
 
 
 class Finding(NamedTuple):
-    """Of one view. `partition_counts`: the numbers of partitions that the topic has had; empty:
-    unknown. `mispartitioned`: whether it has mispartitioned records. `topic_hash`: of the topic
-    with these counts (`hash_of_topic`); 0: unknown."""
+    """What is known of one view. `partition_counts`: the numbers of partitions that the topic has
+    had; empty: unknown. `mispartitioned`: whether it has mispartitioned records. `topic_hash`: of
+    the topic with these counts (`hash_of_topic`); 0: unknown."""
 
     view_hash: str
     partition_counts: tuple[int, ...]

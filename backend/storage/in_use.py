@@ -4,9 +4,10 @@ Such a copy has files of different moments. RocksDB may open it without an error
 of its write-ahead log is missing: the position is new, and entries before it are lost.
 
 So a folder has the file `~in-use.json` while an instance uses it. It identifies the folder's lock
-file by what no copy of it has: the inode, and the time at which that was created. A crash leaves
-the file behind, and it still fits: RocksDB recovers. So it does in a snapshot of a whole file
-system, which is of one moment. If the file does not fit, the folder is a copy.
+file by two values that no copy of it has: the inode, and the time at which the inode was created.
+After a crash, the file is still there and still matches, and RocksDB recovers. The same is true in
+a snapshot of a whole file system, which is of one moment. If the file does not match, the folder is
+a copy.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def is_copy(root: Path) -> bool:
     except FileNotFoundError:
         return False
     except ValueError:
-        return True  # it is replaced as a whole, so only a copy has a part of it
+        return True  # the file is replaced as a whole, so only a copy has a part of it
     return not isinstance(content, dict) or content.get("lock") != _identity(root / LOCK)
 
 
@@ -57,7 +58,7 @@ def _identity(path: Path) -> list[int]:
 
 
 def _birth_time(path: Path) -> int:
-    """Python's `stat` does not have it on Linux."""
+    """The creation time in ns; 0 if unknown. Python's `stat` does not have it on Linux."""
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     with suppress(AttributeError):  # a C library without statx
         statx = ctypes.CDLL(None).statx

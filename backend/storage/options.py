@@ -30,7 +30,7 @@ class Tuning:
     cache: int = 96 << 20  # blocks, and memtables in up to half of it
     write_buffers: int = 48 << 20
     write_buffer: int = 8 << 20
-    arena_block: int = 64 << 10  # the least memory of a memtable
+    arena_block: int = 64 << 10  # the minimum memory of a memtable
     block_size: int = BLOCK_SIZE
     bloom_bits_per_key: int = BLOOM_BITS_PER_KEY
     max_open_files: int = 128
@@ -45,7 +45,7 @@ class Tuning:
 
     @classmethod
     def of(cls, settings: Settings) -> Tuning:
-        """What the settings say. Memtables take up to half of the cache."""
+        """The tuning according to the settings. Memtables take up to half of the cache."""
         cache = settings.block_cache_mb << 20
         return cls(
             cache=cache,
@@ -56,8 +56,8 @@ class Tuning:
 
     @property
     def flush_threads(self) -> int:
-        """The number of threads for flushes of all stores. RocksDB has one for four background
-        jobs, but stores that are bulk loaded together also end together."""
+        """The number of threads for flushes of all stores. By default, it is one for four
+        background jobs. But bulk loads that run together also end together."""
         return max(2, self.background_jobs // 4)
 
 
@@ -67,8 +67,8 @@ class StoreOptions(NamedTuple):
 
     `bulk_load`: a vector memtable, which is sorted when it is flushed. Writes take a quarter of the
     time, but each read copies and sorts the vector. Files are compacted less often. `loaded`: for
-    the first time after a bulk load or a copy, in which files are not compacted more often yet. The
-    file format is the same.
+    some time after a bulk load or a copy, during which files are still compacted less often. The
+    file format is the same for all.
     """
 
     usual: Options
@@ -103,7 +103,7 @@ class SharedMemory:
         return found
 
     def options(self) -> Options:
-        """New options as `StoreOptions.usual`, without statistics."""
+        """New options, like `StoreOptions.usual` but without statistics."""
         tuning = self.tuning
         options = table_options(self.cache, tuning.block_size, tuning.bloom_bits_per_key)
         options.create_if_missing(True)
@@ -122,8 +122,8 @@ class SharedMemory:
             tuning.deletes_window, tuning.deletes_window // 2, 0.5
         )
         options.set_level_zero_file_num_compaction_trigger(LEVEL0_FILES)
-        # A store that was just loaded may have so many files; by default, 36 would stop its writes.
-        # So a store that lags with compactions slows down reads first, and later writes.
+        # A store that was just loaded may have `bulk_load_files` files; by default, 36 would stop
+        # its writes. So a store whose compactions lag slows down reads first, and later writes.
         options.set_level_zero_slowdown_writes_trigger(2 * tuning.bulk_load_files)
         options.set_level_zero_stop_writes_trigger(3 * tuning.bulk_load_files)
         return options

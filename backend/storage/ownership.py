@@ -218,8 +218,8 @@ def keep_private(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Create or replace a file; after a crash it is there as before, or complete. Meanwhile there
-    is also a file with the ending .new. Raises OSError."""
+    """Create or replace a file. After a crash, the file is either unchanged or complete. While it
+    is written, there is also a file with the suffix .new. Raises OSError."""
     new = path.with_name(f"{path.name}.new")
     with new.open("wb") as file:
         file.write(content)

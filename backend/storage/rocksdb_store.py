@@ -40,9 +40,9 @@ from model.records import (
 CHECKPOINT = ".checkpoint-"  # between a partition's number and a time
 # after other errors of reads, such as "Too many open files", the next read may succeed
 _DAMAGE_AT_READS = ("Corruption", "No such file", "Input/output error")
-_FEW_KEYS = 8  # RocksDB's look-up of a list (MultiGet) takes longer than so many single ones
+_FEW_KEYS = 8  # up to this number, RocksDB's look-up of a list (MultiGet) is slower
 _FLUSH_BEFORE_END = 8_000  # records before the end of a bulk load
-_COMPACT_AFTER = 5.0  # s after it, or after the store was copied
+_COMPACT_AFTER = 5.0  # s after the end of a bulk load, or after the store was copied
 _COMPACT_AGAIN_AFTER = 30.0  # s after a failure
 
 log = logging.getLogger(__name__)
@@ -62,8 +62,8 @@ class RocksDBStore:
     ) -> None:
         """Open or create the store. Raises the errors of rocksdict (see `DataDirectory.open`).
 
-        `mark`: the mark of the folder, which must exist and have it.
-        `reopening`: for bulk loads; without it, `begin_bulk_load` does nothing.
+        `mark`: the mark of the folder. The folder must exist and have it.
+        `reopening`: the options for bulk loads; without it, `begin_bulk_load` does nothing.
         `memory`: the options have an in-memory environment, and `close` discards the data.
         `is_copy`: the options are those after a bulk load, because the store was just copied.
         """
@@ -119,7 +119,7 @@ class RocksDBStore:
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False, once: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """(stored key, stored bytes) with low <= key < high, as of the call.
+        """Iterate over (stored key, stored bytes) with low <= key < high, as they are at the call.
 
         `once`: do not add the blocks to the block cache, where they would displace others.
         An entry takes about 0.5 µs; in the event loop, long scans must pause. Raises StoreError,
@@ -206,9 +206,9 @@ class RocksDBStore:
             self._compact_at = None
 
     def finish_load(self) -> bool:
-        """Do what is due: end a bulk load early if there was a read since it began; and some time
-        after its end, or after the store was copied, let RocksDB compact the files. Returns whether
-        this call has done the latter. Raises StoreError."""
+        """End a bulk load early if there was a read since it began. Some time after the end of a
+        bulk load, or after the store was copied, let RocksDB compact the files. Returns whether
+        this call has let RocksDB compact them. Raises StoreError."""
         if self._bulk_load_end is not None:
             if self._was_read:
                 self._end_bulk_load()
@@ -380,7 +380,7 @@ def open_db(path: Path, options: Options) -> Rdict:
 
 
 def _without_log() -> WriteOptions:
-    """Writes without the write-ahead log."""
+    """Options for writes without the write-ahead log."""
     found = WriteOptions()
     found.disable_wal = True  # type: ignore[method-assign, assignment]
     return found

@@ -98,8 +98,8 @@ class History:
 
 
 def _applied(was: Counted, counted: Counted) -> int:
-    """Records that were applied in a step, by actives that had this role at its start, too. A store
-    that was built again has counted from 0."""
+    """The number of records that were applied in a step, by store partitions that were active at
+    its start and at its end. A store that was built again has counted from 0."""
     both = counted.applied.keys() & was.applied.keys()
     return sum(max(0, counted.applied[each] - was.applied[each]) for each in both)
 
@@ -126,7 +126,7 @@ def _id(topology: Topology, index: int) -> str | None:
 
 
 def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The history of the deployment, from those of its instances, by id.
+    """The history of the deployment, from the histories of its instances, by id.
 
     It has the same steps as each of them: lags and rates are sums, and p99 is the greatest. A lag
     is None if an instance does not know its own. If the clock of an instance has gone back, its
@@ -141,7 +141,7 @@ def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
             steps.setdefault(sample[0], {})[id_] = sample
         for each in document.get("rebalances", ()):
             other = rebalances.setdefault(each["epoch"], each)
-            # an instance that has just joined takes all partitions for moved
+            # an instance that has just joined counts all partitions as moved
             known = min(each, other, key=lambda of: sum(of["moved"].values()))
             seconds = max(each["seconds"], other["seconds"])
             rebalances[each["epoch"]] = {**known, "seconds": seconds}

@@ -16,7 +16,7 @@ log = RateLimitedLog(logging.getLogger(__name__))
 
 MAX_SERIES: Final = 500
 """The most histograms of an instance. Routes and views are those of the deployment, so there are
-fewer, unless it has very many views: then requests of further ones have no view."""
+fewer, unless it has very many views. Then requests of further views are counted without a view."""
 
 KEY: Final = "key"
 INTERNAL_READS: Final = "internal/reads"
@@ -28,13 +28,13 @@ _SLOT_S: Final = RECENT_S / _SLOTS
 
 
 def not_counted(error: Exception) -> None:
-    """Call with an error in counting requests: it must not fail them."""
+    """Log an error in counting requests, which must not make the requests fail."""
     log.warn("requests", f"requests are not counted: {error!r}", error)
 
 
 class Labels(NamedTuple):
-    """`view`: "" if the request is about none. `role`: of the store partition that answered;
-    "several" if those of several roles did; "" if none did."""
+    """`view`: "" if the request is about no view. `role`: the role of the store partition that
+    answered; "several" if store partitions of several roles answered; "" if none answered."""
 
     route: str
     view: str = ""
@@ -43,8 +43,8 @@ class Labels(NamedTuple):
 
     @property
     def is_of_clients(self) -> bool:
-        """Whether it is neither a request of another instance nor a health check, which is 503
-        until the instance is ready."""
+        """Whether these are requests of clients: not of other instances, and not health checks,
+        which get a 503 until the instance is ready."""
         return self.route != "health" and not self.route.startswith("internal/")
 
 
@@ -54,7 +54,7 @@ class Series:
     __slots__ = ("counts", "is_recent", "seconds")
 
     def __init__(self, is_recent: bool) -> None:
-        """`is_recent`: whether its requests are in the last minute's."""
+        """`is_recent`: whether its requests count for the last minute."""
         self.counts = [0] * BUCKETS
         self.seconds = 0.0
         self.is_recent = is_recent
@@ -89,7 +89,8 @@ class Latencies:
         return self._series.setdefault(labels, Series(labels.is_of_clients))
 
     def observe(self, series: Series, seconds: float, ended: float, requests: int = 1) -> None:
-        """Count requests that took this long each. `ended`: when (s, of the clock). Hot path."""
+        """Count requests that took this long each. `ended`: the time of their end (s, of the
+        clock). Hot path."""
         bucket = bisect_left(BOUNDS, seconds)
         series.counts[bucket] += requests
         series.seconds += seconds * requests
@@ -114,7 +115,7 @@ class Latencies:
         return sum(counts), errors, counts
 
     def recent(self) -> Recent:
-        """The last minute."""
+        """The requests of the last minute."""
         now = self._clock()
         number = int(now // _SLOT_S)
         counts = [0] * BUCKETS

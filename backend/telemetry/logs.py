@@ -63,7 +63,7 @@ class TextFormatter(logging.Formatter):
 
 
 def formatter(kind: str, instance: str) -> logging.Formatter:
-    """`kind`: "text" or "json"."""
+    """The formatter for a kind of log lines: "text" or "json"."""
     return JsonFormatter(instance) if kind == "json" else TextFormatter(instance)
 
 

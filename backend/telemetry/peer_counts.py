@@ -1,4 +1,4 @@
-"""What this instance asks other instances."""
+"""Counts of the requests that this instance sends to other instances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 ANSWERED: Final = "answered"
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
-"""Outcomes: any answer but 503; 503; none in time."""
+"""The outcomes of a request: an answer other than 503, a 503, or no answer in time."""
 
 FORWARD: Final = "forward"
 _INTERNAL: Final = b"/internal/"
@@ -23,9 +23,9 @@ class PeerCounts:
         self.retry_rounds = 0
 
     def ended(self, target: bytes, status: int | None) -> None:
-        """A request to another instance has ended. `target`: its path. `status`: None if there was
-        no answer in time."""
-        # forwarded requests have any target of a client; internal ones have few
+        """Count a request to another instance that has ended. `target`: its path. `status`: None if
+        there was no answer in time."""
+        # forwarded requests have any target that a client sends; internal requests have few targets
         route = target[1:].partition(b"?")[0].decode() if target.startswith(_INTERNAL) else FORWARD
         outcome = FAILED if status is None else REFUSED if status == 503 else ANSWERED
         self.requests[route, outcome] += 1

@@ -14,7 +14,7 @@ class Rebalances:
         self.count = self.gained = self.lost = 0
 
     def applied(self, before: Topology, after: Topology, instance: str) -> None:
-        """A topology is replaced by a newer one."""
+        """Count the replacement of a topology by a newer one."""
         held, holds = _held(before, instance), _held(after, instance)
         self.count += 1
         self.gained += len(holds - held)

@@ -1,8 +1,8 @@
 """Spans for OpenTelemetry (OTLP over HTTP), if `QUERYABLE_OTLP_ENDPOINT` is set.
 
-A span is the part of one instance in a request: those of `backend/telemetry/tracing.py`, with the
-same ids as in the log lines. The packages are the extra [otlp]. A thread of the SDK sends spans in
-batches; if the collector is slow or away, it drops them, and requests do not wait.
+A span is the part of a request that one instance handles, as in `backend/telemetry/tracing.py`,
+with the same ids as in the log lines. The packages are the extra [otlp]. A thread of the SDK sends
+spans in batches; if the collector is slow or away, it drops them, and requests do not wait.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Spans:
     """Sends spans to a collector. `record` is for the event loop."""
 
     def __init__(self, endpoint: str, instance: str, application: str, ratio: float) -> None:
-        """`endpoint`: of the collector, such as http://127.0.0.1:4318. `ratio`: of the traces that
-        are sent, the same ones on all instances. ConfigurationError without the packages."""
+        """`endpoint`: of the collector, such as http://127.0.0.1:4318. `ratio`: the share of traces
+        that are sent, the same traces on all instances. ConfigurationError without the packages."""
         try:
             from opentelemetry import trace as api
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -105,5 +105,5 @@ class Spans:
 
 
 def spans_of(endpoint: str, instance: str, application: str, ratio: float) -> Spans | None:
-    """None if there is no endpoint."""
+    """The spans for this endpoint; None if there is no endpoint."""
     return Spans(endpoint, instance, application, ratio) if endpoint else None

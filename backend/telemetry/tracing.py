@@ -38,8 +38,8 @@ class Trace(NamedTuple):
 
 
 TRACE: ContextVar[Trace | None] = ContextVar("trace", default=None)
-"""Of the current request; None if there is none. The router sets it. Tasks and threads inherit
-it."""
+"""The trace of the current request; None if there is none. The router sets it. Tasks and threads
+inherit it."""
 
 
 def trace_of(headers: Iterable[Header]) -> Trace:

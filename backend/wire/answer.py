@@ -14,8 +14,8 @@ from model.records import head_numbers
 Header = tuple[bytes, bytes]
 
 FINAL_STATUS = b"queryable-final-status"
-"""A request with this header is from a proxy that asks the next holder on any 503. It sees only the
-status, so what no other holder can answer has a status of its own."""
+"""A request with this header is from a proxy that asks the next holder on any 503. The proxy sees
+only the status, so a request that no other holder can answer gets a status of its own."""
 
 MARK = b"queryable-forwarded"
 """A request with this header is from another instance, and is not forwarded again."""
@@ -29,8 +29,8 @@ JSON: Header = (b"content-type", b"application/json")
 class Answer:
     """A response: status, headers (with lower-case names) and body. The Content-Length is added
     when it is sent. `role`: of the store partition that a point read was answered from; ""
-    elsewhere. `is_final`: no other instance can answer otherwise now. `record`: partition, offset
-    and timestamp (ms) of the record of a point read that asks for its headers."""
+    elsewhere. `is_final`: no other instance can give another answer now. `record`: partition,
+    offset and timestamp (ms) of the record of a point read that asks for its headers."""
 
     status: int
     headers: list[Header]
@@ -52,7 +52,7 @@ def freshness_headers(lag: int | None, staleness: float | None) -> tuple[Header,
 
 def timestamp_headers(entry: bytes) -> tuple[Header, ...]:
     """The header Record-Timestamp (ms) of the answer from an entry; empty if its record has none.
-    The proxy makes the same of an entry (`point_batch`)."""
+    The proxy makes the same header from an entry (`point_batch`)."""
     time, _ = head_numbers(entry)
     return ((RECORD_TIMESTAMP, b"%d" % time),) if time >= 0 else ()
 
@@ -68,7 +68,7 @@ def staleness_text(seconds: float | None) -> bytes:
 
 
 def lines_of(headers: Iterable[Header]) -> bytes:
-    """`name: value` of each, ended by a line feed."""
+    """A line `name: value` for each header, ended by a line feed."""
     return b"".join([b"%b: %b\n" % header for header in headers])
 
 

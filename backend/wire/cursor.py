@@ -3,8 +3,8 @@
     version (1 B) · BLAKE2b of the query and the key (8 B) · the last stored key
 
 A cursor is valid only for the query that it came from (view, kind, order, bounds, times). Another
-query would skip entries, so any other cursor is an error. The digest has no secret, so anybody can
-make a cursor: its key must be within the bounds of the query.
+query would skip entries, so any other cursor is an error. The digest has no secret, so any client
+can make a cursor: its key must be within the bounds of the query.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ import re
 from typing import NamedTuple
 
 MAC_SIZE = 32
-"""Of a signature with the key of the connection, in hex (`backend.security.connection_key`)."""
+"""The number of hex digits of a signature with the key of the connection
+(`backend.security.connection_key`)."""
 MAX_BYTES = 4096
 """The maximum size of a plain GET without its token, and of a path in a coalesced request."""
 MAX_TOKEN_BYTES = 8192
@@ -62,8 +63,8 @@ _HEARTBEAT = re.compile(
 )
 
 # Heads that _READS has matched: up to the length, without a signature; and up to a signature with
-# the key of the connection. Looking one up takes a fraction of the time of the pattern, because the
-# pattern's code is not in the processor's caches.
+# the key of the connection. Looking up a head takes a fraction of the time of matching the pattern,
+# because the pattern's code is not in the processor's caches.
 _unsigned_heads: set[bytes] = set()
 _keyed_heads: set[bytes] = set()
 _BEFORE_LENGTH = b"\r\nContent-Length:"

@@ -1,7 +1,7 @@
 """Framing of coalesced point reads, from the proxy or a backend to a backend.
 
-A request is text. If its reads have tokens, the first line has a digest of each. Then it has groups
-of reads: reads of keys of one partition, or of any paths.
+A request is text. If its reads have tokens, the first line has a digest of each token. Then come
+groups of reads. A group reads keys of one partition, or any paths.
 
     tokens DIGESTS
     keys VIEW PARTITIONER PARTITIONS PARTITION COUNT NUMBERS
@@ -9,14 +9,14 @@ of reads: reads of keys of one partition, or of any paths.
     paths COUNT NUMBERS
         then COUNT raw paths, unchanged, one per line
 
-DIGESTS are the SHA-256 of the tokens, in lower-case hex: a token is only sent with a read that is
-sent separately. NUMBERS are those of the tokens of the reads; one number, if all reads of the group
-have the same token. The first token is 1, and 0 is a read without a token. Both are separated by
-commas.
+DIGESTS are the SHA-256 digests of the tokens, in lower-case hex: a token itself is only sent with a
+read that is sent separately. NUMBERS has the number of each read's token, or one number if all
+reads of the group have the same token. The first token has number 1; 0 means no token. DIGESTS and
+NUMBERS are separated by commas.
 
 Keys are those of key-value views whose keys are text; a key in this form has only bytes that a
-URL has unescaped, so it has no line feed. The proxy has computed the partition, and says from how
-many.
+URL has unescaped, so it has no line feed. The proxy has computed the partition from the number of
+partitions that it sends.
 
 A response has numbers (4 B, little-endian), then bytes:
 
@@ -31,15 +31,15 @@ A response has numbers (4 B, little-endian), then bytes:
 
 Keys and paths are in the order of the request. ALONE: the proxy must send that read separately.
 An entry is as it is stored: 8 B, the offset of its record (8 B, big-endian), and the value as JSON.
-The proxy makes the answer of it: `{"key":…,"value":…}`.
+The proxy makes the answer from the entry: `{"key":…,"value":…}`.
 
 Lines are `name: value`, each ended by a line feed, in the order in which they are sent. The fixed
 lines of a group rarely change, so that the proxy can keep them parsed: those of all its answers, an
-empty line, and those of its found keys. The last one of these is not ended: it is the ETag up to
-the offset. The state lines change with each record and with time. The miss is the answer to all
+empty line, and those of its found keys. The last of these lines has no line feed: it is the ETag up
+to the offset. The state lines change with each record and with time. The miss is the answer to all
 missing keys (404): its other lines, an empty line, and its body. All answers have the same
-Topology-Epoch, so it is sent once. The last line of the head of a path may be the timestamp of its
-record; a proxy makes that of a key from its entry.
+Topology-Epoch, so it is sent once. The last line of the head of a path may be the timestamp of
+its record. For a key, a proxy makes this line from the entry.
 
 The proxy's side is proxy/reads/point_batch.lua. Backends send paths alone to each other.
 """
@@ -64,7 +64,7 @@ MAX_LINES = 1024
 """The maximum number of lines of a request, and of tokens."""
 DIGEST_BYTES = 64
 LARGE = 65_536
-"""Bytes of an answer that is sent separately."""
+"""The least size (bytes) of an answer that is sent separately."""
 MAX_ANSWER_BYTES = 4 << 20
 """Bytes of all answers in a response. The later reads of the proxy wait until it has arrived: see
 MAX_CALL_S in proxy/reads/point_batch_client.lua."""
@@ -94,7 +94,7 @@ class Reads(NamedTuple):
 
 KeyAnswers = tuple[bytes, bytes, bytes, Sequence[int], Sequence[bytes]]
 """The answers to a group of keys: fixed lines, state lines, the miss; the size of each key's entry,
-or ABSENT, or ALONE; and the entries that are sent. It is a plain tuple, as an Item."""
+or ABSENT, or ALONE; and the entries that are sent. It is a plain tuple, like an Item."""
 
 Head = tuple[int, bytes]
 """Status and lines."""
@@ -116,11 +116,11 @@ class AnswerBudget:
 
     @property
     def is_spent(self) -> bool:
-        """The next answer might not fit."""
+        """Whether the next answer might not fit."""
         return self.left < LARGE
 
     def take(self, size: int) -> bool:
-        """Whether there is room for an answer of this size, or for several; takes it."""
+        """Take `size` bytes for one or several answers; return whether there was room for them."""
         if size > self.left:
             return False
         self.left -= size
@@ -128,7 +128,7 @@ class AnswerBudget:
 
 
 def all_alone(count: int) -> KeyAnswers:
-    """No answers to a group of so many keys."""
+    """No answers to a group of `count` keys: each must be asked for separately."""
     return b"", b"", b"", [ALONE] * count, ()
 
 
@@ -152,7 +152,7 @@ def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
         texts = lines[at : at + size]
         if len(texts) != size or not size:
             raise ValueError("A group has no reads, or fewer than its first line says.")
-        # other keys of a store are not entries: its position, and its metadata
+        # a store also has keys that are not entries: its position, and its metadata
         if is_keys and (min(texts) < ENTRY or max(texts) >= _AFTER_ENTRIES):
             raise ValueError("A stored key does not begin with 0x01.")
         tokens = [0] if numbers == b"0" else _numbers(numbers, size, len(digests))
@@ -166,7 +166,7 @@ def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
 
 
 def _digests(line: bytes) -> list[bytes]:
-    """Those of the tokens."""
+    """The digests of the tokens."""
     digests = line[len(_TOKENS) :].split(b",")
     if len(digests) > MAX_LINES:
         raise TooManyLines(f"There are more than {MAX_LINES} tokens.")
@@ -176,7 +176,7 @@ def _digests(line: bytes) -> list[bytes]:
 
 
 def _numbers(text: bytes, count: int, tokens: int) -> Sequence[int]:
-    """The numbers of the tokens of so many reads, if there are so many tokens."""
+    """The token numbers of `count` reads, in a request that has `tokens` tokens."""
     try:
         found = list(map(int, text.split(b",")))
     except ValueError:
@@ -199,7 +199,7 @@ class KeysFrame:
         self.entries: list[bytes] = []
 
     def add(self, answer: KeyAnswers) -> None:
-        """The answers to the next group."""
+        """Add the answers to the next group."""
         fixed, state, miss, sizes, entries = answer
         self.line_sizes += (len(fixed), len(state), len(miss))
         self.lines += (fixed, state, miss)
@@ -268,7 +268,7 @@ _DATED = b"\n%b: " % RECORD_TIMESTAMP
 def headers_of_heads(heads: Iterable[Head]) -> list[tuple[int, list[Header]]]:
     """The status and the headers of each head. Raises ValueError if a line is malformed.
 
-    Heads of a store partition differ in the timestamp of the record alone, their last line.
+    Heads of a store partition differ only in their last line, the timestamp of the record.
     """
     known: dict[bytes, list[Header]] = {}
     found = []

@@ -39,7 +39,7 @@ class Query:
     stale: str | None = None  # ALLOW, NEVER
 
     def question(self, view: View, kind: str) -> Question:
-        """For cursors."""
+        """What identifies this query in its cursors."""
         low, high = self.low.hex(), self.high.hex()
         return (view.hash, kind, self.backwards, low, high, self.first, self.last)
 
@@ -73,7 +73,8 @@ class ScanResponse:
     stream_time: int | None = None  # ms; the latest
     roles: tuple[str, ...] = ()  # of the instance for these partitions
     positions: dict[int, int] = field(default_factory=dict)  # of the partitions, before the scan
-    # with which the records up to these positions were written; empty: not known
+    # numbers of partitions with which the records before these positions were written; empty:
+    # not known
     partition_counts: tuple[int, ...] = ()
     unreadable: int = 0  # entries that a reducer did not get, because they cannot be read
-    instance: str = ""  # that has responded; set by the sender of the request
+    instance: str = ""  # the one that has responded; set by the sender of the request

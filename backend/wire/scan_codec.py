@@ -106,7 +106,7 @@ class _Question(BaseModel):
 
 
 class _PartFields(BaseModel):
-    # of an answer, what a newer instance adds does no harm
+    # a field that a newer instance adds to an answer does no harm
     model_config = ConfigDict(strict=True, extra="ignore")
 
     rows: _Natural
@@ -118,7 +118,7 @@ class _PartFields(BaseModel):
     mispartitioned: bool
     complete: bool
     stream_time: _Int64 | None
-    # an older instance does not say them
+    # an older instance does not send these
     roles: Annotated[list[_Role], Field(max_length=4)] = Field(default_factory=lambda: [""])
     positions: list[tuple[_Partition, _Natural]] = Field(default_factory=list)
     partition_counts: Annotated[list[_Natural], Field(max_length=MAX_PARTITIONS)] = Field(
@@ -156,8 +156,8 @@ def encode_request(ask: ScanRequest, partitions: list[int], after: bytes | None)
 
 
 def decode_request(body: bytes) -> tuple[ScanRequest, list[int], bytes | None]:
-    """The inverse; ValueError for anything that no instance asks. Unknown fields are refused: they
-    may bound the question."""
+    """The inverse of `encode_request`; ValueError for anything that no instance asks. Unknown
+    fields are refused: they may restrict the question."""
     check_json(body)
     question = _parsed(_Question, body, "question")
     asked = question.query
@@ -211,7 +211,7 @@ def encode_response(part: ScanResponse) -> bytes:
 
 
 def decode_response(body: bytes) -> ScanResponse:
-    """The inverse; ValueError for anything else."""
+    """The inverse of `encode_response`; ValueError for anything else."""
     at = 4 + int.from_bytes(body[:4], "little")
     header = _parsed(_PartFields, body[4:at], "part")
     count = header.rows
@@ -265,7 +265,7 @@ def pack(parts: Sequence[bytes]) -> bytes:
 
 
 def unpack(body: bytes, most: int) -> list[bytes]:
-    """The inverse; ValueError for anything else, and for more than `most` strings."""
+    """The inverse of `pack`; ValueError for anything else, and for more than `most` strings."""
     count = int.from_bytes(body[:4], "little")
     if count > most:
         raise ValueError(f"not a list of at most {most} byte strings")

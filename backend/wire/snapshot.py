@@ -7,7 +7,7 @@
     <HMAC-SHA256 in hex>\n
 
 The line with the numbers shows that the stream is not truncated. The last line, only with a cluster
-secret, is the HMAC of all lines and checksums. So nobody can replace a file on the way.
+secret, is the HMAC of all lines and checksums. So no other program can replace a file on the way.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def end_line(files: int, size: int) -> bytes:
 
 
 def seconds_left(problem: bytes) -> float | None:
-    """Of a refusal: the seconds until the store partition may be complete; None if unknown."""
+    """Seconds until the store partition may be complete, from a refusal; None if unknown."""
     try:
         found = orjson.loads(problem)["seconds_left"]
     except (ValueError, KeyError, TypeError):
@@ -124,7 +124,7 @@ def _receive_file(
     target: Target,
     progress: Callable[[int], None],
 ) -> bytes:
-    """Returns the checksum."""
+    """Receives one file; returns its checksum."""
     digest = hashlib.sha256()
     left = size
     while left > 0:

@@ -20,7 +20,8 @@ _TEXTS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
 def latest_departures(rows: Iterable[Row]) -> dict[str, object]:
-    """Aircraft ► its latest departure; among equal times that of the greatest flight."""
+    """Aircraft ► its latest departure; of several departures at the same time, that with the
+    greatest flight."""
     latest: dict[str, tuple[datetime, str, str, str, int]] = {}
     for row in rows:
         tailnum = row["tailnum"]

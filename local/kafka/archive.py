@@ -23,7 +23,7 @@ _END = 120.0  # s; when it ends, the JVM writes the archive
 
 
 class _RecordedBroker(Broker):
-    """Its JVM writes the classes that it has loaded to ``file``."""
+    """A broker whose JVM writes the classes that it has loaded to ``file``."""
 
     def __init__(self, data_dir: Path, file: Path) -> None:
         super().__init__(data_dir)
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _use(servers: str) -> None:
-    """What clients of the product do: topics, transactions, a consumer group."""
+    """Does what clients of the product do: topics, transactions, a consumer group."""
     client = {"bootstrap.servers": servers}
     with admin_of(client) as admin:
         create_topics(admin, [Topic("archive", 1, {"cleanup.policy": "compact"})])

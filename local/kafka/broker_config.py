@@ -37,7 +37,7 @@ DEFAULTS: Mapping[str, str] = {
 # memory.
 JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Djava.awt.headless=true")
 ARCHIVE = Path(sys.prefix) / "kafka.jsa"
-"""Of classes, for a faster start; see ``local.kafka.archive``."""
+"""The archive of classes, for a faster start; see ``local.kafka.archive``."""
 LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",

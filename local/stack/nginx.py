@@ -53,8 +53,8 @@ def lay_out(
     """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
     The configuration and the Lua modules are links to those of ``files`` (default:
-    ``proxy_files``), so a reload reads changes there. With ``workers``, nginx.conf is a copy, of
-    which a reload reads no changes.
+    ``proxy_files``), so a reload reads changes there. With ``workers``, nginx.conf is a copy, so a
+    reload does not read changes to the original.
     """
     nginx = find_nginx()
     files = files or proxy_files()

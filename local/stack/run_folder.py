@@ -43,7 +43,7 @@ def lock(run_dir: Path) -> IO[str]:
 
 def background_marker(run_dir: Path) -> Path:
     """The file that distinguishes a stack of ``make up`` from the orphans of a crashed run. It has
-    the names of the stack's processes, one a line; of older versions, none."""
+    the names of the stack's processes, one per line; the file of an older version has none."""
     return run_dir / "in-background"
 
 

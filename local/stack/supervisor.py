@@ -161,8 +161,8 @@ class Supervisor:
 
 
 def recorded(run_dir: Path) -> dict[str, PidFile]:
-    """The running processes of pid files, by name; removes pid files of others. A process that has
-    ended counts while others of its process group run, as the workers of nginx."""
+    """The running processes of pid files, by name; removes all other pid files. A process that has
+    ended counts while others of its process group run, such as nginx's workers."""
     found = {}
     for path in sorted(run_dir.glob("*.pid")):
         try:

@@ -43,7 +43,7 @@ class Position:
             return None
 
     def store(self, path: Path) -> None:
-        """Replaces the file atomically. It gets the time of change of the log file."""
+        """Replaces the file atomically. The new file gets the modification time of the log file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         content = asdict(self)

@@ -1,6 +1,6 @@
 --- Which deployment each configured backend belongs to, for /proxy/health. Several deployments
--- behind a proxy should belong to one service, which says which one is current. Without a service
--- it depends on their epochs which topology the proxy uses.
+-- behind a proxy should belong to one service, which says which one is current. Without a service,
+-- the epochs of the deployments decide which topology the proxy uses.
 
 local addresses = require "proxy.addresses"
 local cjson = require "cjson.safe"
@@ -16,7 +16,8 @@ local shared = ngx.shared.queryable_topics
 local KEY, ANSWERS = "configured", "configured_answers"
 local DUE, ASKING = "configured_asked", "configured_asking"
 local INTERVAL_S = math.max(3, settings.refresh)
--- to ask one backend takes less; a worker that has ended meanwhile stops others for so long
+-- Asking one backend takes less time. If a worker ends while it asks, no other worker asks for this
+-- time
 local MAX_ASKING_S = 15
 local MAX_SEEDS = 32
 local MAX_NAME_BYTES = 249
@@ -28,9 +29,9 @@ local function name_or_nil(value)
     return type(value) == "string" and value:sub(1, MAX_NAME_BYTES) or nil
 end
 
---- What the backend says: {address, id, service, etag}, where id is its application id and service
--- the name of its service, or nil: older backends say neither. Nil and an error if it does not
--- answer. before: its answer before this one, or nil.
+--- Asks a backend. Returns {address, id, service, etag}: id is its application id, and service is
+-- the name of its service. Both may be nil: older backends report neither. Returns nil and an error
+-- if the backend does not answer. before: its previous answer, or nil.
 local function ask(seed, before)
     local address = addresses.of(seed.host, seed.port, before and before.address)
     if not address then
@@ -94,15 +95,16 @@ function _M.check(premature)
     end
 end
 
---- Call when a worker starts, if several backends are configured: one is of one deployment.
+--- Call when a worker starts. Sets a timer only if several backends are configured: a single
+-- backend belongs to a single deployment.
 function _M.init_worker()
     if #settings.seeds > 1 then
         ngx.timer.every(INTERVAL_S, _M.check)
     end
 end
 
---- {address, scheme, application_id, service, error} of each configured backend; null until they
--- were asked. Of a backend that does not answer: what it said last.
+--- {address, scheme, application_id, service, error} of each configured backend; null until the
+-- backends were asked. If a backend does not answer, its last answer is shown.
 function _M.configured()
     return cjson.decode(shared:get(KEY) or "") or cjson.null
 end

@@ -1,6 +1,6 @@
 --- The admin page while no backend answers. The page has no data, and is the same for everyone. So
--- nginx keeps the one that a backend has sent, and it outlives the workers. The page then says what
--- nginx knows (/proxy/health).
+-- nginx keeps the page that a backend has sent, in memory that outlives the workers. The page then
+-- shows what nginx knows (/proxy/health).
 
 local http_client = require "proxy.http_client"
 
@@ -31,13 +31,13 @@ function _M.is_wanted(var)
         and (method == "GET" or method == "HEAD")
 end
 
---- Keeps the page of the backend at this address, if it is not that of this epoch already.
+--- Keeps the page of the backend at this address, unless the page of this epoch is already kept.
 -- Call in a timer, after the topology was read from there.
 function _M.keep(address, backend, epoch)
     if shared:get("page_epoch") == epoch then
         return
     end
-    -- another worker need not do the same; if it fails, one tries again later
+    -- other workers need not ask at the same time; if this fails, a worker tries again later
     if not shared:add("page_asked", true, RETRY_AFTER_S) then
         return
     end

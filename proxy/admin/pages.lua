@@ -18,8 +18,9 @@ local NO_HOSTS = browser_rules.new()
 -- an instance answers this page to those with the scope `metrics`
 local METRICS = "/metrics/targets"
 
--- by path: what answers; and the page of instances that needs the same scope, nil if everyone may
--- see it. An instance does not have /proxy/health, so any scope is enough.
+-- by path: `answer` is the function that answers; `like` is the page of instances that needs the
+-- same scope, nil if everyone may see the page. An instance does not have /proxy/health, so any
+-- scope is enough.
 local PAGES = {
     ["/health/proxy"] = { answer = health.answer_status },
     ["/proxy/health"] = {
@@ -35,7 +36,8 @@ local function is_on_this_machine(address)
     return address:sub(1, 4) == "127." or address == "::1" or address == "unix:"
 end
 
---- Answers a page before the topology is known, and so whether there is authentication.
+--- Answers a page while the topology is unknown. Then it is also unknown whether there is
+-- authentication.
 local function answer_unknown(page, var)
     if is_on_this_machine(var.remote_addr) then
         return page.answer()

@@ -15,7 +15,8 @@ local MARGIN_S = 0.005
 
 -- returns whether a refresh is in progress
 local tick
--- of a single worker, by clock.steady(); one that is past has run, or nginx has dropped it
+-- When the next timer of a single worker runs, by clock.steady(). If this time is past, the timer
+-- has run, or nginx has dropped it
 local next_at = 0
 
 local once
@@ -46,7 +47,7 @@ end
 -- this worker takes the turn, and returns whether it has found a refresh in progress.
 function _M.start(call)
     tick = call
-    -- a single worker needs these only in case that nginx drops one of its own
+    -- a single worker needs this timer only in case nginx drops one that `plan` has set
     local is_single = ngx.worker.count() == 1
     local interval = is_single and 2 * settings.refresh or math.min(TICK_S, settings.refresh / 2)
     local ok, err = ngx.timer.every(interval, repeated)

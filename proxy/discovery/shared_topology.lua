@@ -1,5 +1,5 @@
---- The topology that the workers share, in a dict that outlives them: after a reload the new ones
--- have it at once. In each interval one worker reads it for all.
+--- The topology that the workers share, in a dict that outlives them: after a reload, the new
+-- workers have it at once. In each interval one worker reads it for all.
 
 local cjson = require "cjson.safe"
 local clock = require "proxy.telemetry.clock"
@@ -23,7 +23,7 @@ function _M.epoch()
     return shared:get(EPOCH)
 end
 
---- What `store` got last; nil if there is nothing.
+--- Returns the document that was stored last; nil if there is none.
 function _M.load()
     return cjson.decode(shared:get(DOCUMENT) or "")
 end
@@ -50,21 +50,21 @@ function _M.confirm(epoch)
     shared:set(CONFIRMED, epoch .. " " .. clock.steady())
 end
 
---- When a backend last said so of this epoch (s, of `clock.steady`); nil: never, or a newer one was
--- confirmed since then.
+--- Returns when a backend last confirmed the topology of this epoch (s, of `clock.steady`); nil if
+-- none has, or if a newer epoch was confirmed since then.
 function _M.confirmed_at(epoch)
     local of, at = (shared:get(CONFIRMED) or ""):match("^(%S+) (%S+)$")
     return of == epoch and tonumber(at) or nil
 end
 
---- Whether the caller is the worker that does something: one in so many seconds.
+--- Whether the caller may do the task `name` now: one worker may, once in `seconds`.
 function _M.take(name, seconds)
     local now = clock.steady()
     local ends_at = now + seconds
     if shared:add(name, ends_at, seconds) then
         return true
     end
-    -- the dict goes by the time of day, which may have been set back
+    -- the dict's expiry follows the time of day, which may have been set back
     local known = shared:get(name)
     if type(known) ~= "number" or now < known then
         return false
@@ -73,12 +73,12 @@ function _M.take(name, seconds)
     return true
 end
 
---- What the caller has taken stays its own for so many seconds from now on.
+--- Extends what the caller has taken: no other worker can take it for `seconds` from now on.
 function _M.hold(name, seconds)
     shared:set(name, clock.steady() + seconds, seconds)
 end
 
---- What the caller has taken can be taken again.
+--- Releases what the caller has taken: it can be taken again.
 function _M.release(name)
     shared:delete(name)
 end
@@ -94,12 +94,13 @@ function _M.turn_ends_at()
     return type(ends_at) == "number" and ends_at or 0
 end
 
---- The next turn is in so many seconds, because this one brought no topology.
+--- Lets the next turn begin in `seconds`, because this one brought no topology.
 function _M.shorten_turn(seconds)
     _M.hold(TURN, seconds)
 end
 
---- Whether the caller may read it at once because of a newer epoch: once in so many seconds.
+--- Whether the caller may read the topology at once because of a newer epoch: one worker may, once
+-- in `seconds`.
 function _M.may_follow(seconds)
     return _M.take(FOLLOWED, seconds)
 end

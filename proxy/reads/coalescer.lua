@@ -1,7 +1,7 @@
 --- Coalesces point reads for the same backend, like group commit in databases. Reads that arrive
 -- during a call to the backend wait until it ends, and are then sent in one request. No read waits
--- for a fixed time: one for an idle backend is sent with those that arrive in the same turn of the
--- event loop. Several reads wait for two more turns, unless they are many.
+-- for a fixed time. A read for an idle backend is sent with the reads that arrive in the same turn
+-- of the event loop. A batch of several reads waits for two more turns, unless it has many.
 --
 -- Each worker has a queue per backend. Light threads that belong to no client send the batches, so
 -- a client that disconnects does not delay others. The threads of a queue share one timer: nginx
@@ -37,14 +37,14 @@ _M.MAX_CALLS = 512
 --- Timers of this module that run at the same time in a worker, besides those of queues: one that
 -- begins a turn, and ends at once.
 _M.MAX_TIMERS = 1
--- a batch with as much does not wait for more
+-- a batch with this many reads or bytes does not wait for more
 local MANY_READS, MANY_BYTES = 64, MAX_BYTES / 2
 -- nginx has dropped the timer of a turn that does not begin within this time
 local MAX_TURN_S = 0.1
 -- nginx has dropped a timer that does not start within this time
 local START_TIMEOUT_S = 0.5
--- for the call that is running, and for the read's own: bounds the wait of a read if the end of a
--- call is never reported
+-- Time for the call that is running and for the read's own call. It limits the wait of a read if
+-- the end of a call is never reported
 local MAX_WAIT_S = 2 * point_batch_client.MAX_CALL_S
 -- pause in coalescing: for a backend of a version without the route, or after a lost timer
 local PAUSE_S = 5
@@ -54,7 +54,7 @@ local IDLE_CHECK_S = 1
 --- An unused queue ends after this time, with its threads and connections.
 _M.IDLE_TIMEOUT_S = 30
 
--- of tokens, so that each is hashed once; and the bytes of these tokens
+-- digests by token, so that each token is hashed once; and the size of tokens and digests (bytes)
 local MAX_DIGESTS_BYTES = 8 * 1024 * 1024
 local digests, digests_bytes = {}, 0
 local queues, reserved_calls = {}, 0
@@ -70,7 +70,7 @@ local function new_batch()
         started_at = 0,
         numbers = {}, -- of the tokens of its reads
         digests = {}, -- of these tokens, by number
-        groups = {}, -- of reads: a list, and by what `enqueue` calls `of`
+        groups = {}, -- groups of reads: as a list, and by the argument `of` of `enqueue`
         done = semaphore.new(0),
         is_refused = false, -- the backend is overloaded
         -- the answers: see point_batch.decode
@@ -320,10 +320,11 @@ local function group_for(batch, token, of, line, text)
 end
 
 --- Enqueues a point read at `backend` with `token`, "" if it has none; waits until it is answered.
--- text: its key, and then `of` is any table that is the same for the keys of one partition, and
--- `line` that of point_batch.keys_line; or its path, with PATHS.
--- Returns the batch, the group and the number in it. Or nil if the read must be sent by itself, and
--- whether the backend is overloaded, so that others must be asked.
+-- text: the key or the path of the read. For a key, `of` is any table that is the same for all keys
+-- of one partition, and `line` comes from point_batch.keys_line. For a path, they are PATHS of this
+-- module and PATHS of point_batch.
+-- Returns the batch, the group, and the number of the read in the group. If the read must be sent
+-- by itself, returns nil, and whether the backend is overloaded, so that another one must be asked.
 function _M.enqueue(backend, token, of, line, text)
     local queue = queue_for(backend)
     if not queue then

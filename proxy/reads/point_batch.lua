@@ -21,7 +21,8 @@ local MAX_EXACT_HIGH = 2097152
 
 local _M = {}
 
---- The first line of a group, without the number of its reads and those of their tokens.
+--- The first line of a group of paths, without the number of its reads and the numbers of their
+-- tokens.
 _M.PATHS = "paths "
 
 --- The same for reads of keys of this partition.
@@ -102,8 +103,8 @@ local function parse_lines(lines)
     return names, values, served_by
 end
 
---- {lines, content_type, served_by}: the lines as a response has them, each after "\r\n", without
--- that of the content type; its value; and the value of served-by.
+--- Returns {lines, content_type, served_by}. lines: the header lines as a response has them, each
+-- after "\r\n", without content-type. The other two are the values of content-type and served-by.
 local function parse_block(lines)
     local names, values, served_by = parse_lines(lines)
     local parts, content_type = {}, nil
@@ -130,7 +131,8 @@ end
 local TIMESTAMP = "\nrecord-timestamp: "
 
 --- {status, names, values, served_by, timestamp}: the timestamp is that of the record, or nil.
--- Heads of a store partition differ in this alone, their last line. known: has what was parsed.
+-- Heads of a store partition differ only in the timestamp, which is their last line. known: what
+-- was parsed before, by the other lines.
 local function parse_head(status, lines, known)
     local at = find(lines, TIMESTAMP, 1, true)
     local timestamp = at and sub(lines, at + #TIMESTAMP, -2)
@@ -151,9 +153,10 @@ end
 local MAX_FIXED = 10000
 local fixed_blocks, fixed_count = {}, 0
 
---- The fixed lines of a group: {lines, served_by} of all answers, and `found`: {lines,
--- content_type} of found keys, whose lines begin with those of all answers, and end in the ETag, up
--- to the offset. Nil if they are not in this form.
+--- Parses the fixed lines of a group. Returns {lines, served_by, found}: `lines` and `served_by`
+-- are for all answers, and `found` is {lines, content_type} for found keys. The lines of found keys
+-- begin with those of all answers, and end with the ETag up to the offset. Returns nil if the text
+-- is invalid.
 local function parse_fixed(text)
     local known = fixed_blocks[text]
     if known then
@@ -190,7 +193,7 @@ local function parse_miss(text)
     return miss
 end
 
---- The sum of the lengths of all bytes that follow `at`; nil if a number is not valid.
+--- Returns how many bytes must follow the numbers; nil if a number is not valid.
 local function sum(numbers, groups, keys, heads, paths)
     local total, at = numbers[3], 4
     for i = at, at + 3 * groups - 1 do
@@ -311,7 +314,7 @@ function _M.status(batch, group, number)
     return 200
 end
 
---- The number of 8 B at `bytes`, big-endian and not negative, as text.
+--- The non-negative, big-endian number in the 8 bytes at `bytes`, as text.
 local function number_at(bytes)
     local high = ((bytes[0] * 256 + bytes[1]) * 256 + bytes[2]) * 256 + bytes[3]
     local low = ((bytes[4] * 256 + bytes[5]) * 256 + bytes[6]) * 256 + bytes[7]

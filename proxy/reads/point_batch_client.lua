@@ -9,9 +9,9 @@ local _M = {}
 
 local PATH = "/internal/reads"
 
--- The times of a call. CONNECT_S, SEND_S and READ_S are those of the first attempt of a point read
--- (see balance): for TCP and again for TLS; between two parts of the request; and between two of
--- the answer
+-- The time-outs of a call. CONNECT_S, SEND_S and READ_S are the same as in the first attempt of a
+-- point read (see balance). CONNECT_S is for TCP and again for TLS, SEND_S is between two parts of
+-- the request, and READ_S is between two parts of the answer
 local CONNECT_S, SEND_S, READ_S = 0.25, 1, settings.read_timeout
 -- for the whole answer, because a backend may send one byte at a time; a large one has more time
 local ANSWER_S, BYTES_PER_S = 2 * READ_S, 10e6
@@ -35,8 +35,9 @@ _M.MAX_CALL_S = REPLACE_S + 2 * CONNECT_S + SEND_S
 -- proxy passes the batches of several connections on.
 _M.NO_KEYS_S = 60
 
---- A connection to one backend; it opens with the first request. key: nil until a batch has begun
--- one (backend/security/connection_key.py); number: of the last batch with the key.
+--- A connection to one backend; it opens with the first request. key: the key of the connection,
+-- nil until a batch has begun one (backend/security/connection_key.py); number: the number of the
+-- last batch that was signed with the key.
 function _M.new(backend)
     return {
         backend = backend, socket = nil, used_at = 0, key = nil, number = 0, no_keys_until = 0,
@@ -147,7 +148,8 @@ local function sign(connection, body)
     return signing.sign("POST", PATH, tostring(connection.backend.id), body)
 end
 
---- The connection has a key, if the answer to a batch with a complete signature says so.
+--- Gives the connection a key, if the answer to a batch with a complete signature says that it has
+-- one.
 local function begin_key(connection, signature, head)
     if connection.socket and connection.used_at >= connection.no_keys_until
         and (head .. "\r\n"):find("\r\nqueryable-connection: keyed\r\n", 1, true)

@@ -48,7 +48,8 @@ local function quoted(name)
     return '"' .. name:gsub('["\\]', "\\%0"):gsub("%c", " ") .. '"'
 end
 
---- What the access log says of reads of a partition: once for each topology.
+--- Returns the text that all reads of a partition have in the access log. It is built once for each
+-- topology.
 local function log_of(replicas, view, partition, owner)
     local text = replicas.log
     if not text then
@@ -60,7 +61,7 @@ local function log_of(replicas, view, partition, owner)
 end
 
 --- Sets the variable of the access log, and counts the duration of a read whose answer was sent.
--- of: has what `Served-By` is.
+-- of: a table with the value of `Served-By`.
 local function observe(var, replicas, view, partition, owner, batch, of, status, began)
     local role = of.role
     if not role then
@@ -120,7 +121,8 @@ local function send_path(batch, index, head)
     return ngx.print(body)
 end
 
---- Counts the request of a view with a quota. Returns false if it is above it: @forward refuses it.
+--- Counts the request of a view with a quota. Returns false if the quota is used up: then @forward
+-- refuses the request.
 local function is_within_quota(var, view)
     if quota.take(shared, view.quota, clock.steady()) then
         return false
@@ -131,7 +133,7 @@ local function is_within_quota(var, view)
 end
 
 --- Answers the request if it is a plain point read (see query), and a batch has its answer. Returns
--- whether.
+-- whether it was answered.
 local function read(var, current)
     local began = clock.began(ngx.now())
     if get_method() ~= "GET" or http_version() ~= 1.1 then
@@ -192,7 +194,8 @@ local function read(var, current)
     else
         send_path(batch, number, head)
     end
-    -- nginx would send the answer when this phase ends: then its duration would lack the sending
+    -- nginx would send the answer only when this phase ends, and the measured duration would not
+    -- include the sending
     ngx.eof()
     observe(var, replicas, view, partition, owner, batch, head, status, began)
     return true

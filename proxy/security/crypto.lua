@@ -24,7 +24,8 @@ local DIGITS = ffi.new("char[16]", "0123456789abcdef")
 local result = ffi.new("unsigned char[?]", BYTES)
 local hex = ffi.new("char[?]", 2 * BYTES)
 
--- of OpenSSL, with the first use; `blank` has hashed nothing
+-- set at the first use; `blank` and `context` are contexts of OpenSSL, and `blank` has hashed
+-- nothing
 local openssl, blank, context
 
 local function new_context()
@@ -42,7 +43,7 @@ local function load_openssl()
     assert(done == 1, "OpenSSL has no SHA-256")
 end
 
---- Hashes bytes into `result`, behind what a prepared context has hashed.
+--- Writes into `result` the hash of what a prepared context has hashed, followed by these bytes.
 local function digest(prepared, bytes, size)
     openssl.EVP_MD_CTX_copy_ex(context, prepared)
     openssl.EVP_DigestUpdate(context, bytes, size)
@@ -109,7 +110,7 @@ function _M.mac_hex(key, text, size)
     return in_hex(size or BYTES)
 end
 
---- So many random bytes, at most 32, in hex.
+--- Returns `size` random bytes, at most 32, in hex.
 function _M.random_hex(size)
     if not openssl then
         load_openssl()

@@ -12,8 +12,8 @@ local MAX_ASKED = 3
 local OPTIONS = { seconds = 0.8, purpose = "page-access" }
 -- requests of this worker to instances at once; a client above it gets 503
 local MAX_IN_FLIGHT = 32
--- A token that was accepted is accepted for so long if no instance answers: then people need the
--- pages most
+-- For this time, a token that was accepted stays accepted if no instance answers: then people need
+-- the pages most
 local KEPT_S = 300
 local NO_REPLICAS = {}
 -- the status for a client with the scope, if it is not 200: instances do not have this page
@@ -21,8 +21,9 @@ local ALLOWED_STATUS = { ["/proxy/health"] = 404 }
 -- of a refusal
 local PASSED_ON = { "Content-Type", "WWW-Authenticate", "Retry-After" }
 
--- The accepted tokens of all workers, and until when: by clock.steady(), because the dictionary's
--- own times are of the time of day, which may be set back
+-- The tokens that all workers have accepted, and until when they count. The times are by
+-- clock.steady(), because the dictionary's own expiry follows the time of day, which may be set
+-- back
 local accepted = ngx.shared.queryable_page_access
 local in_flight = 0
 
@@ -44,8 +45,8 @@ local function is_permission(answer, path)
     return answer.status == (ALLOWED_STATUS[path] or 200) and answer.headers["topology-epoch"]
 end
 
---- The answer of the first instance that decides, or the last answer of one that cannot; nil if
--- none answers.
+--- Returns the answer of the first instance that decides. If none decides, returns the last answer
+-- with status 500 or more; nil if there is none.
 local function ask(current, path, lines)
     local undecided
     for _, backend in ipairs(balance.others(current, NO_REPLICAS, MAX_ASKED)) do

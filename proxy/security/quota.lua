@@ -8,10 +8,12 @@
 local _M = {}
 
 local SECONDS = { s = 1, m = 60 }
--- s; a worker that ends while it discards tokens does not keep others from it for longer
+-- Seconds. If a worker ends while it discards tokens, other workers can discard them after this
+-- time
 local LOCK_S = 1
 
---- The quota of a text such as "5000/s": {key, rate, capacity}; nil if it is not one.
+--- Parses a quota such as "5000/s". Returns {key, lock, rate, capacity}; nil if the text is not a
+-- quota.
 function _M.parse(view, text)
     local count, unit = tostring(text):match("^(%d+)/([sm])$")
     count = tonumber(count)
@@ -23,8 +25,8 @@ function _M.parse(view, text)
     return { key = key, lock = "lock:" .. key, rate = count / SECONDS[unit], capacity = count }
 end
 
---- Discards the tokens above the capacity; one worker at a time. `taken`: what this request has
--- counted. Those that other workers count meanwhile stay counted.
+--- Discards the tokens above the capacity; one worker at a time. `taken`: the number of tokens
+-- after this request has taken one. Tokens that other workers take meanwhile stay counted.
 local function discard(shared, quota, filled, taken)
     if not shared:add(quota.lock, true, LOCK_S) then
         return
@@ -41,7 +43,7 @@ function _M.give_back(shared, quota)
     shared:incr(quota.key, -1)
 end
 
---- Takes a token. Returns nil, or the time (s) until there is one.
+--- Takes a token. Returns nil if there was one, else the time (s) until there is one.
 -- shared: the shared dict; now: s, of `clock.steady`.
 function _M.take(shared, quota, now)
     local filled = quota.rate * now

@@ -7,15 +7,16 @@ local settings = require "proxy.settings"
 local _M = {}
 
 local MIN_BYTES, MAX_SECRETS, MAX_FILE_BYTES = 32, 2, 4096
--- of an HMAC in hex; and of that of a batch on a connection with a key
+-- characters of an HMAC in hex; and bytes of the HMAC of a batch on a connection with a key
 local HMAC_SIZE, BATCH_HMAC_BYTES = 64, 16
 
 -- the keys of the first secret, for requests, claims and connections; nil without one
 local key, claim_key, connections_key
--- signed claims of this worker, by address: for some seconds, and for so many addresses
+-- signed claims of this worker, by the client's address: kept for CLAIMS_S, and for at most
+-- MAX_CLAIMS addresses
 local CLAIMS_S, MAX_CLAIMS = 10, 1000
 local claims, claims_count, claims_since = {}, 0, 0
--- of this worker
+-- the prefix of this worker's nonces, and the number of the last nonce
 local worker, number = nil, 0
 
 --- The key that is derived from a secret for this purpose.

@@ -8,8 +8,8 @@ local PER_DECADE, LOWEST, HIGHEST = 25, -4, 1
 
 local log = math.log
 
---- Upper bounds (s), from 0.1 ms to 10 s, and their texts. The bucket after the last one has what
--- is above.
+--- Upper bounds (s), from 0.1 ms to 10 s, and their texts. One more bucket, after the last bound,
+-- counts all longer durations.
 _M.BOUNDS, _M.TEXTS = {}, {}
 for exponent = LOWEST * PER_DECADE, HIGHEST * PER_DECADE do
     local text = ("%.4g"):format(10 ^ (exponent / PER_DECADE))

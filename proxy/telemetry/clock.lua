@@ -1,6 +1,7 @@
---- A clock for durations: the one of nginx has a resolution of 1 ms, and a read takes less. As
--- nginx does for $request_time, it reads the time of day: a duration in which that is set is wrong.
--- And a monotonic clock, for what must not last until the time of day is there again.
+--- Two clocks. `now` is for durations: nginx's own clock has a resolution of 1 ms, and a point read
+-- takes less time. It reads the time of day, as nginx does for $request_time, so a duration is
+-- wrong if the time of day is set meanwhile. `steady` is monotonic: it is for time-outs, which must
+-- not become longer when the time of day is set back.
 
 local ffi = require "ffi"
 
@@ -31,12 +32,12 @@ end
 
 local now = _M.now
 
--- nginx's clock is cut off to ms: half of that is the expected error
+-- nginx's clock is cut off to whole ms, so its expected error is half a ms
 local ERROR_S, WORTHWHILE_S = 0.0005, 0.002
 
---- When a request that is handled now has reached nginx. nginx reads its clock when it learns of
--- requests, and then handles one after the other: with many, the last one waits. `noted`: that time
--- (s, of nginx's clock).
+--- Returns when the request that is handled now reached nginx. nginx reads its clock when it learns
+-- of requests, and then handles them one after another: if there are many, the last one waits.
+-- `noted`: what nginx's clock showed then (s).
 function _M.began(noted)
     local at = now()
     return at - noted > WORTHWHILE_S and noted + ERROR_S or at

@@ -13,7 +13,8 @@ local BELOW_KEY = {
     changes = "key/changes",
 }
 
---- The routes of what a key has had; its changes are a stream.
+--- The routes that read the history of a key. The changes of a key are not among them: they are a
+-- stream.
 _M.IS_HISTORY = { ["key/windows"] = true, ["key/sessions"] = true, ["key/versions"] = true }
 
 local function set(...)

@@ -14,14 +14,15 @@ local shared = ngx.shared.queryable_topics
 
 local PREFIX = "latency:"
 local LAST, NAME, ID = PREFIX .. "last", PREFIX .. "name:", PREFIX .. "id:"
--- of a worker. Views and routes are those of the deployment; above this, requests have no view
+-- The maximum for one worker. Views and routes are those of the deployment. Above the maximum, a
+-- new series has no view
 local MAX_SERIES = 300
 local NAME_OF = "queryable_proxy_request_duration_seconds"
 -- series that are rendered in one turn of the event loop, and the pause after it. nginx without
 -- OpenResty's patches logs a warning for a pause of 0
 local TURN, PAUSE_S = 16, 0.001
 
--- this worker's: by route, view, role and status, and all of them
+-- the series of this worker: by route, view, role and status, and as a list
 local by_route, all = {}, {}
 
 --- The identity of a series in the shared dict: the same in all workers.

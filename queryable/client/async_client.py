@@ -138,7 +138,8 @@ class Transport:
         )
 
     async def close(self) -> None:
-        # after a fork, the event loop would remove them from the one of the other process, too
+        # after a fork, closing the connections would remove them from the other process's event
+        # loop, too
         if self._http is not None and self._pid == os.getpid():
             # a call that begins meanwhile opens new connections
             http, self._http = self._http, None

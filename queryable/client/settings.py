@@ -37,7 +37,7 @@ def client_settings(
 
 
 def _base_url(text: str) -> str:
-    """Without a slash at the end. Raises BadUse."""
+    """The URL without a slash at the end. Raises BadUse if it is not valid."""
     try:
         parts = urlsplit(text)
         _ = parts.port  # ValueError unless it is a port
@@ -51,8 +51,8 @@ def _base_url(text: str) -> str:
 
 
 def _is_host(text: str) -> bool:
-    """Whether it may be a name or an address. The libraries refuse others at the first request, in
-    words of their own."""
+    """Whether the text may be the name or the address of a host. The libraries would refuse any
+    other text only at the first request, with messages of their own."""
     if ":" in text:  # an IPv6 address, which urlsplit has checked; it may have a zone
         text = text.replace("%", "", 1)
     labels = text.removesuffix(".").split(".")

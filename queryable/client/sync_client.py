@@ -159,7 +159,8 @@ class Transport:
         return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
 
     def _leave_inherited(self) -> None:
-        """Two processes that share a connection would get each other's answers."""
+        """Leaves the connections of the parent process: two processes that share a connection would
+        get each other's answers."""
         if self._pid != os.getpid():
             self._pools = {}
             self._streams = WeakValueDictionary()

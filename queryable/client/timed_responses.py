@@ -1,6 +1,6 @@
-"""Connections of urllib3 whose time-outs are limits for the whole: for all addresses of a host
-together, and for a response, not for each part of it that arrives. A server that sends a byte now
-and then would never be timed out."""
+"""Connections of urllib3 with time-outs in total: for all addresses of a host together, and for a
+whole response, not for each part that arrives. Otherwise a server that sends a byte now and then
+would never time out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util.connection import allowed_gai_family
 
 READ_TIMEOUT: ContextVar[float | None] = ContextVar("read_timeout", default=None)
-"""Seconds for each read of a stream's body: the limit is for its head only. None: no stream."""
+"""Seconds for each read of a stream's body; the limit in total is for its head only. None: the
+response is not a stream."""
 
 
 class LimitedReader(io.RawIOBase):
@@ -41,13 +42,14 @@ class LimitedReader(io.RawIOBase):
         return self._raw.readinto(buffer)
 
     def limit_each_read(self, seconds: float) -> None:
-        """Instead of all of them together."""
+        """Limits each read to this time, instead of all reads together."""
         self._end, self._timeout = None, seconds
         self._sock.settimeout(seconds)
 
     def close(self) -> None:
         if not self.closed and self._sock.fileno() >= 0:
-            # what is left would be the limit for sending the next request of the connection
+            # otherwise the rest of the time would limit the sending of the next request on the
+            # connection
             self._sock.settimeout(self._timeout)
         self._raw.close()
         super().close()

@@ -63,7 +63,8 @@ def _ssl_error(error: BaseException) -> ssl.SSLError | None:
         each = pending.pop()
         if not isinstance(each, BaseException) or id(each) in seen:
             continue
-        # not a subclass: those of aiohttp lack the attributes, and an early end is no handshake
+        # no subclass: aiohttp's subclasses lack the attributes, and a connection that ends early is
+        # not a failed handshake
         if type(each) in (ssl.SSLError, ssl.SSLCertVerificationError):
             return cast(ssl.SSLError, each)
         seen.add(id(each))

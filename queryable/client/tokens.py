@@ -22,8 +22,8 @@ def token_source(
 ) -> Callable[[], str] | None:
     """A function that returns the token for a request; None if there is none.
 
-    Without arguments QUERYABLE_TOKEN is the token. An empty `token` is none. Raises BadUse, and so
-    does the function; no error contains the token.
+    Without arguments, QUERYABLE_TOKEN is the token. An empty `token` means no token. This function
+    and the returned one raise BadUse; no error contains the token.
     """
     if token is not None and token_file is not None:
         raise BadUse("Pass token or token_file, not both.")

@@ -65,7 +65,7 @@ class Backend:
 
     @property
     def address(self) -> str:
-        """For QUERYABLE_BACKENDS."""
+        """The address as in QUERYABLE_BACKENDS."""
         scheme = "https://" if "QUERYABLE_TLS_CERT_FILE" in self.settings else ""
         return f"{scheme}127.0.0.1:{self.advertised_port}"
 
@@ -157,7 +157,7 @@ class Backend:
 
     def kill(self) -> None:
         """Kill arbiter and worker at once, like a machine failure. Returns when both have ended: a
-        worker that still ends listens on the port."""
+        worker that has not ended yet still listens on the port."""
         try:
             workers = self.workers()
         except FileNotFoundError:  # the arbiter was killed before
@@ -263,7 +263,7 @@ class Backend:
         return document
 
     def epoch(self) -> str:
-        """Of its topology."""
+        """The epoch of its topology."""
         return str(self.processors()["epoch"])
 
     def states(self) -> dict[str, str]:
@@ -308,8 +308,8 @@ class Backend:
 
 
 def _has_files(pid: int) -> bool:
-    """Whether the process can have open files: one of its threads is there, and no zombie. The main
-    thread may end before the others."""
+    """Whether the process can have open files: at least one of its threads exists and is not a
+    zombie. The main thread may end before the others."""
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":

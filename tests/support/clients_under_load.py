@@ -1,6 +1,6 @@
-"""A program: what instances do with clients of librdkafka, in several threads at a time. Python
-changes between threads as often as it can, so that a client's own thread is often the last one to
-let go of a result."""
+"""A program that does what instances do with librdkafka's clients, in several threads at the same
+time. Python switches between threads as often as it can, so that a client's own thread is often the
+last one that releases a result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads dead letters, and makes the records again that they were written for."""
+"""Reads dead letters, and restores the records that they were written for."""
 
 from __future__ import annotations
 

@@ -121,8 +121,8 @@ def running_deployments() -> Sequence[Deployment]:
 def settle(backends: list[Backend], count: int = 0) -> None:
     """Wait until these are ready, with one topology of `count` instances (default: all of them).
 
-    If they do not get there, the error has the log of each: the one that waits may not be the one
-    that is stuck.
+    If they do not get there, the error has the logs of all: the instance that waits may not be the
+    instance that is stuck.
     """
     count = count or len(backends)
 

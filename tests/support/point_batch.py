@@ -118,8 +118,8 @@ class Whole(NamedTuple):
 
 
 def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | None]:
-    """The answers to the keys of a group, without Content-Length and Topology-Epoch; None: alone.
-    As proxy/reads/point_reads.lua makes them."""
+    """The answers to the keys of a group, without Content-Length and Topology-Epoch; None for a key
+    that must be read by itself. proxy/reads/point_reads.lua makes the same answers."""
     fixed, state, miss, sizes, sent = of
     entries = iter(sent)
     for size, key in zip(sizes, keys, strict=True):

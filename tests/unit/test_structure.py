@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("model", "backend", "queryable", "spark", "local", "bench")
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
-MAX_LINES = 400  # of a module
+MAX_LINES = 500  # of a module
 MAX_FILES = 20  # of a folder
 
 

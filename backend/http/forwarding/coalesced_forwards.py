@@ -35,12 +35,13 @@ from model.views import View
 MAX_READS = 512
 """The maximum number of reads in a request."""
 MAX_BYTES = 128 << 10
-"""The maximum size of their paths, and of the digests of their tokens."""
+"""The maximum size in bytes of the paths in a request and of the digests of their tokens,
+together."""
 _PAUSE_S = 5.0
-"""Without coalescing, for an instance that refuses: one of an older version, or whose secret or
-clock is another one."""
+"""How long reads for an instance are not coalesced after it has refused them: it has an older
+version, or another secret or clock."""
 _SILENCE_S = 1.0
-"""The same for one that does not answer."""
+"""The same for an instance that does not answer."""
 _OVERLOADED = (429, 503)
 
 log = RateLimitedLog(logging.getLogger(__name__))
@@ -51,7 +52,7 @@ Found = Answer | Unavailable | None
 
 def path_of(view: View, text: bytes, versions: Versions) -> bytes | None:
     """The path of a key in this version of the view; None if an HTTP parser might refuse it, or
-    read it differently. `text`: of the key, as it is in a URL; "" if a slash follows the key."""
+    read it differently. `text`: the key as it is in a URL; "" if a slash follows the key."""
     if not text:
         return None
     name = view.base
@@ -67,7 +68,7 @@ class _Batch:
     def __init__(self) -> None:
         self._bytes = 0
         self._paths: list[bytes] = []
-        self._of: list[int] = []  # the number of the token of each; 0: it has none
+        self._of: list[int] = []  # the number of the token of each read; 0: it has none
         self._tokens: dict[bytes, int] = {}
         self._futures: list[asyncio.Future[Found]] = []
 
@@ -76,7 +77,7 @@ class _Batch:
         return len(self._paths)
 
     def add(self, path: bytes, token: bytes | None) -> asyncio.Future[Found] | None:
-        """None if there is no room."""
+        """Adds a read, and returns the future of its answer; None if there is no room."""
         number = 0 if token is None else self._tokens.get(token)
         size = self._bytes + len(path) + (DIGEST_BYTES if number is None else 0)
         if self.count >= MAX_READS or size > MAX_BYTES:
@@ -92,7 +93,7 @@ class _Batch:
         return future
 
     def body(self) -> bytes:
-        """Of the request."""
+        """The body of the request."""
         digests = list(map(digest_of, self._tokens))
         return encode_reads(digests, [Reads(None, self._paths, self._of)])
 
@@ -104,8 +105,8 @@ class _Batch:
 
 
 class CoalescedForwards:
-    """Used in the event loop. A task for each instance that is being asked; it ends when no reads
-    wait for that instance."""
+    """Sends the reads. Each instance that is being asked has a task, which ends when no reads wait
+    for that instance. Used in the event loop."""
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
@@ -139,7 +140,7 @@ class CoalescedForwards:
         batch = self._pending.setdefault(member, _Batch())
         future = batch.add(path, token)
         if member not in self._senders:
-            # without what belongs to the request of one client: its token, its id in the logs
+            # an empty context: a token and an id in the logs belong to the request of one client
             self._senders[member] = asyncio.create_task(
                 self._send_all(member), name=f"reads for {member.id}", context=Context()
             )
@@ -151,7 +152,7 @@ class CoalescedForwards:
         for sender in senders:
             sender.cancel()
         await asyncio.gather(*senders, return_exceptions=True)
-        for batch in self._pending.values():  # those of tasks that had not begun
+        for batch in self._pending.values():  # batches of tasks that had not begun
             batch.answer([None] * batch.count)
         self._pending.clear()
         self._senders.clear()
@@ -177,7 +178,7 @@ class CoalescedForwards:
         except PeerRefused:
             self._pause(member, "refuses them")
         except Unavailable as unavailable:
-            # each read has waited: it does not wait for another request for several
+            # each read has waited already, so it does not wait for another common request
             self._paused_until[member] = time.monotonic() + _SILENCE_S
             found = [unavailable] * batch.count
         except ValueError as error:

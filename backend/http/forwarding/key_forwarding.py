@@ -1,7 +1,7 @@
 """Answers to requests that name a key: from this instance, another one or all partitions.
 
-All of them use this module, also those of KIQR's dialect. The retry rule is that of all queries
-(`queries/retry.py`).
+All such requests use this module, also those of KIQR's dialect. The retry rule is the same as for
+all queries (`queries/retry.py`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from model.topology import Member
 
 _T = TypeVar("_T")
 _MAX_REDIRECTED = 8192
-"""Bytes of a target. The proxy would take an instance that sends very long headers for broken, so a
-longer one is forwarded."""
-# a coalesced read has no header of its own: the id in the logs, and what another instance says
+"""The longest target (bytes) that is redirected. A request with a longer target is forwarded,
+because the proxy would take an instance for broken if it sends very long headers."""
+# Headers of one request: its id in the logs, and what another instance says. A request with one of
+# them is not coalesced, because a coalesced read has no headers of its own.
 _OF_ONE_REQUEST = (b"traceparent", MARK)
 
 
 @dataclass(slots=True)
 class KeyQuery:
-    """A query for one key. `read` asks this instance once; NotOwner, Problem. `read_all` asks all
-    partitions, for keys that may be in any of them."""
+    """A query for one key. `read` asks this instance once, and raises NotOwner or Problem.
+    `read_all` asks all partitions, for keys that may be in any of them."""
 
     reads: ViewReads
     options: ReadOptions
@@ -48,7 +49,7 @@ class KeyQuery:
 
 @dataclass(slots=True)
 class ForwardableRequest:
-    """A request in the form in which another instance gets it."""
+    """A request in the form that is sent to another instance."""
 
     method: str
     path: bytes
@@ -75,7 +76,7 @@ class KeyForwarding:
         self.coalesced: CoalescedForwards | None = None
 
     def start(self, asker: Asker, scatter_gather: ScatterGather) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._asker = asker
         self._offset_checks = OffsetChecks(self._context, scatter_gather)
         self.coalesced = CoalescedForwards(asker)
@@ -85,13 +86,14 @@ class KeyForwarding:
             await self.coalesced.close()
 
     async def answer(self, query: KeyQuery, request: ForwardableRequest) -> Answer:
-        """From this instance, from another one, or from all partitions; Problem."""
+        """The answer to a query: from this instance, from another one, or from all partitions.
+        Raises Problem."""
         reads, options = query.reads, query.options
         rounds = self._rounds(request)
         answer: Answer | None = None
 
         async def attempt() -> bool:
-            # each time the topology and the store partitions are looked up again
+            # each attempt looks up the topology and the store partitions again
             nonlocal answer
             try:
                 answer = await _repeat_read(partial(self._read_here, query), rounds, request)
@@ -131,8 +133,8 @@ class KeyForwarding:
             return query.read()
 
     async def read(self, read: Callable[[], _T], request: ForwardableRequest) -> _T:
-        """The result of `read` on this instance, retried until the wait is over; NotOwner as soon
-        as another instance can be asked, Problem."""
+        """The result of `read` on this instance, retried until the wait is over. Raises NotOwner as
+        soon as another instance can be asked, or Problem."""
 
         async def read_here() -> _T:
             return read()
@@ -192,8 +194,8 @@ class KeyForwarding:
     def _plain_read(
         self, query: KeyQuery, request: ForwardableRequest
     ) -> Callable[[Member, bool], Awaitable[Answer | None]] | None:
-        """Asks an instance, together with other reads; None if the request is not a read that can
-        be coalesced."""
+        """A function that asks an instance, together with other reads; None if the request is not a
+        read that can be coalesced."""
         is_plain_get = request.method == "GET" and not request.query and query.options is PLAIN
         if not is_plain_get or any(name in _OF_ONE_REQUEST for name, _ in request.headers):
             return None

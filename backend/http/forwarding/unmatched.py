@@ -1,10 +1,10 @@
 """Requests whose path cannot be matched on this instance. They are refused, or forwarded.
 
-Instances have different files for a moment, for example during a rolling restart. So a view may not
-be declared here, or in another way than in its group. A read of a key, a batch, and the description
-of such a view are forwarded to an instance that has it. All other requests are 503. Queries of
-whole views may take long. A stream would need a place on both instances. A client that changes
-something should know which instance does it.
+Instances have different views.toml files for a moment, for example during a rolling restart. So a
+view may be missing here, or be declared differently than in its group. A read of a key, a batch,
+and the description of such a view are forwarded to an instance that has it. All other requests get
+a 503: queries of whole views may take long, a stream would need a place on both instances, and a
+client that changes something should know which instance does it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class UnmatchedRequests:
         self._asker = asker
 
     def match(self, problem: Problem, scope: Scope) -> Match:
-        """The route of a request. `problem`: why its path has no other one. The sender of a request
-        that is forwarded must be allowed to read the view."""
+        """The route of a request. `problem`: why its path has no other route. The sender of a
+        request that is forwarded must be allowed to read the view."""
         if not isinstance(problem, Elsewhere):
             return Match(Route((), OTHER, Access.ANY_SCOPE, partial(_refuse, problem), self._gate))
         has_body = scope["method"] == "POST" and _last(scope["raw_path"]) in _BODIES
@@ -71,7 +71,7 @@ class UnmatchedRequests:
         key, path = _record_key(placed, problem, request), problem.path or request.raw_path
         other = None if key is None else _codec(placed).other_key(key)
         if other is not None and problem.rest:
-            raise problem  # the other instance would answer for the key itself only
+            raise problem  # the other instance would answer for `key` only, not for `other`
         answer = await self._ask(problem, self._members(placed, key), request.method, path, request)
         if answer.status != 404 or other is None:
             return answer
@@ -112,8 +112,9 @@ class UnmatchedRequests:
         return answer
 
     def _members(self, placed: PlacedView, key: bytes | None) -> Sequence[Member]:
-        """The instances to ask, in order: those with the key's partition. If it is not known, all
-        that have a partition, in any order: the next request begins with another one."""
+        """The instances to ask, in order: those with the key's partition. If that partition is not
+        known, all instances that have a partition, in random order, so that the next request begins
+        with another one."""
         topology, peers = self._context.topology, self._context.peers
         partition = _partition(placed, key)
         partitions = range(placed.partitions) if partition is None else (partition,)
@@ -148,8 +149,8 @@ def _codec(placed: PlacedView) -> Codec:
 
 
 def _record_key(placed: PlacedView, problem: Elsewhere, request: Request) -> bytes | None:
-    """The record key that a request names by its text; None if it names none, or if that is not
-    known here."""
+    """The record key that a request names by its text; None if it names no key, or if this instance
+    cannot compute it."""
     if placed.description["key"] not in FORMATS or "key_schema" in placed.description:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Reads of record bytes, for threads: each runs in the event loop.
+"""Reads of record bytes, called by threads. Each read runs in the event loop.
 
 Reads of a key are those of the key routes. Lists and counts ask all instances.
 """
@@ -35,7 +35,7 @@ from model.problems import BadRequest, Problem, Unavailable
 from model.records import ENTRY_HEAD_SIZE, is_unreadable, unplace
 from model.views import View
 
-MAX_COUNTED = 100_000  # entries; the count of more is an estimate
+MAX_COUNTED = 100_000  # entries; if there are more, the count is an estimate
 COUNTING_SECONDS = 5.0  # KIQR waits as long for its instances
 _TIMEOUT = 20.0  # s for one read
 _PAGE = 2_000
@@ -90,7 +90,7 @@ class RawReads:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self, keys: KeyRoutes, scatter_gather: ScatterGather) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._keys = keys
         self._scatter_gather = scatter_gather
         self._loop = asyncio.get_running_loop()
@@ -111,8 +111,8 @@ class RawReads:
         return self._run(self._scan(view, Query(low, high)))
 
     def count(self, view: View) -> Count:
-        """The number of entries in the view; an estimate if they are more than MAX_COUNTED, or
-        cannot be counted within COUNTING_SECONDS. Unavailable."""
+        """The number of entries in the view; an estimate if there are more than MAX_COUNTED, or if
+        they cannot be counted within COUNTING_SECONDS. Raises Unavailable."""
         return self._run(self._count(view))
 
     def _run(self, read: Coroutine[Any, Any, _T]) -> _T:
@@ -128,7 +128,8 @@ class RawReads:
 
     @contextmanager
     def _counted(self, view: View) -> Iterator[KeyRoutes]:
-        """The key routes; counts a refusal, as the router does for their own requests."""
+        """Yields the key routes. Counts a refusal, as the router does for requests to these
+        routes."""
         assert self._keys is not None
         try:
             yield self._keys
@@ -260,7 +261,8 @@ def _parse_page(answer: Answer) -> tuple[list[TimedEntry], str | None]:
 
 
 def _record_value(head: bytes, item: bytes) -> bytes:
-    """The record bytes of a row, also if they cannot be read: the client's serde decides."""
+    """The record bytes of a row, also unreadable ones: the client's serde decides whether it can
+    read them."""
     return unplace(head + item)[1][ENTRY_HEAD_SIZE:] if is_unreadable(head) else item
 
 

@@ -57,15 +57,15 @@ FITS = {
     },
     **{f"Serdes${serde}": frozenset((*FORMATS, _CUSTOM)) for serde in _RAW_SERDES},
 }
-"""Serde of Kafka's own -> the formats of a view that it reads."""
+"""A serde of Kafka itself -> the formats of a view that this serde reads."""
 
-# formats that clients have serdes of their own for
+# formats for which clients have their own serdes
 _OWN = frozenset((_CUSTOM, *(name for name, of in FORMATS.items() if of.has_own_serdes)))
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
 _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 # as in Java's decoder: complete padding, or none
 _BASE64 = re.compile(r"([A-Za-z0-9+/]{4})*+([A-Za-z0-9+/]{2}(==)?|[A-Za-z0-9+/]{3}=?)?", re.ASCII)
-# the methods without DELETE and PATCH, which would seem to have changed something
+# not DELETE and PATCH: they would seem to have changed something
 METHODS = ("GET", "POST", "PUT")
 
 
@@ -168,7 +168,7 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
         if first > last:
             raise _inverted()
         found = reads.history(view, record_key, first, last)
-        # of entries with the same start, the last one, as in a client's map
+        # the last one of the entries with the same start remains, as in a client's map
         return _json({"values": {str(e.start): _to_base64(e.value) for e in found}})
 
     @route("/session/<store>/<rest:key>")

@@ -36,7 +36,7 @@ def require_json(headers: list[Header]) -> None:
 class BodyBudget:
     """Limits the bytes of the bodies of all requests in flight. Used in the event loop.
 
-    One client may use three quarters of them, so it cannot keep others out.
+    One client may use three quarters of this limit, so it cannot keep others out.
     """
 
     def __init__(self, size: int = MAX_BYTES_IN_FLIGHT) -> None:
@@ -46,8 +46,8 @@ class BodyBudget:
 
     @contextmanager
     def counted(self, receive: Receive) -> Iterator[Receive]:
-        """For one request: a `receive` that raises Unavailable when the budget is exceeded. The
-        bytes count until the request ends."""
+        """Yields a `receive` for one request. It raises Unavailable when the budget is exceeded.
+        The bytes count until the request ends."""
         buffered = 0
         client = this_client()
 

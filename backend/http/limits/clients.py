@@ -1,6 +1,6 @@
 """Which client a request is for: each client has its own share of this instance.
 
-A token that was verified names the client. Otherwise it is the address of the socket, unless a
+A token that was verified names the client. Otherwise the address of the socket names it, unless a
 trusted proxy or instance says which client it asks for (`backend/security/client_claims.py`):
 
 - the claim is signed with the cluster secret,
@@ -8,7 +8,7 @@ trusted proxy or instance says which client it asks for (`backend/security/clien
 - or the socket is of an address in QUERYABLE_TRUSTED_PROXIES. If that is empty: of loopback, unless
   there is a cluster secret or mutual TLS.
 
-Otherwise a client could use the shares of others, or have as many as it invents.
+Otherwise a client could use the shares of other clients, or invent clients to get more shares.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Clients:
 
     @classmethod
     def of(cls, settings: Settings, cluster: ClusterAccess) -> Clients:
-        """As configured. ConfigurationError."""
+        """The clients as configured. Raises ConfigurationError."""
         trusted = parse_networks(settings.trusted_proxies)
         if not trusted and not cluster.is_configured:
             trusted = tuple(map(ip_network, LOOPBACK))
@@ -52,7 +52,7 @@ class Clients:
 
     def assign(self, request: Request, is_internal: bool) -> tuple[str, bool]:
         """The client whose share the request uses, and whether another instance or a proxy asks.
-        Requests to other instances, and the server, know the client from then on."""
+        From then on, the server and requests to other instances know the client."""
         is_peer = is_internal or request.is_from_cluster
         if request.is_from_cluster:
             client = INSTANCES
@@ -65,7 +65,7 @@ class Clients:
         return client, is_peer
 
     def client_of(self, request: Request) -> str:
-        """The client of a request of a route for clients."""
+        """The client of a request, on a route for clients."""
         if request.identity is not None:
             return client_of_subject(request.identity.subject)
         claim = self._cluster.claim_in(request.headers)
@@ -74,8 +74,9 @@ class Clients:
         return client_of(request.client) or UNKNOWN
 
     def origin_of(self, request: Request) -> str:
-        """The client for which an instance asks an internal route, which has admitted the instance;
-        "" if the instance asks for itself, or has an older version."""
+        """The client for which an instance sends a request to an internal route. The route has
+        admitted the instance already. "" if the instance asks for itself, or has an older
+        version."""
         claim = self._cluster.claim_in(request.headers)
         return "" if claim is None else claim.client
 

@@ -12,7 +12,8 @@ _MAX_WAITING = 256  # requests of a kind
 
 
 class Gate:
-    """Limits the concurrent requests of a kind; Unavailable above. Used in the event loop.
+    """Limits the concurrent requests of a kind. Above the limit, it raises Unavailable. Used in the
+    event loop.
 
     One client may use three quarters of the places, so it cannot keep others out. With `patience`
     (s), requests wait that long for a place before they are refused (`async with`). Then clients
@@ -31,7 +32,7 @@ class Gate:
         self._waits = 0
 
     async def __aenter__(self) -> None:
-        """Wait for a place until the patience is over; Unavailable."""
+        """Wait for a place until the patience is over, then raise Unavailable."""
         if not await self._waited(this_client()):
             self.__enter__()
 
@@ -39,7 +40,7 @@ class Gate:
         self.__exit__()
 
     async def _waited(self, client: str) -> bool:
-        """Whether the request has waited, and got a place."""
+        """Waits for a place. Returns whether the request has waited and got one."""
         if not self.patience or self._may_wait_no_longer(client):
             return False
         turn = self._waiting.add(client)
@@ -51,8 +52,8 @@ class Gate:
         except (TimeoutError, asyncio.CancelledError) as e:
             if turn.done() and not turn.cancelled():
                 if isinstance(e, TimeoutError):
-                    return True  # in the same moment
-                self._leave(client)  # the place is the next one's now
+                    return True  # it got a place in the same moment
+                self._leave(client)  # the next request gets the place
             if isinstance(e, TimeoutError):
                 return False
             raise
@@ -61,7 +62,7 @@ class Gate:
             self._waiting.discard(client, turn)
 
     def _may_wait_no_longer(self, client: str) -> bool:
-        """Whether there is a place, or too many wait for one."""
+        """Whether there is a place, or too many requests wait for one."""
         if not self._is_full(client) and not self._waiting.has(client):
             return True
         is_client = client != INSTANCES
@@ -103,6 +104,6 @@ class Gate:
 
 
 def share_of(limit: int) -> int:
-    """How much of a limit one client may use: three quarters, and always less than all of it, if
-    there is more than one."""
+    """The part of a limit that one client may use: three quarters, and always less than the whole
+    limit if the limit is above 1."""
     return limit - max(limit // 4, min(1, limit - 1))

@@ -1,8 +1,9 @@
 """Refuses requests above the quota of their view.
 
-A quota is for the whole deployment. Each proxy counts what enters there. What enters at an instance
-is counted here, against a share of the quota: that of the partitions whose active it is, and at
-least that of one instance of all (any instance answers queries of whole views).
+A quota is for the whole deployment. Each proxy counts the requests that enter there. Requests that
+enter at an instance are counted here, against the instance's share of the quota. The share is the
+part of the partitions for which the instance is the active, and at least 1/n with n instances,
+because any instance answers queries of whole views.
 
 A request that a proxy or another instance has counted says so, and is not counted again. It is
 believed if it comes from this machine; otherwise any client could say so.
@@ -40,7 +41,8 @@ class ViewQuotas:
         self._shares_of: Topology | None = None
 
     def admit(self, view: View, headers: list[Header], client: Any) -> None:
-        """Counts a request; TooManyRequests. `client`: the address of the socket, or None."""
+        """Counts a request. Raises TooManyRequests. `client`: the address of the socket, or
+        None."""
         quota = view.quota
         if quota is None or was_counted(headers, client):
             return
@@ -54,7 +56,7 @@ class ViewQuotas:
             )
 
     def _take(self, view: str, quota: Quota) -> float:
-        """Takes a token of the view; the time (s) until there is one."""
+        """Takes a token of the view. Returns 0, or the time (s) until there is a token."""
         now = self._clock()
         share = self._share(view)
         capacity = max(1.0, quota.requests * share)

@@ -18,7 +18,7 @@ from model.pipelines.status import RUNNING, STARTING, UNKNOWN
 
 
 def instance(context: InstanceContext) -> Iterator[Metric]:
-    """Its version, and its place in the group."""
+    """The version of the instance, and its place in the group."""
     build = {
         "version": version("queryable-topics"),
         "python": platform.python_version(),
@@ -64,8 +64,8 @@ def instance(context: InstanceContext) -> Iterator[Metric]:
 
 
 def redundancy(document: Mapping[str, Any]) -> Iterator[Metric]:
-    """Of the whole deployment; every instance reports the same. `document`: of
-    /admin/topology.json."""
+    """The redundancy of the whole deployment. Every instance reports the same. `document`: the
+    content of /admin/topology.json."""
     families = {
         "partitions": gauge("view_partitions", "Partitions of the view.", ["view"]),
         "answerable": gauge(
@@ -137,7 +137,7 @@ def pipelines(context: InstanceContext) -> Iterator[Metric]:
 
 
 def pushes(context: InstanceContext) -> Iterator[Metric]:
-    """Of views with a folder for pushes."""
+    """Metrics of views with a folder for pushes."""
     pending = gauge(
         "push_pending_partitions",
         "Partitions of this instance that do not have the newest push of their view yet.",

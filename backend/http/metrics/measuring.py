@@ -20,13 +20,15 @@ UNLOGGED = frozenset(("internal/heartbeat", "processors", "health", "metrics"))
 """Routes whose requests are repeated every second or so: they have no log line and no span."""
 
 DISCONNECTED_STATUS = 499
-"""Counted for requests whose clients did not wait for the answer, as nginx does."""
+"""The status that is counted for requests whose clients did not wait for the answer, as in
+nginx."""
 
 
 class Measured:
-    """Counts a request when it ends: with the answer that was set, or with its streamed one.
+    """Counts a request when it ends: with `answer` if it was set, else with the streamed answer.
 
-    A streamed answer is counted until it starts, because its end depends on the client.
+    For a streamed answer, the duration is counted until the answer starts, because its end depends
+    on the client.
     """
 
     __slots__ = ("_context", "_match", "_request", "answer")
@@ -70,7 +72,8 @@ class Measured:
 
 
 def _log(request: Request, labels: Labels, seconds: float) -> None:
-    """The key is not in the line; nginx's access log has the URI."""
+    """Writes the log line of a request. The key is not in the line; nginx's access log has the
+    URI."""
     sender = request.header(MARK)
     fields = {
         "method": request.method,

@@ -53,7 +53,7 @@ _TICKERS = {
 
 
 def store_partitions(context: InstanceContext) -> Iterator[Metric]:
-    """Of each open store partition."""
+    """Metrics of each open store partition."""
     gauges = {name: gauge(name, text, _LABELS) for name, text in _GAUGES.items()}
     counters = {name: counter(name, text, _LABELS) for name, text in _COUNTERS.items()}
     now = boot_time()
@@ -93,7 +93,8 @@ def store_partitions(context: InstanceContext) -> Iterator[Metric]:
 
 
 def _staleness(opened: StorePartition, now: float) -> float | None:
-    """None if it does not answer, and has never been at the end of the topic."""
+    """The staleness (s) of a store partition; None if it does not answer, and has never been at the
+    end of the topic."""
     staleness = opened.progress.staleness(now)
     if staleness is None and opened.progress.answerable:
         return now - opened.opened_at  # at least
@@ -101,7 +102,8 @@ def _staleness(opened: StorePartition, now: float) -> float | None:
 
 
 def rocksdb(tickers: Mapping[str, int], cache_bytes: int) -> Iterator[Metric]:
-    """Of all stores of the process together. `tickers`: of RocksDB, by name."""
+    """Metrics of RocksDB, summed over all stores of the process. `tickers`: RocksDB's tickers, by
+    name."""
     for ticker, (name, text, divisor) in _TICKERS.items():
         yield single(counter(name, text), tickers.get(ticker, 0) / divisor)
     yield single(
@@ -111,7 +113,7 @@ def rocksdb(tickers: Mapping[str, int], cache_bytes: int) -> Iterator[Metric]:
 
 
 def disk(context: InstanceContext) -> Iterator[Metric]:
-    """Of the file system with the data folder; nothing while it cannot be read."""
+    """Metrics of the file system with the data folder; none while it cannot be read."""
     try:
         usage = shutil.disk_usage(context.settings.data_dir)
     except OSError:

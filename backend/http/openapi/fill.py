@@ -24,8 +24,9 @@ _LEFT_OUT = object()
 
 
 def matches(view: View, condition: Condition) -> bool:
-    """Whether the view meets the condition. `store` is a kind of store, or what it answers: see
-    `_groups`; `key` and `value` are what the format can do: see `_abilities`."""
+    """Whether the view meets the condition. Values of `store` are kinds of stores, and groups of
+    queries that stores answer: see `_groups`. Values of `key` and `value` are abilities of formats:
+    see `_abilities`."""
     groups = {
         "store": lambda: _groups(view.kind),
         "key": lambda: _abilities(view.key_codec),
@@ -40,7 +41,7 @@ def matches(view: View, condition: Condition) -> bool:
 
 
 def _abilities(codec: Codec) -> set[str]:
-    """Groups of formats."""
+    """The abilities of a format."""
     abilities = {
         "number": codec.is_number,
         "document": codec.is_document,
@@ -67,7 +68,7 @@ class _NoExampleError(Exception):
 
 
 class Filler:
-    """For some views, at least one; examples are for the first."""
+    """Fills in nodes of the skeleton for one or more views. Examples are for the first view."""
 
     def __init__(self, views: Sequence[View], constants: Json) -> None:
         self._views = views
@@ -147,7 +148,7 @@ class Filler:
 
 
 def _values(views: Sequence[View]) -> Json:
-    """The values of `${…}`; None: these views have no example."""
+    """The values of `${…}`. A value is None if these views have no example for it."""
     formats: Json = skeleton()["x-formats"]
     first = views[0]
     key = formats.get(first.key, {})

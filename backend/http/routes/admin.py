@@ -38,12 +38,12 @@ class AdminRoutes:
         self._history = HistoryRoute(context, self._threads)
 
     def start(self, peer_client: PeerClient) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._instances.start(peer_client)
         self._replicas.start(peer_client)
 
     def start_history(self) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._history.start()
 
     async def stop(self) -> None:
@@ -87,7 +87,7 @@ class AdminRoutes:
         )
 
     async def identity(self, request: Request) -> Answer:
-        """Whose token it is, and what it allows."""
+        """Answers whose token the request has, and what the token allows."""
         sender = request.identity
         is_on = self._context.settings.auth != "off"
         document = {

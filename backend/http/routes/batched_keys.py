@@ -37,7 +37,7 @@ _MAX_KNOWN = 100_000  # partitions
 
 
 class _Partition(NamedTuple):
-    """A partition as the proxy has named it: of so many `partitions`."""
+    """A partition as the proxy has named it: its number, and how many `partitions` the view has."""
 
     responses: KeyResponses
     partitions: int
@@ -51,7 +51,8 @@ def _readable(group: Reads, readable: frozenset[int]) -> list[int]:
 
 
 def _spread(answer: KeyAnswers, numbers: Sequence[int], count: int) -> KeyAnswers:
-    """The answers to the keys with these numbers, of so many; the others are sent separately."""
+    """The answers to all `count` keys of a group. `answer` has those for the keys with these
+    numbers; the other keys are sent separately."""
     fixed, state, miss, sizes, entries = answer
     spread = [ALONE] * count
     for number, size in zip(numbers, sizes, strict=True):
@@ -73,16 +74,17 @@ class BatchedKeys:
         self.use(paths)
 
     def use(self, paths: Paths) -> None:
-        """Other versions of views are current. Called in any thread."""
+        """Uses other paths: other versions of views have become current. Called in any thread."""
         self._views = paths.prefixes
         self._partitions: dict[bytes | None, _Partition | None] = {}
 
     def answer(self, groups: Iterable[Reads], readers: Readers, budget: AnswerBudget) -> KeysFrame:
-        """The answers to each group. The proxy sends reads separately if this instance cannot
-        answer them now, or would refuse them, if they exceed the budget, and if they fail.
+        """The answers to each group. A read gets no answer if this instance cannot answer it now or
+        would refuse it, if it exceeds the budget, or if it fails. Then the proxy sends it
+        separately.
 
-        Most groups are answered by the loop itself, because each call of a function costs more than
-        what it does: see `ViewReads.resolve_stored`.
+        Most groups are answered by the loop itself, because each function call would cost more than
+        the work in it: see `ViewReads.resolve_stored`.
         """
         now = boot_time()
         known = self._partitions
@@ -142,8 +144,8 @@ class BatchedKeys:
         return frame
 
     def _partition(self, words: bytes | None) -> _Partition | None:
-        """None if reads of it have to be sent separately."""
-        known = self._partitions  # before the views: `use` replaces both
+        """The partition that these words name; None if its reads have to be sent separately."""
+        known = self._partitions  # read before the views: `use` replaces both
         if words in known:
             return known[words]
         if len(known) >= _MAX_KNOWN:

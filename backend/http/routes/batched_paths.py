@@ -1,4 +1,4 @@
-"""Coalesced reads of paths: those whose keys the proxy does not send as they are stored.
+"""Coalesced reads for which the proxy sends a path, and not the key as it is stored.
 
 Keys are resolved together, and shared headers are written once.
 """
@@ -25,7 +25,7 @@ from model.records import entry_offset
 
 log = logging.getLogger(__name__)
 
-_PIECE = 16  # reads, one by one, between two looks at the clock
+_PIECE = 16  # reads that are answered one by one between two looks at the clock
 
 
 class _ReadsOfView(NamedTuple):
@@ -56,15 +56,15 @@ class BatchedPaths:
         self.use(paths)
 
     def use(self, paths: Paths) -> None:
-        """Other versions of views are current. Called in any thread."""
+        """Uses other paths: other versions of views have become current. Called in any thread."""
         of_view = self._responses
         self._by_prefix = {prefix: of_view[view.name] for prefix, view in paths.prefixes.items()}
 
     def answer(
         self, groups: Sequence[Reads], readers: Readers, budget: AnswerBudget
     ) -> Generator[None, None, tuple[list[Head], list[Item]]]:
-        """Returns the heads, and the item of each path. Yields after some of the reads that are
-        answered one by one. The others are counted with the turn's duration."""
+        """Returns the heads, and the item of each path. Yields from time to time while it answers
+        reads one by one. The other reads are counted with the duration of the turn."""
         reads = [read for group in groups for read in group.with_tokens()]
         by_view, one_by_one = self._sorted(reads, readers)
         heads: list[Head] = []

@@ -23,7 +23,8 @@ class GroupRoutes:
         return json_answer({"groups": [{"group": group} for group in found]})
 
     async def delete(self, request: Request) -> Answer:
-        """Deletes a group that has no members and no offsets. Conflict for any other one."""
+        """Deletes a group that has no members and no offsets. Raises Conflict for any other
+        group."""
         members(request, {})
         group = request.more["group"]
         request.details["group"] = group

@@ -1,7 +1,7 @@
 """The deployment and its service: whether it could become current, and making it current.
 
 Each deployment decides for itself: a command goes to an instance of the deployment that is to
-become current, because only its instances know how far they are.
+become current, because only its instances know their progress.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class DeploymentRoutes:
 
     async def rollback(self, request: Request) -> Answer:
         """Makes this deployment, the previous one, current again. Conflict if no instance could
-        answer from it, or a job of it does not run any more."""
+        answer from it, or if one of its jobs no longer runs."""
         asked, state = self._asked(request, ("force",))
         mine = self._context.settings.application_id
         if state.previous != mine:
@@ -155,7 +155,7 @@ class DeploymentRoutes:
         return [versions.named[base] for base in sorted(versions.by_base)]
 
     def _why_undecided(self) -> str | None:
-        """Why it is not known which view a name means; None if it is."""
+        """Why it is not known which view a name means; None if it is known."""
         versions = self._context.versions
         for base in sorted(versions.by_base):
             if base in versions.undecided:

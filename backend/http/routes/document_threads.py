@@ -16,15 +16,17 @@ _T = TypeVar("_T")
 
 
 class DocumentThreads:
-    """As `asyncio.to_thread`, whose own threads are few: if an instance hangs, documents would keep
-    commands, copies and the stop of this instance waiting. Gates bound how many requests wait."""
+    """Runs functions as `asyncio.to_thread` does, but in threads of its own. asyncio has only a few
+    threads: if another instance hangs, documents would keep commands, copies and the stop of this
+    instance waiting. Gates limit how many requests wait."""
 
     def __init__(self, name: str = "admin-documents", count: int = _THREADS) -> None:
         """A thread starts when it is needed."""
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
 
     async def run(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """In the event loop: what the function returns or raises."""
+        """Runs the function in a thread. Returns or raises what the function does. Called in the
+        event loop."""
         call = partial(copy_context().run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 

@@ -1,4 +1,5 @@
-"""The last hour of the deployment: each instance keeps its own, and any of them asks all."""
+"""The last hour of the deployment: each instance keeps its own history, and any instance asks all
+instances for theirs."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class HistoryRoute:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._task = asyncio.create_task(self._run(), name="history")
 
     async def stop(self) -> None:

@@ -1,5 +1,5 @@
-"""Commands for one instance: drain, undrain, rebuild a partition. Any instance takes them, and
-passes them on to the one that they are for."""
+"""Commands for one instance: drain, undrain, rebuild a partition. Any instance accepts a command,
+and passes it on to the instance that it is for."""
 
 from __future__ import annotations
 
@@ -27,16 +27,17 @@ class InstanceCommands:
         self._peer_client: PeerClient | None = None
 
     def start(self, peer_client: PeerClient) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._peer_client = peer_client
 
     async def drain(self, request: Request) -> Answer:
-        """Others take over the partitions of the instance; it answers until they can. Conflict if
-        no other instance takes part: then this one would get them all again."""
+        """Lets other instances take over the partitions of the instance, which answers until they
+        can. Conflict if no other instance takes part: then the instance would get all of them
+        again."""
         return await self._set_drained(request, True)
 
     async def undrain(self, request: Request) -> Answer:
-        """The instance gets its share of the partitions again."""
+        """Gives the instance its share of the partitions again."""
         return await self._set_drained(request, False)
 
     async def _set_drained(self, request: Request, drained: bool) -> Answer:
@@ -104,7 +105,7 @@ class InstanceCommands:
         )
 
     async def _of_other(self, request: Request) -> Answer | None:
-        """The answer of the instance in the path; None if it is this one."""
+        """The answer of the instance in the path; None if that is this instance."""
         id_, me = request.more["instance"], self._context.me.id
         request.details["target"] = id_
         if id_ == me:

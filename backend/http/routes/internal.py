@@ -77,7 +77,8 @@ class InternalRoutes:
         return self._heartbeats.answer(request.body)
 
     async def topology(self, request: Request) -> Answer:
-        """The body is the digest of a topology that the leader has sent by reference."""
+        """Answers with the topology whose digest is in the body. The leader has sent only a
+        reference to it."""
         encoded = self._context.topologies.get(request.body.decode("latin-1"))
         if encoded is None:
             raise Unavailable("not-here", "This instance does not have the topology.")

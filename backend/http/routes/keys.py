@@ -92,7 +92,7 @@ class KeyRoutes:
 
     @property
     def coalesced_forwards(self) -> CoalescedForwards | None:
-        """None before `start`."""
+        """The coalesced forwards; None before `start`."""
         return self._forwarding.coalesced
 
     async def stop(self) -> None:
@@ -100,7 +100,8 @@ class KeyRoutes:
         await self._forwarding.stop()
 
     def drain(self) -> None:
-        """Ends the streams: their clients reconnect to the instance that has the partition then."""
+        """Ends the streams, so that their clients reconnect to the instance that has the partition
+        by then."""
         self._streams.end()
 
     def end_streams(self, condition: Callable[[Request], bool]) -> None:
@@ -216,7 +217,7 @@ class KeyRoutes:
         return await self._forwarding.answer(query, forwardable)
 
     async def unknown(self, request: Request) -> Answer:
-        """Any other path below a key."""
+        """Refuses any other path below a key."""
         history = self._histories.get(request.of.name)
         raise NotFound(
             "no-such-resource",
@@ -309,8 +310,9 @@ class KeyRoutes:
         return self._any_partition
 
     async def meant(self, view: View, key: bytes) -> bytes:
-        """The key that its text means: its other key (`Codec.other_key`), if it has one, unless the
-        view has the key itself. Unavailable."""
+        """The key that the text of `key` means. That is `key` itself if the view has it, or if
+        there is no other key (`Codec.other_key`); otherwise it is the other key. Raises
+        Unavailable."""
         responses = self._responses[view.name]
         other = responses.reads.other_key(key)
         if other is None:

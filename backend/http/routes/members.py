@@ -13,7 +13,7 @@ from model.limits import check_json
 from model.problems import BadRequest
 
 Allowed = range | tuple[str, ...] | None
-"""Whole numbers, texts, or (None) true and false."""
+"""The allowed values of a member: whole numbers, texts, or (None) true and false."""
 
 
 def members(

@@ -51,12 +51,12 @@ class PointBatchRoute:
         self._turn = turn
 
     def use(self, paths: Paths) -> None:
-        """Other versions of views are current. Called in any thread."""
+        """Uses other paths: other versions of views have become current. Called in any thread."""
         self._keys.use(paths)
         self._paths.use(paths)
 
     async def reads(self, request: Request) -> Answer:
-        """In steps, for requests that were not answered on arrival."""
+        """Answers, in steps, a request that was not answered on arrival."""
         steps, began = self._answering(*self._parsed(request.body)), thread_time()
         self._turn.begin()
         while True:
@@ -70,7 +70,8 @@ class PointBatchRoute:
                 began = thread_time()
 
     def takes_long(self, body: bytes) -> bool:
-        """Whether others should not wait for all of the reads: many must be read one by one."""
+        """Whether other requests should not wait until all reads are answered, because many must be
+        read one by one."""
         return body.count(b"%") > _MANY and body.count(b"\n") > _MANY
 
     def answer(self, body: bytes) -> Answer:
@@ -101,7 +102,7 @@ class PointBatchRoute:
     def _answering(
         self, readers: Readers, groups: Sequence[Reads]
     ) -> Generator[None, None, Answer]:
-        """Returns the answer. Yields after some of the reads that are answered one by one."""
+        """Returns the answer. Yields from time to time while it answers reads one by one."""
         budget = AnswerBudget()
         of_keys = (group for group in groups if group.partition is not None)
         keys = self._keys.answer(of_keys, readers, budget)

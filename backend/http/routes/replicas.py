@@ -25,7 +25,7 @@ from model.topology import Member
 from model.views import View
 
 MAX_REPLICAS = 20  # a global view has one on each instance
-_TIMEOUT = 2.0  # s for one of them
+_TIMEOUT = 2.0  # s for the answer of one replica
 _SHOWN = ("offset", "lag", "staleness")
 
 
@@ -38,11 +38,11 @@ class ReplicaRoute:
         self._peer_client: PeerClient | None = None
 
     def start(self, peer_client: PeerClient) -> None:
-        """In the event loop."""
+        """Called in the event loop."""
         self._peer_client = peer_client
 
     async def replicas(self, request: Request) -> Answer:
-        """Also the answers of replicas that are catching up, and of those that lag."""
+        """Answers with what each replica has, also replicas that are catching up or lag."""
         view = request.of
         responses = self._responses[view.name]
         parameters = parse_parameters(request.query, ("key", "encoding"))

@@ -108,8 +108,9 @@ class VersionRoutes:
         return answer
 
     def _check_pipeline(self, view: View) -> None:
-        """Conflict if the job of the version runs: it would end, with all its views, when the topic
-        is deleted. Unavailable if that is not known yet."""
+        """Raises Conflict if the job of the version runs: the job would end, with all its views,
+        when the topic is deleted. Raises Unavailable if it is not known yet whether the job
+        runs."""
         pipelines = self._context.pipelines
         pipeline = pipelines.get(view.name)
         if pipeline is None or list(pipelines.values()).count(pipeline) > 1:

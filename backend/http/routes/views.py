@@ -42,7 +42,8 @@ class ViewRoutes:
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
-        # clients that do not read a stream leave places for pages, which have the same gate
+        # streams and pages share a gate: this one keeps places there for pages if clients do not
+        # read their streams
         self._lines = Gate("streams of whole views", _MAX_STREAMS)
         self._scatter_gather: ScatterGather | None = None
         self._batches: Batches | None = None
@@ -74,7 +75,8 @@ class ViewRoutes:
         return Answer(200, self._headers(view, found.freshness), body)
 
     def _parse(self, request: Request, resource: str, stream: bool = False) -> tuple[View, Page]:
-        """The page, and the version of the view that it is of; BadRequest."""
+        """The version of the view, and the page of it that the request asks for. Raises
+        BadRequest."""
         query = request.query
         if request.method == "POST":
             require_json(request.headers)
@@ -86,8 +88,8 @@ class ViewRoutes:
         )
 
     async def _stream(self, request: Request, resource: str) -> None:
-        """One item a line. Fails before the first byte as a page does, and later by ending early:
-        see `end_early`."""
+        """Streams the items, one a line. An error before the first byte is answered as for a page.
+        A later error ends the stream early: see `end_early`."""
         assert self._scatter_gather is not None
         freshness = Freshness()
         view, page = self._parse(request, resource, stream=True)

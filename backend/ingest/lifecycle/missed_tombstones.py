@@ -9,29 +9,30 @@ from __future__ import annotations
 
 from model.machine.clock import boot_time
 
-# s that a store may be behind with any `delete.retention.ms`: with a small one, each burst of
+# s that a store may be behind even if `delete.retention.ms` is smaller: otherwise, each burst of
 # records would lead to a rebuild
 _TOLERATED = 60.0
-# ms before `alive_at` that need not be stored: a store that keeps up is some polls behind
+# ms: if a store was complete so shortly before `alive_at`, the time is not stored, because a store
+# that keeps up is some polls behind
 _RECENT = 10_000
 
 
 def tolerated(delete_retention: int) -> float:
-    """s for which a store may be without some records of its log. `delete_retention`:
+    """How long (s) a store may lack some records of its log. `delete_retention`:
     `delete.retention.ms`."""
     return max(_TOLERATED, delete_retention / 1000)
 
 
 def longest_poll_interval(delete_retention: int) -> float:
-    """s between two polls of the log's end with which a store that keeps up is not rebuilt. While
-    the topic is always written, one poll finds an end, the next one finds that the store has
-    reached it, and only the one after that knows of a later end: so two intervals pass. The rest is
-    for slow answers of the broker."""
+    """The longest time (s) between two polls of the log's end with which a store that keeps up is
+    not rebuilt. While the topic is written all the time, one poll finds an end, the next poll finds
+    that the store has reached it, and only the third poll finds a later end. So two intervals pass.
+    The rest is for slow answers of the broker."""
     return tolerated(delete_retention) / 4
 
 
 class Completeness:
-    """Until when a store had all records of its log. Only the ingest thread uses it.
+    """The latest time at which a store had all records of its log. Only the ingest thread uses it.
 
     A store that has never been complete is replayed, however long that takes. Times are s of
     `boot_time`, and in metadata ms of the wall clock.
@@ -53,7 +54,7 @@ class Completeness:
         return Completeness(boot_time() - max(0, now_ms - at_ms) / 1000)
 
     def to_store(self, now_ms: int) -> int | None:
-        """`StoreMetadata.complete_at`, if `alive_at` is `now_ms`."""
+        """The value for `StoreMetadata.complete_at`, if `alive_at` is `now_ms`."""
         if self._at is None:
             return 0
         behind = round((boot_time() - self._at) * 1000)

@@ -32,7 +32,7 @@ _RETRY_AFTER = 1.0  # s
 
 class PartitionLifecycle:
     """Opens, rebuilds and closes store partitions. Any thread may call `assign`, `opening`
-    and `ask_for_rebuild`, only the ingest thread the other methods."""
+    and `ask_for_rebuild`; only the ingest thread may call the other methods."""
 
     def __init__(
         self,
@@ -64,19 +64,20 @@ class PartitionLifecycle:
         # other instances answer for these, and may have newer records
         self._shared: set[StorePartitionId] = set()
         self._taken_over: set[StorePartitionId] = set()
-        # s, monotonic: opened only with metadata from after this time
+        # s, monotonic: a store partition is opened only with metadata from after this time
         self._open_after: dict[StorePartitionId, float] = {}
-        # at a check of metadata, and its time (s, monotonic)
+        # the position at the last check of metadata, and the time of the check (s, monotonic)
         self._previous_positions: dict[StorePartitionId, tuple[int, float]] = {}
         self._deleted: dict[StorePartitionId, StoreMetadata | None] = {}
         self._metadata_seen: dict[str, float] = {}
         self._touched_at = time.monotonic()
         self._dropped: frozenset[str] = frozenset()
-        self._has_dropped = False  # and something of it may be on disk
+        self._has_dropped = False  # whether dropped views may have stores on disk
         self._to_rebuild: deque[StorePartitionId] = deque()
         self.rebuilds = 0
         self.unopened = 0
-        """Assigned store partitions that the last `reconcile` could not open, or closed ones."""
+        """The number of assigned store partitions that the last `reconcile` could not open, and of
+        those that were closed since."""
 
     # any thread
 
@@ -89,9 +90,9 @@ class PartitionLifecycle:
         """Set the assigned store partitions and their roles.
 
         A new store partition becomes answerable at an end offset that is fetched after this call.
-        Other instances answer, or have answered, for those in `shared`. Such a store partition must
-        reach that offset even if it was answerable before a restart, because the others may have
-        newer records. `taken_over`: partitions whose active has changed.
+        `shared`: store partitions for which other instances answer, or have answered. They must
+        reach that offset even if they were answerable before a restart, because the other instances
+        may have newer records. `taken_over`: store partitions whose active has changed.
         """
         now = time.monotonic()
         new = assigned.keys() - self._assigned.keys()
@@ -104,7 +105,7 @@ class PartitionLifecycle:
         self._open_after.update(dict.fromkeys(new, now))
         self._assigned = assigned
         self._has_assignment = True
-        # appends need the number of partitions, also here where none of them is assigned
+        # appends need a topic's number of partitions, even if none of them is assigned here
         appendable = [v for v in self._views.values() if v.append and v.name not in self._dropped]
         watched: defaultdict[str, set[int]] = defaultdict(set, {v.topic: set() for v in appendable})
         for view, partition in assigned:
@@ -178,7 +179,7 @@ class PartitionLifecycle:
         try:
             if self._pushes.update(store_partition, topic_metadata):
                 self._writer.on_state_change()
-        except Exception as e:  # of the disk, or of RocksDB
+        except Exception as e:  # any error of the disk or of RocksDB
             name, partition = store_partition.view.name, store_partition.partition
             log.error("view %s, partition %d: installing a push: %s", name, partition, e)
             self._opened = {}  # open what is on disk
@@ -268,7 +269,7 @@ class PartitionLifecycle:
         self._registry.remove(store_partition)
         self._opened = {}
         self.unopened += 1
-        # the end that is known may be from before the last records were applied
+        # the known end may have been fetched before the last records were applied
         name, partition = store_partition.view.name, store_partition.partition
         self._open_after[name, partition] = time.monotonic()
         self._previous_positions.pop((name, partition), None)
@@ -292,7 +293,7 @@ class PartitionLifecycle:
             return
         name, partition = store_partition.view.name, store_partition.partition
         if store_partition.progress.answerable:
-            # else a copy that cannot be used might be fetched for ever
+            # only then; otherwise, a copy that cannot be used might be fetched for ever
             self._snapshots.forget(name, partition)
         self._count_rebuild(name, partition, reason)
         self._start_again(store_partition, keep_aside)
@@ -320,7 +321,7 @@ class PartitionLifecycle:
         self._open_after[name, partition] = time.monotonic() + _RETRY_AFTER
 
     def _discard_candidate(self, store_partition: StorePartition, error: str | None) -> bool:
-        """Discard it if it is a store with a newer push; otherwise do nothing and return False."""
+        """Discard the store partition if it is a candidate; otherwise return False."""
         if self._pushes is None or not self._pushes.is_candidate(store_partition):
             return False
         self._pushes.discard(store_partition, error)
@@ -395,6 +396,6 @@ class PartitionLifecycle:
                 self._writer.write_state(store_partition)
             except StoreError as e:
                 self.fail(store_partition, e)
-        if self._has_assignment:  # without a topology, it is not known what is not needed
+        if self._has_assignment:  # without a topology, it is not known which stores are needed
             kept = self._registry.views_without_partitions
             self._orphans.clean_up(self._assigned.keys(), kept, now)

@@ -16,9 +16,10 @@ from model.progress import Progress
 from model.records import LastRecord, StoreMetadata
 from model.views import View
 
-# Minimum lag (records) for a bulk load. It reopens the store twice: about 10 ms of CPU.
+# Minimum lag (records) for a bulk load. A bulk load reopens the store twice: about 10 ms of CPU.
 _BULK_LOAD_LAG = 15_000
-# An older version moves the position, but not the last record, which is not read from far behind.
+# An older version moves the position, but does not store the last record. If the stored one is
+# farther behind than this, it is not read again.
 _MAX_VERIFY_DISTANCE = 10_000  # offsets
 
 
@@ -32,8 +33,9 @@ class RecoveryPolicy:
 
 
 class StoreDeleted(Exception):
-    """The store could not be used. Before the partition is opened, a push must be installed, or a
-    copy of another instance's store. `metadata`: of the deleted store, if that is known."""
+    """The store could not be used, and was deleted. Before the partition is opened, a push or a
+    copy of another instance's store must be installed. `metadata`: of the deleted store, if known.
+    """
 
     def __init__(self, reason: str, metadata: StoreMetadata | None) -> None:
         super().__init__(reason)
@@ -60,9 +62,9 @@ def open_partition(
     `acceptable_recovery_lag` records, and if no other instance answers or has answered in the
     meantime (`shared`). An old store answers only after its last record was found in the log.
     `pushed_partitions`: the partitions of the newest push of the view, which may be fewer than the
-    topic has now. `partition_counts`: known numbers of partitions of the topic; a store that is
-    deleted adds those that it knew, also if that was at an earlier call (`deleted_before`).
-    `may_copy`: whether another instance can be asked for its store. `in_several`: see
+    topic has now. `partition_counts`: known numbers of partitions of the topic. The numbers that a
+    deleted store knew are added. `deleted_before`: the metadata of a store that was deleted by an
+    earlier call. `may_copy`: whether another instance can be asked for its store. `in_several`: see
     `rebuild_reason`. Raises StoreDeleted and the errors of `directory.open`.
     """
     store, reason, deleted = _usable_store(
@@ -143,8 +145,8 @@ def _usable_store(
     may_copy: bool,
     in_several: bool,
 ) -> tuple[Store, str | None, StoreMetadata | None]:
-    """A store from whose position ingest can continue, or an empty one; the reason for it, and the
-    metadata of the store that was deleted. StoreDeleted."""
+    """A store from whose position ingest can continue, or an empty one; the reason why the old
+    store was replaced; and the metadata of the deleted store. Raises StoreDeleted."""
     # the topic does not have pushed entries, so it must not be read into an empty store
     is_needed = view.push is not None or may_copy
     existed = directory.exists(view.name, partition)

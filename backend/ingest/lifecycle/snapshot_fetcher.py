@@ -5,9 +5,9 @@ lack tombstones that the other instance has read. Ingest then continues from the
 position. Each of two threads fetches one snapshot at a time. If no instance can send one, the topic
 is replayed.
 
-An instance that is busy with other snapshots is asked again. So is one that is still catching up,
-but not by the active: when new instances start together, each replays only the partitions for which
-it is the active, and copies the others.
+An instance that is busy with other snapshots is asked again. An instance that is still catching up
+is also asked again, but not by the active. So when new instances start together, each replays only
+the partitions for which it is the active, and copies the others.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ log = logging.getLogger(__name__)
 _READ_TIMEOUT = 10.0  # s
 _RETRY_AFTER = 10.0  # s
 _THREADS = 2
-# s until an instance is asked again, and more for each other partition that waits in this thread
+# s until an instance is asked again, and s to add for each other partition that waits in the thread
 _ASK_AGAIN_AFTER, _ASK_AGAIN_AFTER_EACH = 0.1, 0.04
-# the same if it has said how long it will take: half of that, but at least and at most so long
+# if it has said how long it will take, it is asked after half of that time, within limits (s): the
+# minimum, s to add to it for each other partition that waits, and the maximum
 _ASK_SOON_AFTER, _ASK_SOON_AFTER_EACH, _ASK_AT_LATEST_AFTER = 0.04, 0.02, 1.0
 _MAX_WAIT = {"overloaded": 600.0, CATCHING_UP: 60.0}  # s, by the code of the problem
 _MAX_PROBLEM_BYTES = 2000
-_MAX_READ = 0.2  # share of a log; after more, a replay is continued
+_MAX_READ = 0.2  # share of a log; if more was read, the replay goes on
 
 
 class AskAgain(SnapshotError):
     """The other instance has the store partition, but cannot send it now. `code`: see _MAX_WAIT.
-    `seconds_left`: until it may, None if unknown."""
+    `seconds_left`: until it may send it; None if unknown."""
 
     def __init__(self, code: str, message: str, seconds_left: float | None) -> None:
         super().__init__(message)
@@ -74,9 +75,9 @@ class SnapshotDirectory(Protocol):
 
 @dataclass
 class SnapshotTransfer:
-    """The progress of one transfer. `may_wait`: for an instance that is catching up. `is_waiting`:
-    instances are asked again later. `seconds_left`: until they may send a snapshot, as they said;
-    None if unknown."""
+    """The progress of one transfer. `may_wait`: whether to wait for an instance that is catching
+    up. `is_waiting`: whether instances are asked again later. `seconds_left`: the time until each
+    may send a snapshot, as it has said; None if unknown."""
 
     may_wait: bool = False
     waits_since: float | None = None  # s, monotonic
@@ -122,7 +123,7 @@ class SnapshotFetcher:
         self._fetching: set[StorePartitionId] = set()
         self._lock = threading.Lock()  # for `_fetching`
         self._stop = threading.Event()
-        # of each thread: when to ask again (s, monotonic), and requests; in the order of the times
+        # for each thread: the time to ask again (s, monotonic) and the request, sorted by time
         self._waiting: list[list[tuple[float, _Request]]] = [[] for _ in range(_THREADS)]
         self._threads = [
             threading.Thread(
@@ -153,10 +154,10 @@ class SnapshotFetcher:
         may_wait: bool = False,
     ) -> bool:
         """Whether the store partition can be opened now. `may_wait`: whether to wait for an
-        instance that is catching up; not as the active.
+        instance that is catching up; the active does not.
 
-        The first call requests a snapshot if one is needed. True if it has been installed or has
-        failed, or if none is needed.
+        The first call requests a snapshot if one is needed. Returns True if the snapshot has been
+        installed or has failed, or if none is needed.
         """
         partition_id = (view.name, partition)
         transfer = self._transfers.get(partition_id)
@@ -189,8 +190,8 @@ class SnapshotFetcher:
     def is_better(self, opened: StorePartition, topic_metadata: TopicMetadata | None) -> bool:
         """Whether a snapshot is better than what a store partition has read so far.
 
-        So it is if the instance was alone, has just begun to read a long log, and is a standby now:
-        instances that start together may join the group one after the other.
+        It is better if the instance was alone, has just begun to read a long log, and is a standby
+        now: instances that start together may join the group one after the other.
         """
         view, partition = opened.view, opened.partition
         if (
@@ -272,7 +273,7 @@ class SnapshotFetcher:
                 insort(waiting, (ask_at, request), key=itemgetter(0))
 
     def _next_request(self, waiting: list[tuple[float, _Request]]) -> _Request | None:
-        """The next request; None at the end."""
+        """Wait for the next request. Returns None when the thread must end."""
         timeout = None
         if waiting:
             timeout = max(0.0, waiting[0][0] - time.monotonic())
@@ -286,8 +287,8 @@ class SnapshotFetcher:
         return self._transfers.get((view.name, partition)) is transfer
 
     def _fetch_alone(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
-        """`_fetch`; False if the other thread has not ended an earlier transfer of this store
-        partition yet."""
+        """Call `_fetch`. Returns its result, or False if the other thread has not ended an earlier
+        transfer of this store partition yet."""
         partition_id = (view.name, partition)
         with self._lock:
             if partition_id in self._fetching:
@@ -300,8 +301,8 @@ class SnapshotFetcher:
                 self._fetching.discard(partition_id)
 
     def _fetch(self, view: View, partition: int, transfer: SnapshotTransfer) -> bool:
-        """Fetch a snapshot from the first instance that can send one. False if another instance
-        must be asked again."""
+        """Fetch a snapshot from the first instance that can send one. Returns False if another
+        instance must be asked again."""
         waits_for, left = 0.0, list[float | None]()
         for member in self._sources(view.name, partition):
             try:
@@ -318,7 +319,7 @@ class SnapshotFetcher:
                     log.info("view %s, partition %d: %s", view.name, partition, e)
         transfer.seconds_left = left
         now = time.monotonic()
-        # not since the request: the partitions before it may have taken long
+        # the wait does not begin at the request: the partitions before this one may have taken long
         transfer.waits_since = transfer.waits_since or now
         return now - transfer.waits_since >= waits_for
 
@@ -391,8 +392,8 @@ class SnapshotFetcher:
 
 
 def _pause(seconds_left: float | None, others: int) -> float:
-    """s until an instance is asked again, if `others` wait in this thread. Each question takes CPU
-    of both instances, but a copy that is asked for late delays its answers."""
+    """The time (s) until an instance is asked again, if `others` requests wait in this thread. Each
+    question takes CPU of both instances. But a copy that is requested late also answers later."""
     if seconds_left is None:
         return _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * others
     least = _ASK_SOON_AFTER + _ASK_SOON_AFTER_EACH * others

@@ -35,8 +35,8 @@ from model.machine.clock import boot_time
 log = logging.getLogger(__name__)
 
 GRACE = 1.0
-"""s after a request's timeout, in which the client has to report it."""
-_CONFIG_EVERY = 300.0  # s between two looks at the configuration of a topic
+"""s after a request's timeout within which the client has to report the timeout."""
+_CONFIG_EVERY = 300.0  # s between two reads of a topic's configuration
 _Offsets = dict[int, Future[ListOffsetsResultInfo]]  # by partition
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
@@ -64,7 +64,7 @@ class _RequestedOffsets:
 
 @dataclass(frozen=True)
 class _FoundOffsets:
-    """By partition. All have the same partitions."""
+    """Offsets by partition. The three mappings have the same partitions."""
 
     starts: Mapping[int, int]
     ends: Mapping[int, int]
@@ -81,13 +81,14 @@ class MetadataFetcher:
         librdkafka: Librdkafka = LIBRDKAFKA,
     ) -> None:
         """`client_settings`: of librdkafka. `timeout`: of a request, in s."""
-        # brokers see the id, and may have quotas for it; librdkafka would log an error each second
+        # brokers see the id, and may have quotas for it; by default, librdkafka would log an error
+        # each second
         own = {"client.id": "queryable-metadata-poller", "log_level": 0}
         self._client_settings = {**client_settings, **own}
         self._timeout = timeout
         self._librdkafka = librdkafka
         self.latest: dict[str, TopicMetadata] = {}
-        """By topic. Readers may keep the dict."""
+        """Topic -> metadata. Readers may keep the dict."""
         self._described: Set[str] = frozenset()  # topics that the last fetch has found
         # topic -> (id, delete.retention.ms, when it was read: s, monotonic)
         self._delete_retention: dict[str, tuple[str, int | None, float]] = {}
@@ -95,7 +96,7 @@ class MetadataFetcher:
         self._admin_client: AdminClient | None = None
 
     def reconnect(self) -> None:
-        """Continue with a new client. In the thread that fetches."""
+        """Continue with a new client. Only the thread that fetches may call it."""
         client, self._admin_client = self._admin_client, None
         self._described = frozenset()
         if client is not None:
@@ -109,14 +110,15 @@ class MetadataFetcher:
 
     def fetch(self, watched: Mapping[str, Set[int] | None], with_known_starts: bool = True) -> bool:
         """Fetch the metadata of topics. `watched`: topic -> the partitions whose offsets are
-        needed, None for all. `with_known_starts`: also the log starts that were fetched before.
-        Whether the broker has answered. Raises KafkaException, TimeoutError.
+        needed, None for all. `with_known_starts`: whether to fetch known log starts again. Returns
+        whether the broker has answered. Raises KafkaException, TimeoutError.
 
-        The offsets are requested together with the descriptions, by what is known of the topics:
-        three requests one after the other would wake several threads each. Those of topics whose
-        leaders the client may not know are requested after the descriptions, which name them, and
-        without partitions that have none: while a request waits for leaders, any answer that names
-        some may end the process (librdkafka 2.16, `query_leaders_async`).
+        The offsets are requested together with the descriptions, based on what is already known of
+        the topics: three requests one after the other would wake several threads each. If the
+        client may not know the leaders of a topic, its offsets are requested after the
+        descriptions, which name the leaders. Partitions without a leader are left out: while a
+        request waits for leaders, any answer that names some may end the process (librdkafka 2.16,
+        `query_leaders_async`).
         """
         # the answer may be newer, but not older
         fetched_at, fetched_boot_time = time.monotonic(), boot_time()
@@ -133,7 +135,8 @@ class MetadataFetcher:
             },
             {} if with_known_starts else {topic: each.starts for topic, each in before.items()},
         )
-        # one wait for all, which wakes this thread once; not for the offsets of a deleted topic
+        # wait for all at once, so that this thread is woken once; do not wait for the offsets of a
+        # deleted topic
         self._wait(
             [*describing.values(), *(each for of in requested.values() for each in of.all())],
             FIRST_EXCEPTION,
@@ -237,16 +240,16 @@ class MetadataFetcher:
         ).items()
 
     def _receive_offsets(self, topic: str, requested: _RequestedOffsets) -> _FoundOffsets:
-        """Those of the partitions that have all of them."""
+        """The offsets of the partitions for which all three are known."""
         ends = self._received(topic, requested.ends)
-        # a known start after the end is of a log that was truncated
+        # if a known start is after the end, the log was truncated
         known = {
             number: min(start, ends.get(number, start))
             for number, start in requested.known_starts.items()
         }
         starts = {**known, **self._received(topic, requested.starts)}
         high = self._received(topic, requested.high_watermarks)
-        # a start that is newer than its end may be greater
+        # a start that was fetched after its end may be greater than the end
         whole = [
             number
             for number, start in starts.items()
@@ -271,8 +274,9 @@ class MetadataFetcher:
         return offsets
 
     def _delete_retention_of(self, topic: str, topic_id: str) -> int | None:
-        """It is read again after some minutes. If that fails, the known one counts. Raises
-        KafkaException, TimeoutError."""
+        """`delete.retention.ms` of a topic; None if the topic is not compacted. It is read again
+        after some minutes. If that fails, the known value is returned. Raises KafkaException,
+        TimeoutError."""
         now = time.monotonic()
         id_, retention, read_at = self._delete_retention.get(topic, ("", None, 0.0))
         if id_ == topic_id and now - read_at < _CONFIG_EVERY:
@@ -293,7 +297,7 @@ class MetadataFetcher:
 def _needed(
     watched: Set[int] | None, count: int, without_leader: Set[int] = frozenset()
 ) -> list[int]:
-    """The partitions of a topic with `count` partitions whose offsets are fetched."""
+    """The partitions whose offsets are fetched, for a topic with `count` partitions."""
     numbers = range(count) if watched is None else sorted(watched)
     return [number for number in numbers if number < count and number not in without_leader]
 
@@ -303,5 +307,5 @@ def _description_of(metadata: TopicMetadata) -> _Description:
 
 
 def _is_answer(error: KafkaException | TimeoutError) -> bool:
-    """Whether the broker has refused, and not been silent."""
+    """Whether this error is an answer of the broker, and not a missing answer."""
     return isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER

@@ -19,10 +19,10 @@ from backend.telemetry.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
-_FORGET_AFTER = 2.0  # s for which a topic is not watched
+_FORGET_AFTER = 2.0  # s after which a topic that is not watched is forgotten
 _STARTS_EVERY = 5.0
 """s between two fetches of all log starts, unless there is a request for new metadata. A consumer
-notices by itself that the log has lost its position, and then there is such a request."""
+notices by itself that its position is no longer in the log, which leads to such a request."""
 _NEW_CLIENT_AFTER = 15.0  # s without an answer
 
 
@@ -39,7 +39,7 @@ class MetadataPoller:
         self._watched: Mapping[str, Set[int]] = {}
         self._unwatched: dict[str, float] = {}  # topic -> since when: s, monotonic
         self.latest = self._fetcher.latest
-        """By topic, of those watched. Readers may keep the dict."""
+        """Topic -> metadata, for the watched topics. Readers may keep the dict."""
         self.on_poll: Callable[[], None] = lambda: None
         """Called after each poll that the broker has answered."""
         self._wake = threading.Event()
@@ -65,8 +65,8 @@ class MetadataPoller:
         return self._thread.is_alive()
 
     def watch(self, partitions: Mapping[str, Set[int]]) -> None:
-        """Set the topics to poll, and their partitions whose offsets are needed; if they change,
-        poll at once. What is known of other topics is forgotten after some seconds."""
+        """Set the topics to poll, and the partitions of each whose offsets are needed. If they
+        change, poll at once. The metadata of other topics is forgotten after some seconds."""
         if partitions != self._watched:
             self._watched = partitions
             self.refresh()
@@ -76,7 +76,7 @@ class MetadataPoller:
         return self.latest.get(topic)
 
     def refresh(self) -> None:
-        """Poll as soon as possible, without waiting for it."""
+        """Request a poll as soon as possible, and do not wait for it."""
         self._is_requested.set()
         self._wake.set()
 
@@ -121,8 +121,8 @@ class MetadataPoller:
                 self._answered_at = time.monotonic()
 
     def _forget(self, topics: Set[str]) -> None:
-        """Topics that are not watched: they may be deleted, or get more partitions. Only after a
-        while, because stores may not be closed yet."""
+        """Forget topics that are not watched, because they may be deleted, or get more partitions.
+        This happens only after a while, because their stores may not be closed yet."""
         now = time.monotonic()
         self._unwatched = {topic: self._unwatched.get(topic, now) for topic in topics}
         for topic, since in self._unwatched.items():
@@ -135,8 +135,8 @@ class MetadataPoller:
 
 
 def poll_interval(usual: float, topics: Iterable[TopicMetadata]) -> float:
-    """s between two polls. It is shorter than usual if a topic is compacted, and keeps its
-    tombstones for a short time only."""
+    """The time between two polls (s). It is shorter than `usual` if a compacted topic keeps its
+    tombstones only for a short time."""
     retentions = [each.delete_retention for each in topics]
     needed = [longest_poll_interval(each) for each in retentions if each is not None]
     return min([usual, *needed])

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from model.records import StoreMetadata
 from model.views import ANY_PARTITION, View
 
-_JUST_ADDED = 10.0  # s; a rebalance and an empty partition that is opened take one or two
+_JUST_ADDED = 10.0  # s; a rebalance and the opening of an empty partition take one or two
 
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """A topic's metadata. `starts` and `ends` have the partitions that were asked for, without
-    those that have no leader now. It was fetched after `fetched_at` (s, monotonic), but `starts`
-    may be some seconds older."""
+    """A topic's metadata. `starts` and `ends` have the requested partitions, except those without a
+    leader now. The metadata was fetched after `fetched_at` (s, monotonic), but `starts` may be some
+    seconds older."""
 
     topic_id: str
     partitions: int
@@ -25,7 +25,7 @@ class TopicMetadata:
     fetched_at: float
     # `fetched_at` by `boot_time` (s), for the age of data; 0: unknown, long ago
     fetched_boot_time: float = 0.0
-    added_at: float | None = None  # s, monotonic: when it was found to have more than before
+    added_at: float | None = None  # s, monotonic: when more partitions than before were found
     # partition -> high watermark; greater than the end while a transaction is open
     high_watermarks: Mapping[int, int] = field(default_factory=dict)
 
@@ -34,14 +34,14 @@ class TopicMetadata:
         return len(self.ends) == self.partitions
 
     def after(self, before: TopicMetadata | None) -> TopicMetadata:
-        """With `added_at`. `before`: what was fetched the last time."""
+        """This metadata with `added_at`. `before`: the metadata of the previous fetch."""
         if before is None or before.topic_id != self.topic_id:
             return self
         is_more = self.partitions > before.partitions
         return replace(self, added_at=self.fetched_at if is_more else before.added_at)
 
     def were_just_added(self, now: float) -> bool:
-        """Whether the topic has had fewer partitions until a moment ago. `now`: s, monotonic."""
+        """Whether the topic had fewer partitions until a moment ago. `now`: s, monotonic."""
         return self.added_at is not None and now - self.added_at < _JUST_ADDED
 
 
@@ -57,7 +57,8 @@ def rebuild_reason(
     """The reason to rebuild a store; None if ingest can continue from its position.
 
     A store must be rebuilt if its entries could differ from a replay of the log. `in_several`:
-    whether keys of the view may be in several partitions, as far as others than this store know.
+    whether keys of the view may be in several partitions, according to other sources than this
+    store.
     """
     if position is None or metadata is None:
         return "it is empty"
@@ -94,9 +95,9 @@ def _has_all_entries(
     topic_metadata: TopicMetadata,
     in_several: bool,
 ) -> bool:
-    """Whether the log still has everything that a store was made of. It may lack records before its
-    start. A compacted one may lack versions, and the deletes of keys whose older value is in
-    another partition."""
+    """Whether the log still has all records that the store was made from. Any log may lack records
+    before its start. A compacted log may lack versions, and the deletes of keys whose older value
+    is in another partition."""
     if topic_metadata.starts[partition] > 0:
         return False
     if topic_metadata.delete_retention is None:
@@ -120,7 +121,7 @@ def open_store_rebuild_reason(
 ) -> str | None:
     """The reason to rebuild an open store; else None.
 
-    `before`: a position that it had before the end was fetched; None if none is known. A log end
+    `before`: a position that the store had before the end was fetched; None if unknown. A log end
     before this position means that the log was truncated. The current position cannot be used,
     because the end may have been fetched before the last records were applied.
     """

@@ -3,7 +3,7 @@
 A *candidate* is a store that was made of a push. Ingest applies the live records from the push's
 offsets to it, while the current store continues to answer. When the candidate has reached the
 position of the current store, it becomes the store of the partition. So neither the position nor
-an answer goes back in time, and a crash leaves one of the two.
+an answer goes back in time. After a crash, there is one of the two stores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NEVER = (1 << 63) - 1  # an offset that no log reaches
 
 @dataclass
 class _Retired:
-    """A replaced store partition, its folder, and the time (s, monotonic) until it stays open."""
+    """A replaced store partition, its folder, and when it may be closed (s, monotonic)."""
 
     store_partition: StorePartition
     path: Path | None
@@ -72,7 +72,7 @@ class PushCandidates:
         self._retired: list[_Retired] = []
 
     def keep(self, assigned: Set[StorePartitionId]) -> None:
-        """Discard what other store partitions have."""
+        """Discard the transfers and candidates of all other store partitions."""
         self._fetcher.keep(assigned)
         self.close_retired(time.monotonic())
         for candidate in self._registry.candidates():
@@ -146,7 +146,7 @@ class PushCandidates:
         # a copy: if this fails, the current store goes on from its own position
         progress, position = copy(current.progress), candidate.progress.position
         if candidate.to_verify is None:
-            progress.verify()  # the current store may still have had to be
+            progress.verify()  # the current store may not have been verified yet
         progress.applied(position)
         now_ms = time.time_ns() // 1_000_000
         metadata = replace(
@@ -188,8 +188,8 @@ class PushCandidates:
     ) -> None:
         """Close and delete the replaced stores that no read uses any more; by default, all.
 
-        `partition_id`: only those of this store partition. It needs this before it is opened again:
-        its store then gets the name of the folder of the replaced one.
+        `partition_id`: only those of this store partition. This is necessary before the store
+        partition is opened again, because its store then gets the folder name of the replaced one.
         """
         for retired in [each for each in self._retired if each.until <= now]:
             of = retired.store_partition

@@ -32,7 +32,7 @@ class Scanner(Protocol):
 def check_content(
     store: Scanner, view: View, partition: int, partitions: int, files: Iterable[PushFile]
 ) -> None:
-    """Raise ManifestError if the store is not what the files should give."""
+    """Raise ManifestError if the store does not have the content that the files should have."""
     files = tuple(files)
     first = next(store.scan(b"", _AFTER_ALL), None)
     last = next(store.scan(b"", _AFTER_ALL, backwards=True), None)

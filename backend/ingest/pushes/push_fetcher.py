@@ -2,7 +2,7 @@
 
 One thread looks into the folders of pushes, downloads files, verifies them and makes a store of
 them in a folder of its own. Ingest installs it: see `candidates`. A push that cannot be read or
-does not fit changes nothing: the store partition stays on what it has, and the status says why.
+does not fit changes nothing: the store partition keeps its store, and the status says why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from model.views import View
 
 log = logging.getLogger(__name__)
 
-_RETRY_AFTER = 5.0  # s; twice as long after each failure
+_RETRY_AFTER = 5.0  # s after the first failure; doubled after each further one
 _MAX_RETRY_AFTER = 60.0
 _FREE_SPACE = 1.2  # times the size of the files
 
@@ -62,7 +62,7 @@ class PushState:
     push: str | None = None  # the id of the newest push
     manifest: Manifest | None = None  # of the newest push that fits the view
     mismatch: str | None = None  # why the newest push does not fit
-    read_error: str | None = None  # of the last look into the folder
+    read_error: str | None = None  # error of the last look into the folder
 
 
 @dataclass
@@ -70,11 +70,11 @@ class PushTransfer:
     """The files of one partition, from the request to the installation."""
 
     manifest: Manifest
-    installs: bool  # as the store of a partition that has none
-    store: Path | None = None  # the store that was made of them
+    installs: bool  # whether it becomes the store of a partition without one
+    store: Path | None = None  # the folder of the store made of the files
     received: int = 0  # bytes
     error: str | None = None  # of the last attempt
-    unusable: str | None = None  # why ingest could not continue from it
+    unusable: str | None = None  # why ingest could not continue from the push
     failures: int = 0
     retry_at: float = 0.0  # s, monotonic
 
@@ -97,7 +97,7 @@ class PushFetcher:
         self._interval = interval
         self._watched: frozenset[str] = frozenset()
         self.transfers: dict[StorePartitionId, PushTransfer] = {}
-        self._handing_over = threading.Lock()  # a fetched store, to ingest
+        self._handing_over = threading.Lock()  # held while ingest gets a fetched store
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._log = RateLimitedLog(log)
@@ -107,7 +107,7 @@ class PushFetcher:
     def of(
         views: Iterable[View], views_file: Path, directory: PushDirectory, interval: float
     ) -> PushFetcher:
-        """For the views that have pushes. `views_file`: folders are relative to it."""
+        """A fetcher for the views that have pushes. `views_file`: folders are relative to it."""
         with_pushes = [view for view in views if view.push is not None]
         folders = {view.name: push_url(view.push or "", views_file) for view in with_pushes}
         return PushFetcher(folders, with_pushes, directory, interval)
@@ -126,7 +126,7 @@ class PushFetcher:
     # the ingest thread
 
     def keep(self, assigned: Set[StorePartitionId]) -> None:
-        """Forget the transfers of other store partitions, and watch the views of these."""
+        """Forget the transfers of all other store partitions. Watch the views of `assigned`."""
         if not self._views:
             return
         self._watched = frozenset(view for view, _ in assigned) & self._views.keys()
@@ -135,7 +135,7 @@ class PushFetcher:
 
     def has_ended(self, view: View, partition: int, topic_metadata: TopicMetadata) -> bool:
         """Whether a store partition can be opened now. If it has no store, it gets the newest
-        push first: its topic does not have the pushed entries."""
+        push first, because its topic does not have the pushed entries."""
         state = self.states.get(view.name)
         if state is None or self._directory.exists(view.name, partition):
             return True
@@ -150,8 +150,8 @@ class PushFetcher:
     def partitions(self, view: View) -> int | None:
         """The number of partitions that the topic had at the newest push; None without a push.
 
-        A store of a partition that was added later counts as built with this number, so that its
-        misses are no answer: the push has the key in the partition that it had before.
+        A store of a partition that was added later counts as built with this number, so that a key
+        that it does not have is no answer: the push has the key in its earlier partition.
         """
         state = self.states.get(view.name)
         manifest = None if state is None else state.manifest
@@ -165,8 +165,8 @@ class PushFetcher:
     def take(
         self, view: View, partition: int, installed: str, topic_metadata: TopicMetadata
     ) -> Path | None:
-        """The store with the newest push, for a store partition that has the push `installed`; None
-        if it has the newest one already, or if it is not ready."""
+        """The store with the newest push, for a store partition that has the push `installed`. None
+        if `installed` is already the newest push, or if the store is not ready."""
         state = self.states.get(view.name)
         manifest = None if state is None else state.manifest
         if (
@@ -183,7 +183,7 @@ class PushFetcher:
         return transfer.store
 
     def put_back(self, view: View, partition: int, error: str) -> None:
-        """Fetch the newest push again, later: the store that was made of it could not be used."""
+        """Fetch the newest push again later, because the store made of it could not be used."""
         manifest = self.states[view.name].manifest
         if manifest is not None:
             self.transfers[view.name, partition] = PushTransfer(
@@ -299,7 +299,7 @@ class PushFetcher:
             self.transfers.pop(partition_id, None)
             return
         with self._handing_over:
-            # from here on, ingest may take it
+            # from here on, ingest may take the store
             is_wanted = self.transfers.get(partition_id) is transfer
             transfer.store = snapshot if is_wanted else None
         if not is_wanted:

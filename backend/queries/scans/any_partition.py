@@ -1,8 +1,8 @@
-"""Reads of a key that may be in several partitions: all of them are asked; of a key that has moved,
-those that it has belonged to.
+"""Reads of a key that may be in several partitions. All partitions are asked; for a key that has
+moved, only the partitions that it has belonged to.
 
 Right after partitions were added, a new one is opened: it has no answers for a second or two. A
-moved key is then answered as of the addition, from the partition that it had before.
+moved key is then answered as of the addition, from the partitions that it had before.
 """
 
 from __future__ import annotations

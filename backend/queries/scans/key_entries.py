@@ -1,8 +1,8 @@
 """The entries of one key from several partitions, for a history or an older version.
 
-All entries within the times come from one scan. Of a versioned view, it begins with the version
-that was valid at the first time, in whichever partition, and ends with the first one after the last
-time, because that may end the one before.
+All entries within the times come from one scan. In a versioned view, the scan begins with the
+version that was valid at the first time, in whichever partition it is. It ends with the first
+version after the last time, because this may be the end of the version before it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class _Reading:
         return found
 
     async def check_all(self, query: Query) -> None:
-        """NonRetryable if several partitions have versions of the key, also if they were not
-        read."""
+        """NonRetryable if several partitions have versions of the key, even if these versions were
+        not read."""
         request = self.scatter_gather.request(self.view, ENTRIES, query, _CHECKED)
         asked = range(request.total) if self.partitions is None else self.partitions
         rows = await one_of_each(self.scatter_gather.ask, request, asked, self.freshness.note)
@@ -103,7 +103,8 @@ async def entries_of_key(
         start = await reading.first_key(replace(whole, high=behind, backwards=True))
     found = await reading.until(replace(whole, low=start or low), end, size)
     if start is not None and (not found or found[0][0] != start):
-        # it has expired meanwhile, or a replica that is behind has answered: any may be the first
+        # the first version has expired meanwhile, or a replica that is behind has answered: any
+        # version may be the first now
         found = await reading.until(whole, end, _PAGE)
     if view.is_partial and freshness.mispartitioned:
         await reading.check_all(whole)

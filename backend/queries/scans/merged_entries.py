@@ -31,13 +31,13 @@ class PlacedEntries:
     def scan(
         self, low: bytes, high: bytes, backwards: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
-        """As that of a store."""
+        """As `scan` of a store."""
         for key, stored in self._store.scan(low, high, backwards):
             yield key, place(stored, self._partition) if is_unreadable(stored) else stored
 
 
 class MergedEntries:
-    """What reads by key need of a store."""
+    """The part of a store that reads by key need."""
 
     def __init__(self, entries: list[tuple[bytes, bytes]], stream_time: int | None) -> None:
         """`entries`: stored keys and bytes, in order. `stream_time`: the latest of all (ms)."""

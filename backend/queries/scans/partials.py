@@ -53,7 +53,7 @@ class AmbiguityCheck:
     """Compares the rows of one request, in the order of their stored keys."""
 
     def __init__(self, view: View, with_times: bool) -> None:
-        """`with_times`: as of `is_compared_by_partition`."""
+        """`with_times`: see `is_compared_by_partition`."""
         self._view = view
         self._with_times = with_times
         self.compares_all = self.asks_separately = is_compared_by_partition(view, with_times)
@@ -119,7 +119,7 @@ class Partial:
 Asking = Callable[
     [ScanRequest, list[int], bytes | None], Awaitable[list[tuple[list[int], ScanResponse]]]
 ]
-"""`ScatterGather.ask`."""
+"""The type of `ScatterGather.ask`."""
 
 
 class SameKey(Protocol):
@@ -150,7 +150,8 @@ async def rows_by_partition(
     """As `ScatterGather.rows`, but each partition is asked separately, so that rows of the same key
     can be compared. Unavailable; NonRetryable if the rule refuses a key."""
     if after is not None and rule.compares_all:
-        # the rule first gets entries of this key that were given: later ones are compared
+        # the rule first gets the entries of this key that were given before, to compare later ones
+        # with them
         given = _given_of_key(view, request, after)
         rule.whole(await one_of_each(asking, given, partitions, note), {})
     async with aclosing(_rows_after(asking, request, partitions, after, note, rule)) as steps:

@@ -16,7 +16,8 @@ from model.rows.row_view import Pair
 
 CHUNK_BYTES = 1 << 18  # a chunk ends after it
 _PIECE = 50  # entries that are read before their sizes are added up
-# of a key, in a chunk or several: to find the last one then costs less than to read the others
+# versions of a key, in one chunk or several: with more versions, it costs less to find the last one
+# than to read the others
 _MANY_VERSIONS = 256
 
 _T = TypeVar("_T")
@@ -70,8 +71,8 @@ class PartitionRun:
         return store.scan(self._low, self._high, self._backwards, self._once)
 
     def read(self, count: int) -> list[Pair]:
-        """The next chunk: of the next `count` entries at most, those that the query asks for.
-        Unreadable ones are placed."""
+        """Read up to `count` entries, and return those that the query asks for. Unreadable ones are
+        placed."""
         chunk = self._guarded(lambda: self._next(count))
         if self._latest_only:
             chunk = self._latest(chunk)
@@ -92,7 +93,7 @@ class PartitionRun:
         return chunk
 
     def _next(self, count: int) -> list[Pair]:
-        """Fewer than `count` at the end, or if they are large."""
+        """The next `count` entries; fewer at the end, or if they are large."""
         chunk: list[Pair] = []
         size = 0
         while not self.ended and len(chunk) < count and size < CHUNK_BYTES:
@@ -136,7 +137,7 @@ class PartitionRun:
         return list(latest.items())
 
     def _skip_versions(self, key: bytes, stored: bytes) -> Pair:
-        """The last version of a key, of which `stored` is an earlier one; goes on behind it."""
+        """The last version of a key; `stored` is an earlier one. The scan goes on after the key."""
         self._low = after(key)
         last = next(self.store_partition.store.scan(key, self._low, backwards=True), None)
         self._found = self._scan()

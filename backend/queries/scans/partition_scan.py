@@ -77,10 +77,11 @@ class PartitionScans:
                 for each in store_partitions:
                     self._check(each)
                     if each.metadata.unreadable_values and not knows_unreadable:
-                        raise PartitionLost(each, "older-version")  # to it, they are deletes
+                        raise PartitionLost(each, "older-version")  # the sender would see deletes
                     if code := refusal(each, request.query.stale):  # its role may have changed
                         raise PartitionLost(each, code)
-                # after the scan: by an earlier one, entries that it left out might not have expired
+                # after the scan: with an earlier stream time, entries that the scan has left out
+                # might not have expired
                 clocks = [each.store.stream_time for each in store_partitions]
                 known = [clock for clock in clocks if clock is not None]
                 response.stream_time = max(known, default=None)

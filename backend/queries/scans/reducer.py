@@ -1,4 +1,4 @@
-"""How a partition's entries become the little that a query needs of them."""
+"""Reduces the entries of a partition to the little that a query needs of them."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Reducer(Protocol):
 
 
 NewReducer = Callable[[View, Mapping[str, Any]], Reducer]
-"""From a view and `ScanRequest.arguments`. ValueError if the arguments are malformed, BadRequest if
-the query does not apply to the view."""
+"""Creates a reducer from a view and `ScanRequest.arguments`. ValueError if the arguments are
+malformed, BadRequest if the query does not apply to the view."""

@@ -10,13 +10,13 @@ from backend.queries.turns import step_s
 
 MAX_ENTRIES = 50_000  # per response
 MAX_BYTES = 64 << 20
-# s per response; a sender takes an instance that is silent for longer for hung
+# s per response; a sender assumes that an instance hangs if it is silent for longer
 # (`retry.WHILE_OTHERS_ARE_LEFT`)
 MAX_SECONDS = 0.1
 YIELD_AFTER = 1_000  # entries; or partition_run.CHUNK_BYTES
 _FIRST_CHUNK = 8  # entries; their values may be large
-# of a step, after which it ends: a chunk is nearly as long as a step, so with another one the step
-# would take twice as long
+# the part of a step's time after which the step ends: a chunk is nearly as long as a step, so with
+# another chunk the step would take twice as long
 _NEARLY = 0.6
 _FEW_BYTES = 4096  # of an entry: a chunk of fewer than _FIRST_CHUNK would not end sooner
 

@@ -124,7 +124,8 @@ class ScatterGather:
     async def ask(
         self, request: ScanRequest, partitions: list[int], after: bytes | None = None
     ) -> list[tuple[list[int], ScanResponse]]:
-        """Responses that cover all the partitions, each with those that it covers. Unavailable."""
+        """Responses that cover all partitions, each with the partitions that it covers.
+        Unavailable."""
         answers: list[tuple[list[int], ScanResponse]] = []
         left = list(partitions)
         missing: dict[int, str] = {}
@@ -207,7 +208,7 @@ class ScatterGather:
             answer = await self._asker.ask(turn, "POST", SCAN_PATH, [KNOWS_UNREADABLE], body)
         except Unavailable as e:
             return ScanResponse(missing=dict.fromkeys(partitions, e.code))
-        code = "owner-unreachable"  # also if it is an older version that refuses the request
+        code = "owner-unreachable"  # also if an instance of an older version refuses the request
         try:
             if answer.status == 200:
                 response = decode_response(answer.body)
@@ -215,7 +216,7 @@ class ScatterGather:
                 response.instance = owner.id
                 has_read = any(each not in response.missing for each in partitions)
                 if has_read and not response.mispartitioned and has_moved_keys(context, view):
-                    # it has an older topology or version, and sends no tombstones
+                    # the owner has an older topology or version, and sends no tombstones
                     return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
                 return response
             if answer.status == 503:
@@ -304,7 +305,7 @@ class ScatterGather:
     async def walk(
         self, request: ScanRequest, budget: float, take: Callable[[ScanResponse], Awaitable[None]]
     ) -> None:
-        """Give `take` the responses of each partition, slice by slice, in no order.
+        """Give `take` the responses of each partition, slice by slice, in any order.
 
         All owners are asked at the same time, but each for one partition at a time: two would not
         be faster there, and point reads would wait longer. Unavailable, also if it takes more than
@@ -329,15 +330,15 @@ class ScatterGather:
 
 
 def took_too_long(budget: float) -> Unavailable:
-    """For a walk that has taken more than `budget` s."""
+    """The problem for a walk that has taken more than `budget` s."""
     return Unavailable("took-too-long", f"It took more than {budget:.0f} s.")
 
 
 async def _all(walks: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Run all at the same time, until one fails: then its Problem or StopWalk is raised.
+    """Run all walks at the same time. If one fails, raise its Problem or StopWalk.
 
     An exception that refers to itself, by a frame of its traceback or as the context of its own
-    group, would keep all that was merged so far until the garbage collector runs.
+    group, would keep all merged data in memory until the garbage collector runs.
     """
     group = asyncio.TaskGroup()
     reason: BaseException | None = None

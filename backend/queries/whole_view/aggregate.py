@@ -32,8 +32,8 @@ _NO_HEAD = bytes(ENTRY_HEAD_SIZE)  # a group is no record
 
 class _Arguments(BaseModel):
     """`by`: the field to group by (None: one group of all). `value`: the field with numbers.
-    `decimals`: whether its texts of digits are numbers. Instances of earlier releases refuse it:
-    they would say that there are none."""
+    `decimals`: whether the field's texts of digits are numbers. Instances of earlier releases
+    refuse this argument: they would say that there are no numbers."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -141,14 +141,15 @@ class _AggregateMerger:
 
     @property
     def text(self) -> str | None:
-        """A text in the place of numbers, if there is no number."""
+        """A text that stands instead of a number, if there is no number."""
         groups = self._groups.by_name.values()
         if any(numbers.count for numbers in groups):
             return None
         return next((numbers.text for numbers in groups if numbers.text), None)
 
     async def items(self, with_numbers: bool) -> list[bytes]:
-        """In the order of groups: null, false, true, numbers, texts, then others by their JSON."""
+        """The items in the order of their groups: null, false, true, numbers, texts, then others by
+        their JSON."""
         by_rank: dict[int, tuple[list[Any], list[bytes]]] = {}
         async for some in in_steps(self._groups.by_name):
             for name in some:
@@ -230,7 +231,7 @@ def _item(name: bytes, numbers: Numbers, with_numbers: bool) -> bytes:
 
 
 def _json(number: Number | None) -> bytes:
-    """As the format `float64` writes it; integers have all their digits."""
+    """The number as the format `float64` writes it; integers have all their digits."""
     if type(number) is int:
         return b"%d" % number
     if isinstance(number, Decimal):

@@ -118,7 +118,7 @@ class NumberField:
         return documents if self._field is None else self._field.of(documents)
 
     def refusal(self, parameter: str, text: str) -> BadRequest:
-        """If the field has no number, but texts."""
+        """The refusal if the field has texts, but no number."""
         return BadRequest(
             "bad-parameter",
             f"{parameter} names a field with texts such as {text[:_MAX_SHOWN]!r}, and no numbers.",

@@ -27,7 +27,7 @@ class Numbers:
     `entries`: with and without a number; `count`: with a number. `whole`, `scaled`: the sums of
     integers, and of finite floats times 2^1074 (None: no float). `decimal`: the sum of decimals
     times 10^`digits` (None: no decimal). `infinite`: the sum of infinities. `text`: one of the
-    texts in the place of numbers, if the partition has no number.
+    texts that stand instead of numbers, if the partition has no number.
     """
 
     entries: int = 0
@@ -77,8 +77,8 @@ class Numbers:
         self.decimal, self.digits = before + unscaled * 10 ** (most - digits), most
 
     def _extend(self, number: Number) -> None:
-        """Takes a number for the extremes. Of equal numbers, the order of types and signs decides,
-        so that the result does not depend on the order of entries: -0.0 < 0.0, and 1 < 1.0."""
+        """Updates the extremes with a number. If numbers are equal, the order of types and signs
+        decides, so that the result does not depend on the order of entries: -0.0 < 0.0, 1 < 1.0."""
         least, greatest = self.least, self.greatest
         if least is None or greatest is None:
             self.least = self.greatest = number

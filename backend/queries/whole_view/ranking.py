@@ -12,7 +12,7 @@ from model.problems import BadRequest
 from model.views import View
 
 _VALUE = b',"value":'
-# brackets and commas; and strings, because those in them do not count
+# brackets and commas; and strings, because brackets and commas in them do not count
 _TOKENS = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{},]')
 
 Ranked = tuple[Number, bytes, bytes]
@@ -30,11 +30,11 @@ class Ranking:
 
     @property
     def text(self) -> str | None:
-        """As of `NumberField`."""
+        """The `text` of the `NumberField`."""
         return self._numbers.text
 
     def refusal(self) -> BadRequest:
-        """If there is no number, but `text`."""
+        """The refusal if there is `text`, but no number."""
         return self._numbers.refusal("by", self.text or "")
 
     def has_text(self, value: bytes) -> bool:

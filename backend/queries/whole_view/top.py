@@ -28,8 +28,8 @@ MAX_RANKED_BYTES = 4 << 20  # of entries that are kept at once
 
 class _Arguments(BaseModel):
     """`by`: the path of the number in JSON or Avro values; None where values are numbers.
-    `decimals`: whether its texts of digits are numbers. Instances of earlier releases refuse it:
-    they would leave such entries out."""
+    `decimals`: whether texts of digits are numbers. Instances of earlier releases refuse this
+    argument: they would leave such entries out."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -70,8 +70,8 @@ class _TopReducer:
         return self._ranking.has_text(pair[1][ENTRY_HEAD_SIZE:])
 
     async def fill(self, response: ScanResponse) -> None:
-        """The entries; and the first that was left out, if not `complete`. If there are none, an
-        entry with a text instead of a number."""
+        """Put the entries into the response, then the first one that was left out, if not
+        `complete`. If there are no entries, put one with a text instead of a number."""
         best = self._best
         if not best.entries and self._text is not None:
             [item] = self._render([self._text])

@@ -63,11 +63,11 @@ class ViewQuery(Protocol):
         """BadRequest, Unavailable."""
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:
-        """For one partition; see `NewReducer`."""
+        """The reducer for one partition; see `NewReducer`."""
 
 
 class Merger(Protocol):
-    """Merges what reducers give of several partitions, in any order."""
+    """Merges the responses of reducers for several partitions, in any order."""
 
     async def add(self, response: ScanResponse) -> None:
         """ValueError, KeyError, TypeError if a peer's response is malformed; BadRequest if there
@@ -123,7 +123,7 @@ class Reduction(Generic[_Merger]):
     async def _of_newest(
         self, scatter_gather: ScatterGather, view: View, freshness: Freshness
     ) -> ScanResponse:
-        """A key may be in several partitions: reduces its newest entry of all partitions here."""
+        """Reduces the newest entry of each key here, because a key may be in several partitions."""
         ends = time.monotonic() + WALK_BUDGET
         reducer, response = self.of.reducer(view, self.arguments), ScanResponse()
         kind = RAW if self.needs_values else BARE

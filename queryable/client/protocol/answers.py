@@ -25,7 +25,7 @@ class Source:
 
     @property
     def partition(self) -> int | None:
-        """None if several partitions were read."""
+        """The partition that was read; None if several partitions were read."""
         return self._number("partition")
 
     @property
@@ -176,7 +176,7 @@ class Entry(NamedTuple):
 
 
 class DatedEntry(NamedTuple):
-    """The same with the timestamp of its record (epoch ms; None: it has none)."""
+    """A row of a scan with the timestamp of its record (epoch ms; None: the record has none)."""
 
     key: Any
     value: Any

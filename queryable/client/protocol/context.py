@@ -42,7 +42,7 @@ _FIRST_BACKOFF = 0.05
 _MAX_BACKOFF = 2.0
 _MAX_TIMEOUT = 1e6  # s; sockets do not accept any number
 MAX_DESCRIBED = 3
-"""How often a request is made at most, while each time another definition answers."""
+"""The maximum number of times that a request is made while each answer has another definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,8 @@ class ClientContext:
         )
 
     def require_open(self, closings: int) -> None:
-        """Raises NoAnswer if the client was closed since it had been closed so often."""
+        """Raises NoAnswer if the client was closed after `self.closings` had the value
+        `closings`."""
         if self.closings != closings:
             raise NoAnswer("The client was closed.", may_have_arrived=False)
 
@@ -121,7 +122,7 @@ class ClientContext:
         return self.clock() + self._seconds(timeout)
 
     def _seconds(self, timeout: float | None) -> float:
-        """Raises BadUse if it is no number."""
+        """The time-out of a call in seconds. Raises BadUse if it is not a number (NaN)."""
         seconds = self.settings.timeout if timeout is None else timeout
         if math.isnan(seconds):
             raise BadUse(f"timeout={seconds} is invalid: it must be greater than 0.")
@@ -158,20 +159,22 @@ class ClientContext:
         own = self._own_urls(request)
         urls = (*filter(self.may_ask, request.instances), *own)
         attempt = 0
-        failures: dict[str, tuple[bool, int]] = {}  # of own URLs: gave no answer, at which attempt
+        failures: dict[str, tuple[bool, int]] = {}  # own URL ► (gave no answer, attempt)
         reported: Unavailable | None = None
         reason: str | None = None
         may_have_arrived = False
         while True:
-            # after each of them, its own URLs again in turn; those that answered first
+            # after all of them, the client's own URLs are asked again in turn; URLs that answered
+            # come first
             again = attempt >= len(urls)
             url = min(failures, key=failures.__getitem__) if again else urls[attempt]
             # each instance gets a share of the time, so one that hangs does not use all of it; the
-            # last one leaves a share for a retry of one that answered
+            # last one leaves a share for a retry at an instance that answered
             answered = request.is_idempotent and not all(silent for silent, _ in failures.values())
             remaining = max(deadline - self.clock(), 0.001)
             share = remaining / max(len(urls) - attempt + answered, 1)
-            # one that has got a request which must not be sent twice has all of it for the answer
+            # an instance that received a request which must not be sent twice has all the time to
+            # answer
             whole = share if request.is_idempotent else remaining
             wire = Request(
                 url,
@@ -189,7 +192,7 @@ class ClientContext:
             except TransportError as e:
                 may_have_arrived = may_have_arrived or e.may_have_arrived
                 if reason is None or not e.timed_out:
-                    reason = str(e)  # it tells more than a time-out after it
+                    reason = str(e)  # it tells more than a later time-out
                 error = NoAnswer(reason, may_have_arrived=may_have_arrived)
                 can_retry = request.is_idempotent or not e.may_have_arrived
                 backoff = min(_FIRST_BACKOFF * 2.0**attempt, _MAX_BACKOFF)
@@ -233,8 +236,8 @@ class ClientContext:
                 yield Sleep(backoff)
 
     def _own_urls(self, request: ApiRequest) -> tuple[str, ...]:
-        """The client's own URLs, in the order to ask them; only the first if the request is to be
-        sent once."""
+        """The client's own URLs, in the order to ask them; only the first if the request must be
+        sent only once."""
         urls = self.settings.urls
         if request.max_attempts == 1:
             return urls[:1]
@@ -247,8 +250,8 @@ class ClientContext:
             self._first = (self._first + 1) % len(urls)
 
     def may_ask(self, instance: str) -> bool:
-        """Whether the deployment may lead to this URL: a token that its user sends to an https URL
-        is not sent in clear text because a topology says so."""
+        """Whether a request may be sent to this URL of the topology. If the user sends the token to
+        an https URL, it is never sent in clear text just because a topology says so."""
         is_https = any(url.startswith("https:") for url in self.settings.urls)
         needs_tls = self.settings.token is not None and is_https
         return not needs_tls or instance.startswith("https:")
@@ -266,8 +269,8 @@ class ClientContext:
     # --- views and topology
 
     def view(self, name: str, deadline: float | None = None) -> Call[View]:
-        """A view's description, fetched once per epoch. In a session, that of the version with
-        which the session began. Raises NotFound."""
+        """A view's description, fetched once per epoch. In a session, the description of the
+        version with which the session began. Raises NotFound."""
         deadline = self.deadline(None) if deadline is None else deadline
         session = self.offsets
         if session is not None and name in session.views:
@@ -279,8 +282,8 @@ class ClientContext:
         return view
 
     def view_to_read(self, name: str, deadline: float) -> Call[View]:
-        """As `view`, for a request whose answer names its definition: see `answering`. So it may be
-        outdated; but a session begins with the current version."""
+        """As `view`, for a request whose answer names its definition: see `answering`. So the
+        description may be outdated. But a session begins with the current version."""
         session = self.offsets
         if session is not None and name in session.views:
             return session.views[name]
@@ -302,9 +305,9 @@ class ClientContext:
         deadline: float,
         attempts: int = MAX_DESCRIBED,
     ) -> Call[tuple[Response, View]]:
-        """The response, and the view to decode it with. `view`: to begin with. If the view that
-        answers has keys of another format, the request means something else there, and so it is
-        made again. Raises BadUse if it cannot be made."""
+        """The response, and the view to decode it with. `view`: the description for the first
+        request. If the view that answers has keys of another format, the request means something
+        else there, and so another request is made. Raises BadUse if it cannot be made."""
         for _ in range(attempts):
             request = request_of(view)
             try:
@@ -344,12 +347,13 @@ class ClientContext:
         raise changing(view.name)
 
     def forget_views(self) -> None:
-        """Forgets what views are: another version may be current."""
+        """Forgets the descriptions of all views: another version may be current."""
         self._descriptions.forget()
 
     def leave_version(self, name: str) -> bool:
-        """Forgets what views are, because another version of this one may be current. False if the
-        session has read or written the view, and so stays with its version."""
+        """Forgets the descriptions of all views, because another version of this view may be
+        current. Returns False if the session has read or written the view, and so stays with its
+        version."""
         if self.offsets is not None and not self.offsets.leave_version(name):
             return False
         self.forget_views()

@@ -2,9 +2,9 @@
 
 An answer names the definition of its view, and so does a description. An answer is decoded with
 the description that has the same definition, and with no other: while a deployment or a version
-becomes current, instances and proxies differ about it for a moment. So the description is asked
-for again until it fits, and otherwise the read fails. Instances of the release before name no
-definition. Then the epochs must be the same, or the formats.
+becomes current, instances and proxies differ about it for a moment. So the description is fetched
+again until it fits; if none fits in time, the read fails. Instances of the previous release name no
+definition. Then the epochs or the formats must be the same.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Descriptions:
         self._cache = ViewCache()
 
     def note_epoch(self, epoch: str) -> None:
-        """Every response has one."""
+        """Records the epoch of a response; every response has one."""
         self._cache.note_epoch(epoch, self._clock())
 
     def forget(self) -> None:
-        """Forgets what views are: another version may be current."""
+        """Forgets the descriptions of all views: another version may be current."""
         self._cache.forget(self._clock())
 
     def forget_latest(self, name: str) -> None:
@@ -64,13 +64,13 @@ class Descriptions:
         return (yield from self._fetch(name, deadline)) if known is None else known
 
     def to_read(self, name: str, deadline: float) -> Call[View]:
-        """As `current`; or one that may be outdated, if it has a definition: the answer says
-        whether it has the same one. Raises NotFound."""
+        """As `current`, but the description may be outdated if it has a definition: the answer then
+        says whether its own definition is the same. Raises NotFound."""
         known = self._cache.get(name, self._clock()) or self._cache.latest(name)
         return (yield from self._fetch(name, deadline)) if known is None else known
 
     def known(self, view: View, headers: Mapping[str, str]) -> View | None:
-        """The description of the view that an answer is of, if it needs no request."""
+        """The description of the view that gave an answer; None if it must be requested."""
         source = Source(headers)
         if source.definition is not None:
             if source.definition == view.definition:
@@ -87,8 +87,8 @@ class Descriptions:
         return cached if cached is not None and _is_of(cached, source, view) else None
 
     def of_answer(self, view: View, headers: Mapping[str, str], deadline: float) -> Call[View]:
-        """The description of the view that an answer is of. `view`: the one that the request was
-        made with. Raises Unavailable if there is none until the deadline."""
+        """The description of the view that gave an answer. `view`: the description that the request
+        was made with. Raises Unavailable if no description fits before the deadline."""
         if (known := self.known(view, headers)) is not None:
             return known
         source = Source(headers)
@@ -148,7 +148,8 @@ def _name(view: View, source: Source) -> str:
 
 
 def _is_of(described: View, source: Source, view: View) -> bool:
-    """Whether the answer is of the view that is described. `view`: of the request."""
+    """Whether the description is that of the view that answered. `view`: the description of the
+    request."""
     if source.definition is not None and described.definition is not None:
         return source.definition == described.definition
     if (described.epoch, described.version) == (source.epoch, source.version):

@@ -81,21 +81,22 @@ class Format:
         return self.python.from_json(document)
 
     def key_from_json(self, document: Any) -> Any:
-        """A key, as a value by which it is found."""
+        """A key from an answer, as a value that finds the same key in a request."""
         if self.python.lists_bytes and (raw := bytes_in(document)) is not None:
             return Raw(raw)
         return (self.python.key_from_json or self.python.from_json)(document)
 
     def parameter(self, value: Any) -> str:
-        """For a query string, percent-encoded. Raises BadUse."""
+        """The value in a query string, percent-encoded. Raises BadUse."""
         return quote(self._convert(self.python.to_text, value), safe="")
 
     def json_bytes(self, value: Any) -> bytes:
-        """As a JSON document. Raises BadUse."""
+        """The value as a JSON document. Raises BadUse."""
         return self._convert(self.python.to_json, value)
 
     def path_segment(self, value: Any) -> tuple[str, bool]:
-        """For a URL's path, percent-encoded; and whether it is base64url of the record bytes.
+        """The value in a URL's path, percent-encoded; and whether it is base64url of the record
+        bytes.
 
         Raises BadUse.
         """
@@ -112,8 +113,8 @@ FORMATS = {name: Format(name, each.python, each.codec) for name, each in registr
 
 
 def format_of(name: str) -> Format:
-    """The format of a view. One that is unknown here, such as a class of the deployment, has JSON
-    documents."""
+    """The format with this name. A format that is unknown here, such as a class of the deployment,
+    has JSON documents."""
     if name in FORMATS:
         return FORMATS[name]
     of = registry.format_of(name)
@@ -121,7 +122,7 @@ def format_of(name: str) -> Format:
 
 
 def key_format_of(description: Mapping[str, Any]) -> Format:
-    """The format of the keys of a view that is described so."""
+    """The format of the keys of the view with this description."""
     if description.get("key_fields"):
         return Format(description["key"], KEY_FIELDS)
     return format_of(description["key"])

@@ -101,7 +101,7 @@ class CursorPager(Generic[T]):
             query = self._query(view).add("limit", size).add("cursor", self._cursor)
             return read_request(query.append_to(self._path(view)), instances=instances)
 
-        # a page after others is not made again: those have other keys
+        # only the first page may be requested again: a later page would not fit the keys before it
         attempts = MAX_DESCRIBED if self._cursor is None else 1
         response, view = yield from self._context.read(self._view, request_of, deadline, attempts)
         document = json_of(response)
@@ -197,7 +197,7 @@ class StreamPager(Generic[T]):
                     raise NoAnswer(str(e)) from None
                 yield Sleep(_REOPEN_DELAY * random.uniform(0.75, 1.25))
                 continue
-            self._context.require_open(self._closings)  # else this may be the end that it made
+            self._context.require_open(self._closings)  # closing the client ends the stream
             if not chunk:
                 yield from self._close_stream()
                 if not self._lines.is_at_line_start:
@@ -219,8 +219,9 @@ class StreamPager(Generic[T]):
             self._path = _of_version(self._path, version)
 
     def _described(self) -> Call[tuple[Any, View]]:
-        """A stream, and the view that answers. If it has keys of another format, the bounds mean
-        other keys there, and so the stream is opened again; unless rows were already received."""
+        """Opens a stream; returns it and the view that answers. If that view has keys of another
+        format, the bounds mean other keys there. Then the stream is opened again, unless rows were
+        already received."""
         view = self._view
         for _ in range(MAX_DESCRIBED):
             target = self._target(view)

@@ -50,7 +50,7 @@ def read_request(
     a URL: a cursor or a bound is a long key."""
     path, _, query = target.partition("?")
     if len(target) > _MAX_TARGET and len(query) > len(target) // 2:
-        with suppress(UnicodeDecodeError):  # a bound of bytes: JSON does not have these
+        with suppress(UnicodeDecodeError):  # a bound is not UTF-8: JSON has no bytes
             parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
             more = {**_JSON, **(headers or {})}
             return ApiRequest(path, "POST", more, json.dumps(parameters).encode(), instances)

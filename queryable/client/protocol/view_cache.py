@@ -5,7 +5,7 @@ from __future__ import annotations
 from queryable.client.protocol.topology import parse_epoch
 from queryable.client.protocol.views import View
 
-# s after a change in which an instance or a proxy may still describe what was before
+# s after a change; until then, an instance or a proxy may still send the old description
 _SETTLING_TIME = 2.0
 _MAX_EPOCHS = 100
 _MAX_DEFINITIONS = 1000
@@ -44,7 +44,8 @@ class ViewCache:
         self._latest.pop(name, None)
 
     def with_definition(self, name: str, definition: str) -> View | None:
-        """Also an outdated one: an instance or a proxy may not know of a change yet."""
+        """The description with this definition, even if it is outdated: an instance or a proxy may
+        not know of a change yet."""
         view = self._defined.get((name, definition))
         if view is not None:
             self._latest[name] = view

@@ -117,8 +117,8 @@ def _check_hashable(key: Any) -> None:
 
 
 class _TypedPager:
-    """A Pager whose rows are converted. The first one is left out if the caller has seen it: a
-    conversion may lose fields, so the untyped call cannot tell."""
+    """A Pager whose rows are converted. The first row is left out if the caller has already seen
+    it. The untyped call cannot know this, because a conversion may lose fields."""
 
     def __init__(
         self,

@@ -32,8 +32,8 @@ class Mismatch(ValueError):
 
 
 def reader_of(kind: Any) -> Convert:
-    """Decoded JSON ► a value of this type. The function raises Mismatch. Raises BadUse if the type
-    is not supported."""
+    """A function that converts decoded JSON to a value of this type, or raises Mismatch. Raises
+    BadUse if the type is not supported."""
     if kind is Any or kind is object:
         return lambda value: value
     if (of_library := _library_reader(kind)) is not None:

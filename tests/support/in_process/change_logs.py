@@ -14,8 +14,8 @@ from backend.kafka.clients import Librdkafka
 
 
 class FakeChangeLog:
-    """A `ChangeLog` whose states the test says with `publish`. `answer`: whether the topic exists;
-    None if the broker does not answer."""
+    """A `ChangeLog` whose states come from the test, which calls `publish`. `answer`: whether the
+    topic exists; None if the broker does not answer."""
 
     def __init__(self, *of: Any, answer: bool | None = True) -> None:
         self._answer = answer
@@ -42,7 +42,7 @@ class FakeTopic:
 
     def __init__(self, copies: int = 1, refusal: int | None = None) -> None:
         self.records: list[tuple[bytes, list[tuple[str, bytes]]]] = []
-        self.failures = 0  # of the next polls with a record
+        self.failures = 0  # how many of the next polls with a record fail
         self._copies = copies
         self._arrived = threading.Condition()
         self.librdkafka = Librdkafka(

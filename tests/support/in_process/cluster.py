@@ -2,7 +2,8 @@
 partitions, and the HTTP side from the router on.
 
 Nothing runs in the background. The test appends records to a log, lets an instance apply some of
-them, and distributes topologies. `table` is what an instance must answer from, by the reference.
+them, and distributes topologies. `table` is the table of the reference from which an instance must
+answer.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Cluster:
             self.start(member.id)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """In the event loop of all instances."""
+        """Runs a coroutine in the event loop of all instances."""
         return self._runner.run(coroutine)
 
     # events
@@ -125,7 +126,7 @@ class Cluster:
             node.context.apply_topology(topology)
 
     def _partition_counts(self) -> set[int]:
-        """What the running instances report."""
+        """The partition counts that the running instances report."""
         nodes = self.nodes.values()
         return {
             each for node in nodes for each in node.store_partitions.own_partition_counts(self.view)
@@ -157,8 +158,9 @@ class Cluster:
     ) -> StorePartition | None:
         """The store partition from which an instance answers; None if there is none.
 
-        Its own if it has the partition, else that of the active, else that of a standby. For a
-        query of the `whole` view, that of the active comes first, unless the view is global.
+        This is the instance's own store partition if it has one, else that of the active, else that
+        of a standby. For a query of the `whole` view, the active comes first, unless the view is
+        global.
         """
         here = self.nodes[id_].store_partitions.get(self.view.name, partition)
         if stale == "never":

@@ -30,7 +30,7 @@ class FakeGroup:
         self.before_poll: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
         """What happens before the n-th poll, from 1 on."""
         self.polls: list[float] = []  # times, s
-        self.checks = 0  # whether the consumer must join
+        self.checks = 0  # how often it was checked whether the consumer must join
         self.sent: list[MemberMetadata] = []  # with each join
         self.heartbeat_ms = 0
         self.heartbeat_ms_of_joins: list[int] = []

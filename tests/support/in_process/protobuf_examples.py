@@ -107,7 +107,7 @@ def framed(schema_id: int, raw: bytes, indexes: bytes = b"\0") -> bytes:
 
 
 def nested(levels: int) -> bytes:
-    """Orders in orders."""
+    """An order with orders in it, `levels` deep."""
     raw = b""
     for _ in range(levels):
         size, length = len(raw), b""

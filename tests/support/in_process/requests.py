@@ -40,7 +40,7 @@ def asked(shell: Router, path: str, method: str = "GET", **headers: str) -> tupl
 
 
 def router_of(secret: ClusterSecret | None) -> Router:
-    """That of the instance b1."""
+    """The router of the instance b1."""
     here = context()
     if secret is not None:
         here.cluster = ClusterAccess(secret, "b1")
@@ -58,7 +58,7 @@ def posted(
     key: ConnectionKey | None = None,
 ) -> Answer:
     """The answer to a request with a body, for an internal route. `body`: None if it must not be
-    read; `header`: its signature; `key`: that of its connection."""
+    read; `header`: the signature of the request; `key`: the key of its connection."""
     sent: list[Any] = []
 
     async def receive() -> dict[str, Any]:

@@ -52,7 +52,8 @@ class Said(Answer):
 
 
 class Deployment:
-    """It is also the PeerClient of its instances. `asked`: what they forward."""
+    """The instances of two versions, and the PeerClient with which they forward. `asked`: the
+    forwarded requests, as (instance, target)."""
 
     def __init__(
         self, folder: Path, views: Sequence[View], access: AccessControl | None, **settings: Any

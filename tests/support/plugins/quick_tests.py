@@ -50,7 +50,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @settings(max_examples=1, database=None)
 @given(st.text())
 def _make_table_of_characters(_: str) -> None:
-    """hypothesis makes it for the first text in a new clone, in a second, and keeps it there."""
+    """Lets hypothesis make its table of characters. In a new clone it does so for the first text,
+    which takes a second, and keeps the table there."""
 
 
 def pytest_collection_finish() -> None:
@@ -64,7 +65,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         return (yield)
     began, waited = monotonic(), _waited_for_a_core()
     result = yield
-    # what other processes take from this one is not the test's
+    # time that other processes take from this one does not count
     took = monotonic() - began - (_waited_for_a_core() - waited)
     if took > LIMIT * stretch():
         pytest.fail(

@@ -21,7 +21,7 @@ SPARK_WORKERS = 2
 SPARK = "tests/spark/"
 DURATIONS = Path(__file__).parents[2] / "durations.json"
 
-_UNKNOWN = 5.0  # s, for a file that is not recorded: those of less than a second are not
+_UNKNOWN = 5.0  # s, for a file that is not recorded; files of less than a second are not recorded
 _UNITS = "tests/unit/"
 
 

@@ -29,7 +29,7 @@ def panels() -> list[dict[str, Any]]:
 
 
 def dashboard_queries() -> list[str]:
-    """Without Grafana's variables."""
+    """The queries of the dashboard, with values instead of Grafana's variables."""
     return [
         target["expr"].replace("$__rate_interval", "5m").replace("$job", ".*")
         for panel in panels()

@@ -11,7 +11,7 @@ import pytest
 
 
 def program() -> str:
-    """Its path. Skips the test without it."""
+    """The path of promtool. Skips the test if it is not there."""
     beside_python = str(Path(sys.executable).parent)
     found = shutil.which("promtool", path=beside_python) or shutil.which("promtool")
     if found is None:
@@ -20,7 +20,8 @@ def program() -> str:
 
 
 def promtool(*arguments: str | Path, stdin: bytes = b"") -> str:
-    """Runs promtool; fails with its output if it finds a mistake. Skips the test without it."""
+    """Runs promtool; fails with its output if it finds a mistake. Skips the test if promtool is not
+    there."""
     done = subprocess.run(
         [program(), *map(str, arguments)],
         input=stdin,

@@ -2,8 +2,8 @@
 
 Prometheus itself would need minutes. So two scrapes become the series of a test of promtool: the
 deployment is as in the first one for ten minutes, and then as in the second one for half an hour.
-Counters go on growing as between the two, as if five minutes were between them. With a third
-scrape, times and lags go on growing as fast as between the second and the third.
+Counters continue to grow as between the two scrapes, as if these were five minutes apart. With a
+third scrape, times and lags continue to grow as fast as between the second and the third.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _TIMESTAMP = "_timestamp_seconds"
 _AGES = ("_staleness_seconds", "_open_transaction_seconds", _TIMESTAMP)
 _TIMES = (*_AGES, "_seconds_total")
 _LAGS = ("_lag_records",)
-# An age that grows is that of a fault; otherwise it is reset again and again, and two scrapes have
-# any two values of it.
+# Only a fault lets an age grow. Without a fault, the age is reset again and again, and two scrapes
+# find arbitrary values.
 _GROWS = 0.5  # s per s
-DISTANCE = 3.0  # s between two scrapes of a fault, in which nothing that is reset grows like that
+DISTANCE = 3.0  # s between two scrapes of a fault; an age that is reset grows less than that
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Record:
     timestamp: int
     sound: bool = True  # False: not in the view's formats, so it is a dead letter
     raw_key: bytes | None = b""  # of a record in an invalid format
-    is_of_value: bool = False  # only the value is not: its key is unreadable
+    is_of_value: bool = False  # only the value is not sound: the entry is unreadable
 
     def record_key(self, view: View) -> bytes | None:
         """As in changelogs of Kafka Streams; for `window_key = "topic"`, as `to()` writes it."""
@@ -98,7 +98,7 @@ class Entry(NamedTuple):
     unreadable: Item | None = None
 
     def shown(self, view: View) -> Item:
-        """The last member of an item."""
+        """The last member of an item: `value` or `unreadable`."""
         if self.unreadable is not None:
             return {"unreadable": self.unreadable}
         return {"value": json_of(self.value or b"", view.value)}

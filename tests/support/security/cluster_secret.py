@@ -46,7 +46,7 @@ class ProxyConnection:
         self._number = 0
 
     def signature(self, body: bytes) -> bytes:
-        """Of the next batch."""
+        """The signature of the next batch."""
         if not self._key:
             self._signed = self._signer.sign("POST", READS, "b1", body).header
             return self._signed
@@ -54,7 +54,7 @@ class ProxyConnection:
         return _digest(self._key, b"%d\n%b" % (self._number, body)).hex()[:32].encode()
 
     def begin(self, secret: str = SECRET) -> None:
-        """Its last signature was accepted."""
+        """Begins to sign with a connection key. Call when the last signature was accepted."""
         of_connections = _digest(secret.encode(), b"queryable-topics connection")
         self._key, self._number = _digest(of_connections, self._signed.rpartition(b":")[2]), 0
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def write_private(path: Path, content: bytes) -> Path:
-    """Only the owner may read it, also before it has content."""
+    """Writes a file that only the owner may read, even before it has content."""
     path.touch(0o600)
     path.chmod(0o600)
     path.write_bytes(content)

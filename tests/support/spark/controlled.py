@@ -91,7 +91,7 @@ class ControlledRunner(Runner):
 
 
 def of_known_texts(view: View, known: str) -> View:
-    """A view with the rows of those texts that the topic `known`, a static source, has, too."""
+    """A view of only those texts that are also in the topic `known`, a static source."""
     return replace(
         view,
         source="",

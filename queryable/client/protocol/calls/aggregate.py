@@ -57,7 +57,8 @@ def aggregate(
 ) -> Call[Groups]:
     """Count, sum, minimum, maximum and average of the field `value`, by the field `by`. Without
     `by`, all entries are one group. Without `value`, the values themselves are the numbers, or
-    entries are counted. `from_`, `to`: of windows and sessions, as of `windows` and `sessions`."""
+    entries are counted. `from_`, `to`: the times of windows or sessions, as for `windows` and
+    `sessions`."""
     deadline = context.deadline(timeout)
     view_info = yield from context.view_to_read(view, deadline)
     query = (
@@ -82,5 +83,5 @@ def _group(item: dict[str, Any]) -> Group:
 
 
 def _number(value: Any) -> Any:
-    """JSON has text for infinite numbers."""
+    """A number from JSON, which has text for infinite numbers."""
     return float(value) if isinstance(value, str) else value

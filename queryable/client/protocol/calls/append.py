@@ -57,7 +57,8 @@ def _append(
     value: Any,
     deadline: float,
 ) -> Call[Appended]:
-    """`version`: the one that must be current; None: whichever is."""
+    """Appends the record. `version`: the version that must be current; None: any version may be
+    current."""
     body = b'{"key":%b' % view_info.key.json_bytes(key)
     if value is not DELETE:
         body += b',"value":%b' % view_info.value.json_bytes(value)

@@ -33,7 +33,7 @@ def get_many(
     timeout: float | None = None,
 ) -> Call[list[Answer]]:
     """The answers for many keys, in the order of the keys. A value may be Unreadable.
-    `timestamps`: the answers have those of the records.
+    `timestamps`: the answers have the timestamps of the records.
 
     A request has up to 1,000 keys, fewer if they are large; `timeout` is for each request. In a
     session the keys are read one by one: the API's batches have no `min_offset`.
@@ -64,15 +64,15 @@ def _in_batches(
     timestamps: bool,
     timeout: float | None,
 ) -> Call[tuple[list[Answer] | None, View]]:
-    """The answers, and the view that has answered; None if it has read other keys, because their
-    format is another one."""
+    """The answers, and the view that answered. The answers are None if that view has another key
+    format, and so has read other keys."""
     answers = []
     query = Parameters().add("stale", stale).add("timestamps", "true" if timestamps else None)
     target = query.append_to(f"/views/{view_info.name}/batch")
     encoded = [view_info.key.json_bytes(key) for key in wanted]
     for start, end, body in split_into_batches(encoded):
         deadline = context.deadline(timeout)
-        # a body that is not valid may be one for keys of another format
+        # if the body is not valid, the view that answers may have keys of another format
         request_of = partial(_request, target, body)
         response, answering = yield from context.read(view_info, request_of, deadline)
         if answering.key.name != view_info.key.name:

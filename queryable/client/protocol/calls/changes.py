@@ -43,11 +43,11 @@ def changes(
 ) -> Call[Pager[Change]]:
     """The current value of a key, then each change. The rows have no end.
 
-    `after`: the last change already seen; older ones are omitted. It may be given as its partition
-    and offset; then a deletion may be repeated, the value of a view with a push and, unless `view`
-    names a version, that of a version after the first one. `timestamps`: the changes have those of
-    their records. `patience`: Unavailable is raised after this many seconds without an available
-    instance, or with streams that end at once.
+    `after`: the last change already seen; older ones are omitted. `after` may also be the partition
+    and offset of that change. Then some changes may be repeated: a deletion, the value of a view
+    with a push, and, unless `view` names a version, the value of a version after the first one.
+    `timestamps`: the changes have the timestamps of their records. `patience`: Unavailable is
+    raised after this many seconds without an available instance, or with streams that end at once.
     """
     view_info = yield from context.view_to_read(view, context.deadline(patience))
     view_info.key.path_segment(key)  # raises an error for an invalid key now, not at the first page
@@ -57,7 +57,7 @@ def changes(
 
 
 def _event_id(after: tuple[int, int] | Change, version: int | None) -> str:
-    """The id that the server has given the change: ids of a view's later versions name it.
+    """The id that the server has given the change. Ids of a view's later versions name the version.
     `version`: the one that the caller names."""
     if isinstance(after, Change):
         partition, offset, version = after.partition, after.offset, after.version
@@ -96,7 +96,7 @@ class ChangePager:
         # an instance without `View-Push` begins with the value.
         self._last = after if isinstance(after, Change) else None
         self._is_first_after_resume = False
-        # when the open stream began; and, while streams end at once, until when to open others
+        # when the open stream began; and, while streams end at once, when to stop opening new ones
         self._opened_at = 0.0
         self._give_up_at: float | None = None
         self._reopened = 0
@@ -124,7 +124,7 @@ class ChangePager:
 
     def _reopen_delay(self) -> float:
         """Seconds until the next stream; longer after each one that ends at once. Raises NoAnswer
-        if they do so for too long."""
+        if streams end at once for too long."""
         now = self._context.clock()
         if now - self._opened_at >= _LASTING:
             self._note_progress()

@@ -20,7 +20,7 @@ def count(
     stale: Stale | None = None,
     timeout: float | None = None,
 ) -> Call[Count]:
-    """The number of entries; above some 100,000 a fast estimate, unless it is to be `exact`."""
+    """The number of entries; above some 100,000 a fast estimate, unless `exact` is True."""
     query = Parameters().add("exact", "true" if exact else None).add("stale", stale)
     request = ApiRequest(query.append_to(f"/views/{quote(view, safe='')}/count"))
     response = yield from context.send(request, context.deadline(timeout))

@@ -1,7 +1,7 @@
 """Deployments of a service behind one proxy, of which one is current.
 
-The calls that change something need the scope `admin`, and an instance of the deployment that is to
-become current: see `proxy_health` for addresses.
+The calls that change something need the scope `admin`. They must be sent to an instance of the
+deployment that becomes current: see `proxy_health` for addresses.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def switch_deployment(
     force: bool = False,
     timeout: float | None = None,
 ) -> Call[dict[str, Any]]:
-    """Makes a deployment current: the one of the instance that the client asks. Raises BadRequest
-    with the code `deployment-not-ready` unless all its views are complete; `max_lag`, `wait` and
-    `force` as for `switch`."""
+    """Makes a deployment current. It must be the deployment of the instance that the client asks.
+    Raises BadRequest with the code `deployment-not-ready` unless all its views are complete;
+    `max_lag`, `wait` and `force` as for `switch`."""
     body: dict[str, Any] = {"force": force}
     if max_lag is not None:
         body["max_lag"] = max_lag

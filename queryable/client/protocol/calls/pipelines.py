@@ -27,7 +27,8 @@ def pipeline_command(
     """Sends a command to the pipeline of a view, and returns `{"view", "group", "id", "action"}`.
 
     The pipeline has carried it out when `pipeline["command"]` of the view is the id. Raises
-    BadRequest with the code `pipeline-stopped` or `pipeline-without-commands` if no job would.
+    BadRequest with the code `pipeline-stopped` or `pipeline-without-commands` if no job would carry
+    it out.
     """
     path = f"{path_of(view)}/pipeline"
     return (yield from send_command(context, path, {"action": action}, timeout))

@@ -34,8 +34,8 @@ def get(
     `max_staleness`: how far behind the answer may be. `stale="allow"` also accepts an answer from
     a partition that is still being restored; `"never"` accepts only one from the active.
     `route="local"`, for debugging: the instance at the client's first URL answers from its own
-    stores or not at all. It is neither asked again nor is another one asked. `headers`: the answer
-    has those of the record, which the instance reads from the topic.
+    stores or not at all. That instance is not asked again, and no other one is asked. `headers`:
+    the answer has the headers of the record, which the instance reads from the topic.
     """
     deadline = context.deadline(timeout)
     view_info = yield from context.view_to_read(view, deadline)

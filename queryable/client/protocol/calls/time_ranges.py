@@ -60,8 +60,8 @@ def windows(
     timeout: float | None = None,
 ) -> Call[Pager[Window]]:
     """The windows that start from `from_` to `to`, of a key or of all keys from `key_from` to
-    `key_to`; ordered by key, start, sequence. All bounds are included. `partition`: of
-    all keys, the only one to read."""
+    `key_to`; ordered by key, start, sequence. All bounds are included. `partition`: for
+    all keys, the only partition to read."""
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _WINDOWS, (from_, to), order, limit, page, timeout)
     pager: Pager[Window] = query.pager(
@@ -91,7 +91,7 @@ def sessions(
 ) -> Call[Pager[Session]]:
     """The sessions that overlap the time from `from_` to `to`, of a key or of all keys from
     `key_from` to `key_to`; ordered by key, end, start. All bounds are included. `partition`:
-    of all keys, the only one to read."""
+    for all keys, the only partition to read."""
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
     query = _Query(context, view_info, _SESSIONS, (from_, to), order, limit, page, timeout)
     pager: Pager[Session] = query.pager(

@@ -38,7 +38,7 @@ def switch(
     all instances: it has everything that was written before this call, or all but `max_lag`
     records. The instance waits for it: 5 s, or `wait` s (up to 50). `more` of the error has `lag`,
     `seconds_left` (both None if unknown), and `may_end`: whether it may become complete by itself.
-    `force` does not check it.
+    With `force`, this is not checked.
     """
     body: dict[str, Any] = {"version": version, "force": force}
     if max_lag is not None:
@@ -53,7 +53,7 @@ def rollback(
 ) -> Call[dict[str, Any]]:
     """Makes the previous version of a view current again. Raises BadRequest with the code
     `no-previous-version`; or `version-not-ready` if no instance can answer from it, or its job
-    does not run any more. `force` does not check it."""
+    does not run any more. With `force`, this is not checked."""
     return (yield from _command(context, _path(view, "rollback"), {"force": force}, timeout))
 
 
