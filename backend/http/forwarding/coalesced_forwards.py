@@ -37,10 +37,10 @@ MAX_READS = 512
 MAX_BYTES = 128 << 10
 """The maximum size in bytes of the paths in a request and of the digests of their tokens,
 together."""
-_PAUSE_S = 5.0
+PAUSE_S = 5.0
 """How long reads for an instance are not coalesced after it has refused them: it has an older
 version, or another secret or clock."""
-_SILENCE_S = 1.0
+SILENCE_S = 1.0
 """The same for an instance that does not answer."""
 _OVERLOADED = (429, 503)
 
@@ -179,7 +179,7 @@ class CoalescedForwards:
             self._pause(member, "refuses them")
         except Unavailable as unavailable:
             # each read has waited already, so it does not wait for another common request
-            self._paused_until[member] = time.monotonic() + _SILENCE_S
+            self._paused_until[member] = time.monotonic() + SILENCE_S
             found = [unavailable] * batch.count
         except ValueError as error:
             self._pause(member, f"sends a malformed answer: {error}")
@@ -187,7 +187,7 @@ class CoalescedForwards:
             batch.answer(found)
 
     def _pause(self, member: Member, why: str) -> None:
-        self._paused_until[member] = time.monotonic() + _PAUSE_S
+        self._paused_until[member] = time.monotonic() + PAUSE_S
         log.warn(member.id, f"reads for {member.id} are not sent together, because it {why}")
 
 

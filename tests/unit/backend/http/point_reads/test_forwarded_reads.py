@@ -187,7 +187,7 @@ def test_an_instance_that_refuses_gets_separate_reads_for_a_while(
     for _ in range(2):
         assert {answer.status for answer in ask_all(made, KEYS)} == {200}
     assert batches(made) == 1
-    monkeypatch.setattr(coalesced_forwards, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(coalesced_forwards, "PAUSE_S", 0.0)
     made.routers["b1"].keys.coalesced_forwards._paused_until.clear()  # type: ignore[union-attr]
     for _ in range(2):
         assert {answer.status for answer in ask_all(made, KEYS)} == {200}
@@ -229,6 +229,14 @@ def test_an_overloaded_instance_is_asked_together_again(made: World) -> None:
     assert batches(made) == 3
 
 
+@pytest.fixture
+def long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not end within a test, however slow the machine is."""
+    monkeypatch.setattr(coalesced_forwards, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(coalesced_forwards, "SILENCE_S", 3600.0)
+
+
+@pytest.mark.usefixtures("long_pauses")
 def test_an_instance_that_refuses_is_not_suspected(made: World) -> None:
     """Regression: one of an older version refuses, and then the healthy active was asked last."""
 
@@ -243,6 +251,7 @@ def test_an_instance_that_refuses_is_not_suspected(made: World) -> None:
     assert (batches(made), failed) == (1, [])
 
 
+@pytest.mark.usefixtures("long_pauses")
 def test_a_silent_instance_costs_one_wait(made: World) -> None:
     respond(made, silent)
     for _ in range(3):
