@@ -1,5 +1,5 @@
-"""Benchmarks: each measures ours and a reference, alternately.
+"""Benchmarks: each measures ours (this project) and a reference, alternately.
 
-Compare the ratios of a run: both sides had the same machine and the same noise. CPU time is that of
-the servers, without the load generator's. docs/performance.md has the rows and the results.
+Compare the ratios of a run: both sides had the same machine and the same noise. CPU time is the
+time of the servers, without the load generator. docs/performance.md has the rows and the results.
 """

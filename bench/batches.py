@@ -11,7 +11,7 @@ from local.errors import LocalError
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The number of batches since nginx started, and of reads in them."""
+    """The number of batches since nginx started, and the number of reads in them."""
 
     count: float
     reads: float
@@ -26,7 +26,7 @@ def parse(metrics: str) -> Batches:
 
 
 def read_counts(port: int, token: str = "") -> Batches:
-    """The current counts of the nginx at this port. `token`: one with the scope `metrics`."""
+    """The current counts of the nginx at this port. `token`: a token with the scope `metrics`."""
     answer = http_client.get(port, "/proxy/metrics", token)
     if answer is None or answer.status != 200:
         raise LocalError(f"nginx at port {port} does not return its metrics: {answer}")
@@ -34,6 +34,6 @@ def read_counts(port: int, token: str = "") -> Batches:
 
 
 def reads_per_request(reads: int, before: Batches, after: Batches) -> float:
-    """The average for `reads` between two counts; a read that was not coalesced has one request."""
+    """The average for `reads` between two counts. A read that was not coalesced is one request."""
     batches, batched = after.count - before.count, after.reads - before.reads
     return reads / (batches + max(0.0, reads - batched))

@@ -1,4 +1,4 @@
-"""Durations of point reads as the histograms of nginx or a backend have them."""
+"""Durations of point reads, from the histograms of nginx or of a backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLUSH_TIMEOUT = 5.0  # s; nginx adds up its workers' counts once per second
 
 
 def parse(metrics: str) -> list[int]:
-    """The counts of each bucket of the route `key`, of all series together; not cumulative."""
+    """The count of each bucket of the route `key`, summed over all series; not cumulative."""
     totals = dict.fromkeys((*(f"{bound:g}" for bound in BOUNDS), "+Inf"), 0)
     for labels, count in _BUCKET.findall(metrics):
         le = re.search(r'\ble="([^"]+)"', labels)
@@ -33,8 +33,8 @@ def read_counts(port: int, path: str) -> list[int]:
 
 
 def increments(port: int, path: str, before: list[int], requests: int) -> list[int]:
-    """The counts since `before`, as soon as at least so many requests are among them. wrk does not
-    count those that it has not waited for."""
+    """Waits until the counts since `before` include at least `requests` requests, and returns them.
+    wrk does not count requests that it has not waited for."""
 
     def counted() -> list[int]:
         after = read_counts(port, path)
@@ -45,7 +45,7 @@ def increments(port: int, path: str, before: list[int], requests: int) -> list[i
 
 
 def quantile_ms(counts: list[int], share: float) -> float:
-    """As Prometheus computes it; counts must not be empty."""
+    """The quantile (ms) as Prometheus computes it. `counts` must not be empty."""
     found = quantile(counts, share)
     assert found is not None
     return found * 1e3

@@ -62,7 +62,7 @@ class LoadResult:
 
     @property
     def wrong(self) -> str:
-        """What was not answered with 200; empty if nothing."""
+        """The requests that were not answered with 200, as text; empty if there were none."""
         if not self.refused and not self.unanswered:
             return ""
         return (
@@ -137,7 +137,7 @@ def measure(
     seconds: int,
     note: Callable[[str], None],
 ) -> Measurement:
-    """`run`, and the resources that the sessions of the processes `leaders` used for it."""
+    """Calls `run`, and measures the resources that the sessions of the processes `leaders` used."""
     before = cpu_seconds(*leaders)
     load = run(port, workload, connections, seconds, note)
     cpu = (cpu_seconds(*leaders) - before) / load.requests * 1e6

@@ -55,7 +55,8 @@ def interpreter() -> dict[str, Any]:
         for name in ("CONFIG_ARGS", "PY_CFLAGS", "PY_CORE_CFLAGS", "PY_CORE_LDFLAGS")
     }
     is_shared = "libpython" in Path("/proc/self/maps").read_text()
-    # Debian declares the build of its library, but its interpreter is another build without it
+    # Debian declares the build of its shared library, but its interpreter is another build, without
+    # that library
     of_this = is_shared or not sysconfig.get_config_var("Py_ENABLE_SHARED")
     return {
         "implementation": platform.python_implementation(),
@@ -66,7 +67,7 @@ def interpreter() -> dict[str, Any]:
 
 
 def optimizations(declared: Mapping[str, str]) -> dict[str, bool]:
-    """Whether a build has PGO and LTO, by its options of configure and its flags."""
+    """Whether a build has PGO and LTO, from its configure options and its flags."""
     text = " ".join(declared.values())
     return {
         "pgo": bool(re.search(r"--enable-optimizations\b(?!=no)|-fprofile-use\b", text)),

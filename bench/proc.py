@@ -1,4 +1,4 @@
-"""The resources of a server, from /proc: those of all processes and threads of its session.
+"""The resources of a server, from /proc, for all processes and threads of its session.
 
 Each server has a session of its own (`local.processes.spawn`), whose id is the pid of the server's
 first process. Source: proc(5).

@@ -108,7 +108,7 @@ def _paragraph(text: str) -> str:
 
 
 def _wrapped(line: str, indent: str = "") -> str:
-    """`indent`: of the lines after the first."""
+    """Wraps a line. `indent`: the indent of all lines but the first."""
     lines = textwrap.wrap(
         line, LINE, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
@@ -130,7 +130,7 @@ def _numbers(row: Document) -> list[str]:
 
 
 def _name(row: Document) -> str:
-    """Marked if the list of faults has it."""
+    """The name of a row, with a mark if the row is in the list of faults."""
     return f"`{row['name']}`{' †' if row['wrong'] or row['failure'] else ''}"
 
 

@@ -19,7 +19,8 @@ _KEY_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A topic of `count` records, and its view. `value_size`: bytes of a value; 0: `value`."""
+    """A topic of `count` records, and its view. `value_size`: bytes of a value; 0: values as
+    `value` makes them."""
 
     view: str
     count: int

@@ -1,6 +1,7 @@
 """The report of a run: measured rows with their comparisons, as a table and as results.json.
 
-It is written after each measurement, so that a run that fails or is interrupted leaves its rows."""
+The report is written after each measurement, so that the rows remain if a run fails or is
+interrupted."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bound of our quantity, or of its ratio to the reference: the most or the least."""
+    """An upper or lower bound for our quantity, or for its ratio to the reference."""
 
     bound: float
     at_least: bool = False
@@ -38,8 +39,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A quantity of ours and of the reference. `beside` is the reference's name. `reference` is
-    None if it has failed, and `ratio` also if it was zero."""
+    """One quantity, measured for ours and for the reference. `beside` is the reference's name.
+    `reference` and `ratio` are None if the reference has failed; `ratio` also if the reference was
+    zero."""
 
     what: str
     unit: str
@@ -67,7 +69,7 @@ class Comparison:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None if there is none, or if it is of a ratio that is None."""
+        """Whether the target is met; None if there is no target, or if its ratio is None."""
         if self.target is None:
             return None
         value = self.ratio if self.target.of_ratio else self.ours
@@ -110,9 +112,9 @@ class Row:
     memory in MB (10⁶); shared pages count once. For ingest, references and streams it is the peak
     of the largest process. `beside`: comparisons with references.
 
-    `rounds`: how often it was measured. `reference`: whether its answers are those of a reference,
-    not of ours. `wrong`: the wrong answers among those that were measured. `failure`: why it was
-    not measured in more rounds.
+    `rounds`: how often it was measured. `reference`: whether a reference gave the answers, not
+    ours. `wrong`: the wrong answers among those that were measured. `failure`: why it was not
+    measured in more rounds.
     """
 
     name: str
@@ -132,7 +134,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name, and the connections if it has a number of them."""
+        """The name of the row, and its number of connections, if it has one."""
         return self.name if self.connections is None else f"{self.name} at {self.connections}"
 
     @property
@@ -158,7 +160,7 @@ class Row:
 @dataclass
 class Report:
     """The rows of a run by group, in the order of their measurement. `unfinished`: the groups that
-    are not or not completely measured, and why."""
+    are not measured, or not completely, and why."""
 
     machine: dict[str, Any]
     options: dict[str, Any]

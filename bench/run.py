@@ -1,7 +1,7 @@
 """A run: measures group after group, and keeps the report after each measurement.
 
-A group that fails is recorded, and the others are measured. Only without the broker, or after an
-interruption, does the run end at once.
+A group that fails is recorded, and the others are measured. The run ends at once only if there is
+no broker, or after an interruption.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def run(
     start: Callable[[], AbstractContextManager[Stack]],
     path: Path,
 ) -> None:
-    """Measures the groups into the report, and writes that to `path`. Returns also if groups have
-    failed (`Report.problems`); raises LocalError without a broker."""
+    """Measures the groups, adds their rows to the report, and writes the report to `path`. Also
+    returns if groups have failed (`Report.problems`). Raises LocalError without a broker."""
     report.unfinished = dict.fromkeys(groups, NOT_MEASURED)
     with start() as stack:
         keep(path)
@@ -72,7 +72,7 @@ def run(
 
 
 def keep(path: Path) -> None:
-    """Renames the results of the run before, after the time when it ended."""
+    """Renames the results of the previous run: the new name has the time when it ended."""
     if path.exists():
         ended = time.strftime("%Y-%m-%dT%H-%M-%S", time.localtime(path.stat().st_mtime))
         os.replace(path, path.with_stem(f"{path.stem}-{ended}"))

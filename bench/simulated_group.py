@@ -72,7 +72,7 @@ class SimulatedMember:
             writer.close()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
-        """Joins, and gets the topology. The generation."""
+        """Joins, and gets the topology; returns the generation."""
         joined = await self._ask(
             reader, writer,
             JoinGroupRequest(
@@ -122,7 +122,7 @@ class SimulatedMember:
                 return
 
     async def _get(self, reference: TopologyReference, generation: int) -> None:
-        """Fetches the topology from the leader; LocalError if it does not send it."""
+        """Fetches the topology from the leader; LocalError if the leader does not send it."""
         await asyncio.sleep(random.uniform(0, min(MAX_SPREAD, SPREAD * reference.instances)))
         began = time.monotonic()
         url, digest = reference.leader.origin + PATH, reference.digest.encode()
@@ -160,7 +160,7 @@ class SimulatedGroup:
     """The simulated members of a group. Used in an event loop, as a context manager."""
 
     def __init__(self, id_: str, port: int, topic: str) -> None:
-        """`port`: of the broker."""
+        """`port`: the broker's port."""
         self.id = id_
         self.port = port
         self.topology_bytes = 0
@@ -186,15 +186,16 @@ class SimulatedGroup:
         await self.http.close()
 
     async def join(self, metadata: Sequence[MemberMetadata], timeout: float) -> float:
-        """Starts a member for each of these; s until all have the same topology."""
+        """Starts a member for each item of `metadata`; returns the seconds until all have the same
+        topology."""
         self._members = [SimulatedMember(each, self._topic, self) for each in metadata]
         began = time.monotonic()
         self._tasks = [asyncio.create_task(member.run()) for member in self._members]
         return await self._wait(began, timeout)
 
     async def leave(self, count: int, timeout: float) -> float:
-        """So many members leave, at their next heartbeat; s until all others have a newer
-        topology."""
+        """Makes `count` members leave, at their next heartbeat; returns the seconds until all
+        others have a newer topology."""
         self.fetch_seconds.clear()
         began = time.monotonic()
         leaving = random.sample(self._members, count)

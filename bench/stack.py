@@ -55,7 +55,7 @@ class Stack:
     """
 
     def __init__(self, folder: Path, count: int) -> None:
-        """`count`: records of the topic. Deletes the data of the last run."""
+        """`count`: the number of records of the topic. Deletes the data of the last run."""
         self.table = customers(count)
         self.count = count
         self._logs = folder / "logs"
@@ -88,9 +88,9 @@ class Stack:
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """Stops the servers that are started in the block at its end, except the filled backend.
-        Stops that, too, if the block or one of our servers has failed: the next group gets a new
-        one. LocalError if one of our servers has ended by itself."""
+        """At the end of the block, stops the servers that were started in it, except the filled
+        backend. Stops that backend, too, if the block or one of our servers has failed: the next
+        group gets a new one. LocalError if one of our servers has ended by itself."""
         try:
             yield
             self._supervisors[False].check()
@@ -105,7 +105,7 @@ class Stack:
             supervisor.stop([name for name in supervisor.children if name != kept])
 
     def check_broker(self) -> None:
-        """LocalError if the broker has ended: nothing can be measured without it."""
+        """Raises LocalError if the broker has ended: nothing can be measured without it."""
         self._broker.check()
 
     def cpu_seconds(self) -> float:
@@ -149,8 +149,8 @@ class Stack:
     ) -> Server:
         """Starts a backend of the deployment `group`; does not wait until it is ready.
 
-        It has the views of the file `views` (its text), else of `tables`, by default of the table
-        of this stack. `settings`: more variables of its environment.
+        `views` is the text of its views.toml. Without it, the backend has the views of `tables`; by
+        default, the view of this stack's table. `settings`: more variables of its environment.
         """
         file = self._data / f"{group}.toml"
         text = views or views_toml(tables or [self.table])
@@ -171,8 +171,8 @@ class Stack:
         return self._start(name, command, port, env=env, cwd=REPOSITORY)
 
     def wait_ready(self, *backends: Server, token: str = "") -> None:
-        """Waits until all are ready, and have the topology with all of them. `token`: one that they
-        accept, if they want one."""
+        """Waits until all are ready, and have the topology with all of them. `token`: a token that
+        they accept, if they need one."""
 
         def ready() -> bool:
             for backend in backends:
@@ -226,8 +226,8 @@ class Stack:
         return server
 
     def launch_redis_asgi(self, behind: Server, path: str) -> Server:
-        """gunicorn with a backend's settings, and an application that reads from Redis. It has
-        started when it answers a read of `path`."""
+        """gunicorn with a backend's settings, and an application that reads from Redis. Waits until
+        it answers a read of `path`."""
         return self._launch_application("redis_asgi", {"BENCH_REDIS": str(behind.port)}, path)
 
     def _launch_application(self, module: str, env: dict[str, str], path: str) -> Server:
@@ -268,8 +268,8 @@ class Stack:
         return self._answering(self._start(name, command, port, env=env), "/health/proxy")
 
     def launch_nginx(self, location: str, upstream: str = "") -> Server:
-        """nginx with one location, which has the directives `location`; no access log, no Lua. As
-        many workers as ours."""
+        """nginx with one location, which has the directives `location`; no access log, no Lua. It
+        has as many workers as our nginx."""
         workers = workers_beside_backends()
         name = self.new_name("nginx")
         [port] = free_ports(1)
@@ -294,7 +294,8 @@ class Stack:
     def launch_command(
         self, name: str, command: list[str], port: int = 0, *, reference: bool = False
     ) -> Server:
-        """Another server; does not wait until it is ready. `port`: its port, if it has one."""
+        """Starts another server; does not wait until it is ready. `port`: its port, if it has
+        one."""
         return self._start(name, command, port, reference=reference, cwd=REPOSITORY)
 
     def free_port(self) -> int:
@@ -307,7 +308,8 @@ class Stack:
         return self._start(self.new_name("feeder"), command, 0, cwd=REPOSITORY)
 
     def wait_idle(self, server: Server) -> None:
-        """Waits until it uses less than a tenth of a core for half a second (no compaction)."""
+        """Waits until the server uses less than a tenth of a core for half a second (no
+        compaction)."""
         last = (time.monotonic(), cpu_seconds(server.pid))
 
         def idle() -> bool:
@@ -332,7 +334,7 @@ class Stack:
         self._supervisors[reference].wait_until(condition, timeout, what, every)
 
     def check(self, *servers: Server) -> None:
-        """LocalError if one of these servers has ended by itself."""
+        """Raises LocalError if one of these servers has ended by itself."""
         for server in servers:
             if ended := self._supervisors[server.reference].exits().get(server.name):
                 raise LocalError(ended)
@@ -358,7 +360,7 @@ class Stack:
 
 
 def run_reference(module: str, *arguments: str) -> dict[str, float]:
-    """Runs a module of `bench.references`; returns the JSON that it printed. LocalError."""
+    """Runs a module of `bench.references`; returns the JSON that it printed. Raises LocalError."""
     [result] = run_references([(module, *arguments)])
     return result
 

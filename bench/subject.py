@@ -1,7 +1,7 @@
 """What is measured: ours or a reference, with one value per round.
 
 A reference may answer wrongly, or fail: that is recorded in its rows, and the run goes on. An error
-of ours ends its group of rows; the rows measured so far are kept.
+of our software ends its group of rows; the rows measured so far are kept.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Subject(Generic[T]):
 
 
 class Served(Subject[Measurement]):
-    """Servers under load. The first one gets the requests; the CPU time of all counts."""
+    """Servers under load. The first one gets the requests; the CPU time of all servers counts."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class Served(Subject[Measurement]):
 
     @property
     def server(self) -> Server:
-        """The first one; LocalError if the reference has failed."""
+        """The first server; LocalError if the reference has failed."""
         if not self.servers or self.failure:
             raise LocalError(self.failure)
         return self.servers[0]
 
     def expect(self, expected: Answer, path: str) -> None:
-        """Records a wrong answer if it answers a read of `path` with another body."""
+        """Records a wrong answer if the server answers a read of `path` with another body."""
         answer = self.attempt(lambda: http_client.get(self.server.port, path, self._token))
         if not self.failure and (answer is None or answer.body != expected.body):
             self.note(f"{path}: {_shown(answer)}, not {_shown(expected)}")

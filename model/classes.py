@@ -29,10 +29,10 @@ def file_reference(text: str) -> tuple[str, str] | None:
 
 
 def import_class(path: str) -> Any:
-    """The class. Raises ConfigurationError, which does not say what names the class."""
+    """Import the class. Raises ConfigurationError, which does not say which field names it."""
     module_name, _, class_name = path.partition(":")
     try:
         return getattr(importlib.import_module(module_name), class_name)
-    except Exception as e:  # of the module, too
+    except Exception as e:  # also an error that the module itself raises
         advice = ". Put its folder on PYTHONPATH" if isinstance(e, ModuleNotFoundError) else ""
         raise ConfigurationError(f"{path} cannot be imported: {e}{advice}") from e

@@ -1,8 +1,8 @@
 """Dead letters: records that a view cannot read, as backends and Spark write them.
 
 A dead letter is a record of ``<topic>.dead-letter``. Its key is ``topic:partition:offset`` of the
-record, so one that is written twice is stored once. Its value is the record's value. Its headers
-are these, in this order (numbers are decimal text):
+record, so a letter that is written twice is stored once. Its value is the record's value. It has
+these headers, in this order (numbers are decimal text):
 
 | header | |
 |---|---|
@@ -12,7 +12,7 @@ are these, in this order (numbers are decimal text):
 | source-key | the record's key; missing if it has none |
 | source-key-bytes, source-value-bytes | the size, if the key or value is truncated |
 | source-headers-bytes | the size of the headers, if they are left out; or ``unknown`` |
-| source-value | ``null``, if the record has a null value: the letter has an empty one |
+| source-value | ``null`` if the record's value is null: the letter's value is then empty |
 | by | who rejected it |
 | source-header-NAME | the record's own header NAME; all of them, in their order |
 
@@ -31,8 +31,8 @@ SUFFIX = ".dead-letter"
 OWN_HEADER = "source-header-"
 """The prefix of the record's own headers."""
 
-# A topic may accept records that its dead-letter topic rejects. The bounds leave space for each
-# other in a record of MAX_MESSAGE_BYTES.
+# A topic may accept records that its dead-letter topic rejects. With these bounds, all parts of a
+# letter together fit in a record of MAX_MESSAGE_BYTES.
 MAX_MESSAGE_BYTES = 2 * 1024 * 1024
 """``max.message.bytes`` of the topic: twice Kafka's default, as a letter is larger than its record.
 """
@@ -41,7 +41,8 @@ MAX_KEY_BYTES = 256 * 1024
 MAX_HEADERS_BYTES = 128 * 1024
 MAX_REASON = 4096  # characters: the error of a custom format may have the whole value
 HEADER_BYTES = 24
-"""Added to the size of each header: its prefix and its lengths. It bounds their number."""
+"""Added to the size of each header, for its prefix and its lengths. This bounds the number of
+headers, too."""
 
 
 class Rejected(NamedTuple):
@@ -57,7 +58,7 @@ class Rejected(NamedTuple):
 
 
 def headers_bytes(headers: Iterable[Header]) -> int:
-    """The size of a record's headers, as ``MAX_HEADERS_BYTES`` bounds it."""
+    """The size of a record's headers (bytes), as ``MAX_HEADERS_BYTES`` limits it."""
     return sum(HEADER_BYTES + len(name.encode()) + len(value or b"") for name, value in headers)
 
 
@@ -86,7 +87,8 @@ def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, l
 
 
 def _own_headers(headers: Sequence[Header] | None) -> tuple[Sequence[Header], bytes | None]:
-    """The record's headers; none, and why, if they are too long or not readable."""
+    """The record's headers, and None. If they are too long or not readable: no headers, and their
+    size or ``unknown``."""
     if headers is None:
         return (), b"unknown"
     size = headers_bytes(headers)

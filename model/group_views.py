@@ -3,9 +3,10 @@
 Instances may have different files for a moment, for example during a rolling restart. All of them
 use the definitions of the topology, so a name or a path means the same on each.
 
-A path is *contested* if views with different names declare it, or one that lies below it: it moves
-from one view to another. The group's leader decides which of them it leads to. Leaders of older
-versions do not decide. Then the path is undecided until only one view declares it.
+A path is *contested* if views with different names declare it, or a path below it. This happens
+while a path moves from one view to another. The group's leader decides which view the path leads
+to. Leaders of older versions do not decide. Then the path is undecided until only one view declares
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from model.topology import Topology
 
 
 class Claim(NamedTuple):
-    """A path that a view declares. `base`: its name without a version."""
+    """A path that a view declares. `base`: the name of the view, without a version."""
 
     path: str
     base: str
@@ -28,8 +29,8 @@ class Claim(NamedTuple):
 
 @dataclass(frozen=True)
 class GroupViews:
-    """The views of a topology, by the names inside instances. `decided`: the name, without a
-    version, of the view that a contested path leads to."""
+    """The views of a topology, by their stored names. `decided`: contested path -> the name,
+    without a version, of the view that it leads to."""
 
     hashes: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)  # of the views that declare one
@@ -54,7 +55,7 @@ def overlap(path: str, other: str) -> bool:
 
 
 def contested(claims: Iterable[Claim]) -> set[Claim]:
-    """The claims that overlap with one of another view."""
+    """The claims whose paths overlap with a path of another view."""
     by_path: defaultdict[str, set[Claim]] = defaultdict(set)
     for claim in claims:
         by_path[claim.path].add(claim)
@@ -68,11 +69,11 @@ def contested(claims: Iterable[Claim]) -> set[Claim]:
 
 
 def decide(claims: Mapping[Claim, int]) -> dict[str, str]:
-    """The view that each contested path leads to, as in `GroupViews.decided`. `claims`: each with
-    the time at which the first of the instances that make it was started.
+    """The view that each contested path leads to, as in `GroupViews.decided`. `claims`: each claim
+    -> the time at which the first instance that makes it was started.
 
-    The earliest claim counts. So a path stays with its view until the last instance with the file
-    before has been restarted, and moves once.
+    The earliest claim counts. So a path stays with its view until the last instance with the
+    previous file has been restarted. It moves only once.
     """
     decided: dict[str, str] = {}
     for claim in sorted(contested(claims), key=lambda each: (claims[each], each.base, each.path)):
@@ -84,7 +85,7 @@ def decide(claims: Mapping[Claim, int]) -> dict[str, str]:
 
 
 def leading(claims: Iterable[Claim], decided: Mapping[str, str]) -> dict[str, str]:
-    """The view that each path leads to. A path is missing if that is undecided."""
+    """The view that each path leads to. A path is missing if its view is undecided."""
     claims = set(claims)
     in_doubt = contested(claims)
     return {

@@ -14,8 +14,8 @@
 
 Parsing blocks the event loop. Its cost depends more on the number of JSON values than on the size:
 2 MiB of text take 5 ms, and 2 MiB of `[]` take 90 ms. Each value in an array or object needs a
-comma, a colon or a bracket, so their number bounds the cost. Those inside strings count, too,
-because skipping them would need a parser.
+comma, a colon or a bracket, so their number bounds the cost. These characters count inside strings,
+too, because skipping them would need a parser.
 """
 
 from __future__ import annotations

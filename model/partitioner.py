@@ -73,7 +73,7 @@ def partition_of(partitioner: str) -> Callable[[bytes, int], int]:
 def puts_anywhere(partitioner: str, key: bytes) -> bool:
     """Whether producers with this partitioner may put records of the key into any partition.
 
-    librdkafka's default, `consistent_random`, takes the empty key for none (`murmur2_random` and
+    librdkafka's default, `consistent_random`, treats an empty key as no key (`murmur2_random` and
     `fnv1a_random` do not).
     """
     return not key and partitioner == "crc32"

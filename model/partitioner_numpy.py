@@ -24,7 +24,7 @@ def murmur2_batch(keys: Sequence[bytes]) -> NDArray[np.uint32]:
     width = int(lengths.max(initial=0))
     if width > _MAX_MATRIX_WIDTH:
         return np.fromiter(map(murmur2, keys), dtype=np.uint32, count=count)
-    words = width // 4 + 1  # with one for the last one to three bytes of the longest key
+    words = width // 4 + 1  # one more, for the last one to three bytes of the longest key
     shortest = int(lengths.min(initial=width))
     padded = keys if width == shortest and not width & 3 else None
     if padded is None:

@@ -10,7 +10,7 @@
     ├── Conflict            409  the state of the deployment does not allow it now
     ├── Gone                410  the data has expired
     ├── KeyTooLong          414
-    ├── UnsupportedMediaType 415 the body is not of a type that is read here
+    ├── UnsupportedMediaType 415 a body of this type is not read here
     ├── TooManyRequests     429  above a quota; always with Retry-After
     ├── QueryFailed         500  only in the KIQR dialect, whose clients expect it
     └── Unavailable         503  temporarily unavailable; always with Retry-After
@@ -110,8 +110,8 @@ class Unauthenticated(Problem):
 
 
 class Forbidden(Problem):
-    """The sender may not do this. `scope`: the scope that a token would need. `subject`: that of
-    the token, if it has one; it is not sent."""
+    """The sender may not do this. `scope`: the scope that a token would need. `subject`: the
+    subject of the token, if it has one. It is not sent."""
 
     status = 403
     title = "Forbidden"
@@ -158,7 +158,7 @@ class UnsupportedMediaType(Problem):
 
 
 class TooManyRequests(Problem):
-    """`retry_after`: s after which the next request is within the quota."""
+    """`retry_after`: the seconds after which the next request is within the quota."""
 
     status = 429
     title = "Too many requests"
@@ -181,9 +181,9 @@ class Unavailable(Problem):
 
 
 class RetryLater(Unavailable):
-    """A later retry may help, but no other instance can answer at once: this one has asked those
-    that could. A proxy passes it on: its budget for retries is for failures of instances, and
-    clients could use it up."""
+    """A later retry may help, but no other instance can answer at once: this instance has asked all
+    instances that could answer. A proxy passes this error on without a retry: its budget for
+    retries is for failures of instances, and clients could use up the budget."""
 
 
 class NonRetryable(Unavailable):
@@ -213,4 +213,5 @@ class ConfigurationError(Exception):
 
 
 class TemporaryError(ConfigurationError):
-    """No setting needs to be wrong: a later start of the process may succeed."""
+    """An error that may occur although all settings are right: a later start of the process may
+    succeed."""

@@ -1,8 +1,8 @@
 """The position of a store partition, its freshness, and whether it may answer.
 
-Times are in seconds of one clock that goes on while the machine is suspended; the caller passes
-them in. The ingest thread writes. The event loop reads without a lock, because fields are replaced,
-never modified.
+Times are in seconds, from one clock that also runs while the machine is suspended. The caller
+passes them in. The ingest thread writes. The event loop reads without a lock, because fields are
+replaced, never modified.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ CATCHING_UP: Final = "catching-up"
 class Progress:
     """The position of a store partition relative to the end of its log.
 
-    `position` is the next offset to apply. `end` is the end of the log that was last fetched from
-    the broker (the last stable offset, which read_committed consumers can reach); None before the
-    first fetch. While a transaction is open, the log goes on after it, up to the high watermark:
+    `position` is the next offset to apply. `end` is the end of the log, as last fetched from the
+    broker (the last stable offset, which read_committed consumers can reach); None before the first
+    fetch. While a transaction is open, the log continues after `end`, up to the high watermark:
     these records count for the staleness, not for the lag. The store partition becomes answerable
     at `target_offset`, or at once if it is `answerable` from the start, and stays answerable with
     any lag, until `stop`. If it is not `verified` from the start, it does not answer before
@@ -72,7 +72,7 @@ class Progress:
         return self.answerable
 
     def stop(self) -> None:
-        """Make it unanswerable for good. Any thread may call this."""
+        """Make the store partition unanswerable for ever. Any thread may call this."""
         self.is_stopped = True
         self.answerable = False
 
@@ -101,9 +101,9 @@ class Progress:
 
     @property
     def open_transaction(self) -> float | None:
-        """Seconds for which a transaction has held readers back, as of the last fetch; None if none
-        does. It is known from the second fetch on: the high watermark may be a moment newer than
-        the end."""
+        """Seconds for which a transaction has held readers back, as of the last fetch; None if no
+        transaction does. It is known only from the second fetch on, because the high watermark may
+        be a moment newer than the end."""
         since, at = self._held_since, self.end_at
         return None if since is None or at is None or at <= since else at - since
 
@@ -129,5 +129,6 @@ class Progress:
         return self.freshness(now, trusted_for)[0]
 
     def staleness(self, now: float) -> float | None:
-        """Seconds since the moment whose whole log it has; None if it never had one."""
+        """The age of the data in seconds: the store has all records that were in the log at that
+        time. None if it never had the whole log."""
         return self.freshness(now, 0.0)[1]

@@ -1,4 +1,4 @@
-"""Quotas of views: how many requests are answered in a time, and the bucket that counts them."""
+"""Quotas of views: how many requests are answered in a period, and the bucket that counts them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Quota:
 
 
 def parse_quota(text: str) -> Quota:
-    """`N/s` or `N/m`. ValueError."""
+    """Parse `N/s` or `N/m`. Raises ValueError."""
     found = _FORM.fullmatch(text)
     if found is None:
         raise ValueError(f'"{text}" is not a quota such as "5000/s" or "300/m"')
@@ -34,14 +34,14 @@ def parse_quota(text: str) -> Quota:
 
 
 class TokenBucket:
-    """Fills with the time up to its capacity; each request takes a token."""
+    """A bucket that fills with tokens over time, up to its capacity. Each request takes a token."""
 
     def __init__(self, capacity: float, now: float) -> None:
         self._tokens = capacity
         self._filled_at = now
 
     def take(self, per_second: float, capacity: float, now: float) -> float:
-        """Takes a token. Returns 0, or the time (s) until there is one.
+        """Take a token and return 0. If there is none, return the time (s) until there is one.
 
         Rate and capacity may change between calls.
         """

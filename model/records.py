@@ -9,9 +9,9 @@ another partition, whose entry may be older. Its offset is stored as the bitwise
 is negative, and its value is empty.
 
 An *unreadable* entry has the value of a record that was not in the view's format when it was
-applied. Its offset is stored plus 2^63. So the first byte of a stored offset is below 0x80 for a
-value, below 0xA0 for an unreadable one, and else that of a tombstone, also in a push. Queries get
-an unreadable entry *placed*: with the partition (4 B) between offset and value.
+applied. Its offset is stored plus 2^63. So the first byte of a stored offset shows what the entry
+is, also in a push: below 0x80, a value; below 0xA0, an unreadable entry; otherwise, a tombstone.
+Queries get an unreadable entry *placed*: with the partition (4 B) between offset and value.
 
 An entry from a push (`model.pushes`) has no record. Its offset is `pushed_offset` of the push. No
 record has such an offset, and it differs from push to push.
@@ -54,7 +54,7 @@ entry_head = _HEAD.pack
 
 class Entry(NamedTuple):
     """An entry of a view: the timestamp (ms), offset and value (record bytes) of its record. The
-    value of a tombstone is None. That of an unreadable entry is as it is stored or placed."""
+    value of a tombstone is None. The value of an unreadable entry is the stored or placed form."""
 
     timestamp: int
     offset: int
@@ -92,13 +92,13 @@ def is_unreadable(stored: bytes) -> bool:
 
 
 def place(stored: bytes, partition: int) -> bytes:
-    """An unreadable entry of a store, as queries pass it on."""
+    """An unreadable entry of a store, with its partition: the form that queries pass on."""
     return stored[:ENTRY_HEAD_SIZE] + _PARTITION.pack(partition) + stored[ENTRY_HEAD_SIZE:]
 
 
 def unplace(placed: bytes) -> tuple[int, bytes]:
-    """The partition of a placed entry, and the entry as one that can be read. Raises struct.error
-    if it is too short."""
+    """The partition of a placed entry, and the entry in the form of a readable one. Raises
+    struct.error if it is too short."""
     [partition] = _PARTITION.unpack_from(placed, ENTRY_HEAD_SIZE)
     timestamp, offset, _ = decode_entry(placed)
     return partition, _HEAD.pack(timestamp, offset) + placed[_PLACED_SIZE:]
@@ -116,13 +116,13 @@ def entry_time(stored: bytes) -> int | None:
 
 
 def timestamp_json(stored: bytes) -> bytes:
-    """The same as JSON: a number, or null."""
+    """The result of `entry_time` as JSON: a number, or null."""
     time = entry_time(stored)
     return b"null" if time is None else b"%d" % time
 
 
 def with_timestamp(item: bytes, stored: bytes) -> bytes:
-    """An item of an entry, a JSON object with members, with the timestamp of its record."""
+    """The item of an entry (a JSON object with members), with the record's timestamp added."""
     return b'%b,"timestamp":%b}' % (item[:-1], timestamp_json(stored))
 
 
@@ -132,8 +132,8 @@ def entry_offset(stored: bytes) -> int:
 
 
 def pushed_offset(push: str) -> int:
-    """The offset of all entries of a push; `push`: its id. It makes the ETag of an entry differ
-    from the one that the same key has in another push."""
+    """The offset of all entries of a push; `push`: its id. So the ETag of an entry differs from the
+    ETag of the same key in another push."""
     return _PUSHED | zlib.crc32(push.encode())
 
 
@@ -189,8 +189,8 @@ class LastRecord(NamedTuple):
 
 
 def hash_of_topic(topic_id: str) -> int:
-    """Identifies a topic in what instances send each other: a topic that is deleted and recreated
-    has another id. 0 stands for an unknown topic."""
+    """A hash that identifies a topic in messages between instances: a topic that is deleted and
+    recreated has another id. 0 stands for an unknown topic."""
     return zlib.crc32(topic_id.encode())
 
 
@@ -212,7 +212,7 @@ class StoreMetadata:
     earlier_counts: tuple[int, ...] = ()
     # wall clock, ms: when it last had all records of the topic. None: at `alive_at`; 0: never
     complete_at: int | None = None
-    # of the records that could not be decoded, those whose key could not be; and those that became
+    # parts of `dead_letters`: records whose key could not be decoded, and records that became
     # unreadable entries
     unreadable_keys: int = 0
     unreadable_values: int = 0
@@ -224,7 +224,7 @@ class StoreMetadata:
 
     @property
     def has_skipped(self) -> bool:
-        """Whether keys have an older value than that of their newest record, which could not be
+        """Whether some keys have an older value, because their newest record could not be
         decoded."""
         return self.dead_letters > self.unreadable_keys + self.unreadable_values
 
@@ -252,6 +252,6 @@ class StoreMetadata:
         return StoreMetadata(**fields)
 
 
-# fields that older versions do not know; they refuse a store that has one
+# fields that older versions do not know: they refuse a store that has one of these fields
 _ADDED = ("push", "earlier_counts", "complete_at", "unreadable_keys", "unreadable_values")
 _DEFAULTS = {field.name: field.default for field in dataclasses_fields(StoreMetadata)}

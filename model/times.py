@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS, _US = timedelta(milliseconds=1), timedelta(microseconds=1)
 MAX_LENGTH = 64
-"""Characters of a time."""
+"""The maximum length of a time, in characters."""
 MIN_TIME, MAX_TIME = -(1 << 63), (1 << 63) - 1
 """The smallest and the greatest time (ms). Some programs use them for "no bound"."""
 
-# RFC 3339, and the usual profile of ISO 8601: seconds and minutes of an offset may be missing, and
-# it may have no colon. RFC 9557: names of zones may follow. The offset counts, not the name.
+# RFC 3339, and the usual profile of ISO 8601: seconds and the minutes of an offset may be missing,
+# and an offset may have no colon. RFC 9557: names of zones may follow. The offset counts, not the
+# name.
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ]"
 _CLOCK = "(?:[01][0-9]|2[0-4]):[0-5][0-9](?::(?:[0-5][0-9]|60)(?:[.,][0-9]{1,9})?)?"
 _OFFSET = (
@@ -21,15 +22,15 @@ _OFFSET = (
 )
 _ZONE_NAMES = r"(?:\[[A-Za-z0-9_+\-/:.=]{1,40}\]){0,2}"
 LOCAL_PATTERN = f"{_DAY}{_CLOCK}"
-"""Of a time without a zone. For Python's ``re`` and Java's."""
+"""The pattern of a time without a zone, for the regular expressions of Python and Java."""
 TIME_PATTERN = f"{LOCAL_PATTERN}{_OFFSET}{_ZONE_NAMES}"
-"""Of a time with a zone. The day may not exist."""
-# What Python's and Spark's parsers read, which are faster.
+"""The pattern of a time with a zone. It also matches days that do not exist."""
+# The times that the parsers of Python and Spark read, which are faster.
 PLAIN_PATTERN = (
     "[0-9]{4}-[0-9]{2}-[0-9]{2}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9]{1,6})?"
     "(?:Z|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
 )
-"""Of a time that needs no conversion for Python's and Spark's own parsers."""
+"""The pattern of a time that the parsers of Python and Spark read without a conversion."""
 
 NOT_A_TIME = "not a time like 2013-01-01T10:00:00Z"
 WITHOUT_ZONE = "a time without a zone: Z or an offset such as +01:00 is missing"
@@ -62,14 +63,14 @@ def parse_time(text: str) -> int:
         if not MIN_TIME <= number <= MAX_TIME:
             raise ValueError(f"{text} is not a valid time: it does not fit in 64 bits")
         return number
-    # a zone after a date would be taken for a time of day
+    # otherwise, a zone after a date would be read as a time of day
     if only_date := _DATE.fullmatch(text):
         raise ValueError(f"{text!r} is only a date: use {only_date[1]}T00:00:00Z")
     is_usual = _STARTS_WITH_A_DATE.match(text) is not None
     try:
         if is_usual and not _LOCAL.fullmatch(text):
             return parse_instant(text) // 1000
-        # otherwise perhaps a form of ISO 8601 that is not usual
+        # perhaps an unusual form of ISO 8601
         time = None if is_usual else datetime.fromisoformat(text)
     except ValueError:
         hint = ". In a URL, write + as %2B" if _LOST_PLUS.search(text) else ""
@@ -85,7 +86,7 @@ def parse_time(text: str) -> int:
 
 def parse_instant(text: str) -> int:
     """Parse a time with a zone, as RFC 3339 and the usual profile of ISO 8601 have it, to µs since
-    1970. Further digits are left out. A leap second is the second after it.
+    1970. Further digits are dropped. A leap second counts as the second after it.
 
     Raises ValueError with the reason: NOT_A_TIME or WITHOUT_ZONE.
     """
@@ -102,7 +103,8 @@ def parse_instant(text: str) -> int:
 
 
 def _instant(text: str) -> int:
-    """Of a text that has the form of a time; ValueError, OverflowError."""
+    """The time in µs since 1970, from a text that matches TIME_PATTERN. Raises ValueError or
+    OverflowError."""
     parts = _PARTS.fullmatch(text)
     assert parts is not None
     day, hour, minute, second, digits, sign, *offset = parts.groups("00")

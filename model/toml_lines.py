@@ -24,7 +24,7 @@ _PIECE = re.compile(
 
 
 def toml_key(name: str) -> str:
-    """A name as part of a table's name."""
+    """A name as it is written in the name of a table: quoted if necessary."""
     return name if _BARE_KEY.fullmatch(name) else json.dumps(name, ensure_ascii=False)
 
 
@@ -96,7 +96,7 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int:
 
 
 def _add(found: dict[Path, int], path: Path, known: int, line: int) -> None:
-    """``known``: how many names of the path are those of the table around it."""
+    """Add a path and its parents. ``known``: how many leading names of the path name its table."""
     for length in range(known + 1, len(path) + 1):
         found.setdefault(path[:length], line)
     # A table may have been found above as the parent of another one.

@@ -32,8 +32,8 @@ HTTPS: Final = "https"
 class Epoch(NamedTuple):
     """The version of a topology, ordered: the leader's clock (ms), then the group's generation.
 
-    In what instances publish, the generation plus the number of changes of views' versions and of
-    the service's current deployment: see `Topology.at_revision`.
+    In a topology that instances publish, the number of changes of views' versions and of the
+    service's current deployment is added to the generation: see `Topology.at_revision`.
     """
 
     ms: int
@@ -71,7 +71,7 @@ class Member:
         return self.host.strip("[]")
 
     def fields(self) -> list[str | int]:
-        """A member in the user data."""
+        """The fields of a member, as a list in the user data."""
         return [self.id, self.host, self.port, self.rack, self.scheme]
 
     @staticmethod
@@ -89,8 +89,9 @@ class PlacedView:
     """A view in the topology: its public description and the placement of its partitions.
 
     `active[partition]` is an index into the topology's members, or NOBODY. `standbys[partition]`
-    are such indexes, in the order in which to ask them. `warming` has a (partition, index) for each
-    member that builds a store to become active for the partition. It gets no requests before.
+    has such indexes, in the order in which the members are asked. `warming` has a (partition,
+    index) for each member that builds a store to become active for the partition. Such a member
+    gets no requests until it is active.
     """
 
     description: Mapping[str, Any]
@@ -102,7 +103,7 @@ class PlacedView:
     standbys: tuple[tuple[int, ...], ...] = ()  # empty: no standbys
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
-    topic_hash: int = 0  # of the topic that had `partition_counts`: `hash_of_topic`
+    topic_hash: int = 0  # `hash_of_topic` of the topic that had `partition_counts`
     differs: bool = False  # whether a member declares it in another way, or not at all
 
     @property
@@ -116,8 +117,9 @@ class PlacedView:
 
     @property
     def several_partitions(self) -> dict[str, Any]:
-        """What /processors says of keys that may be in several partitions, which are read together:
-        all keys, or those that belong to different partitions of these counts. Empty: none are."""
+        """The fields in /processors about keys that may be in several partitions, which are read
+        together: all keys, or the keys whose partition differs between these counts. Empty if there
+        are no such keys."""
         if self.mispartitioned:
             return {"mispartitioned": True}
         if self.has_moved_keys:
@@ -155,12 +157,12 @@ class Topology:
     epoch: Epoch = NO_EPOCH
     members: tuple[Member, ...] = ()
     views: Mapping[str, PlacedView] = field(default_factory=dict)
-    # path -> view, without a version, if views with different names declare it (`group_views`)
+    # contested path -> the name of its view, without a version (`group_views`)
     paths: Mapping[str, str] = field(default_factory=dict)
 
     def at_revision(self, revision: int) -> Topology:
-        """The topology after this number of changes. Each has a newer epoch, so that proxies and
-        clients read the topology again."""
+        """The topology after this number of changes. Each change makes the epoch newer, so that
+        proxies and clients read the topology again."""
         if self.epoch == NO_EPOCH or not revision:
             return self
         ms, generation = self.epoch
@@ -205,8 +207,8 @@ class Topology:
     def partitions_of(
         self, member: Member, hashes: Mapping[str, str]
     ) -> dict[tuple[str, int], str]:
-        """The role of each partition that a member has, of the views with these definitions (the
-        hash by the view's name). Empty if another member has its id."""
+        """The role of each partition that a member has, for the views with these definitions.
+        `hashes`: name of a view -> hash of its definition. Empty if another member has its id."""
         if member not in self.members:
             return {}
         return {

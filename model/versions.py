@@ -49,7 +49,7 @@ def stored_name(base: str, version: int) -> str:
 
 
 def public_name(base: str, version: int) -> str:
-    """The name that means this version in a request, whichever is current."""
+    """The name that means this version in a request, whichever version is current."""
     return f"{base}@{version}"
 
 
@@ -66,13 +66,14 @@ class VersionState:
         return replace(self, current=version, previous=self.current, revision=self.revision + 1)
 
     def rolled_back(self) -> VersionState:
-        """The previous version is current, and the other way round; ValueError."""
+        """The state in which the current and the previous version are exchanged. Raises ValueError
+        if there is no previous version."""
         if self.previous is None:
             raise ValueError("there is no previous version")
         return self.switched_to(self.previous)
 
     def without(self, version: int) -> VersionState:
-        """The version is dropped. It is not the current one."""
+        """The state after a version is dropped, which is not the current one."""
         return replace(
             self,
             previous=None if self.previous == version else self.previous,
@@ -115,11 +116,11 @@ def decode_record(value: bytes | str | None) -> tuple[str, VersionState]:
 
 @dataclass(frozen=True)
 class Versions:
-    """What names and paths of requests mean. This follows from what all instances of a group share,
-    so that it is the same on all of them, also while their files differ: from the topology and from
-    the changes of versions.
+    """The meaning of the names and paths in requests. It follows from what all instances of a group
+    share: the topology and the changes of versions. So it is the same on all instances, even while
+    their files differ.
 
-    `views`: those that this instance declares. `states`: None if they are not known yet.
+    `views`: the views that this instance declares. `states`: None if they are not known yet.
     `may_lack_some`: whether other instances may declare further versions. `group`: None before this
     instance has a topology; then its own views count.
     """
@@ -136,26 +137,27 @@ class Versions:
     named: Mapping[str, View] = field(init=False)
     """The view that a name in a request means."""
     elsewhere: Mapping[str, str] = field(init=False)
-    """The stored name of the view that a name in a request means, if only other instances have it:
-    it is not declared here, or in another way."""
+    """The stored name of the view that a name in a request means, if only other instances have the
+    view: it is not declared here, or it is declared differently here."""
     leads_to: Mapping[str, str] = field(init=False)
     """The name of the view that each short path leads to. It means the current version."""
     paths: Mapping[str, str] = field(init=False)
     """The short path of each view that has one."""
     undecided: frozenset[str] = field(init=False)
-    """Names that mean a version which this instance does not know, or not yet."""
+    """Names for which this instance does not know the version, or does not know it yet."""
     undecided_paths: frozenset[str] = field(init=False)
-    """Paths of which it is not decided which view they lead to."""
+    """Paths for which no view is decided."""
     dropped: frozenset[str] = field(init=False)
     """Stored names of dropped versions."""
     with_versions: frozenset[str] = field(init=False)
-    """Names of the views whose answers say which version they are of."""
+    """Names of the views whose answers name their version."""
     _lowest: Mapping[str, int] = field(init=False)
-    """The lowest version of each view in the group; before it is known, of those declared here."""
+    """The lowest version of each view in the group. Before the group is known: the lowest version
+    that is declared here."""
 
     def __post_init__(self) -> None:
         states = self.states or {}
-        put = object.__setattr__  # of a frozen dataclass
+        put = object.__setattr__  # the dataclass is frozen
         dropped = {stored_name(b, v) for b, state in states.items() for v in state.dropped}
         put(self, "dropped", frozenset(dropped))
         by_base: dict[str, dict[int, View]] = {view.base: {} for view in self.views}
@@ -182,7 +184,8 @@ class Versions:
         self._put_paths()
 
     def _known(self) -> dict[str, dict[int, str]]:
-        """The stored names of all versions of each view, by their numbers, also dropped ones."""
+        """The stored names of all versions of each view, by version number. Dropped versions are
+        included."""
         of_group = () if self.group is None else self.group.hashes
         found: dict[str, dict[int, str]] = {}
         lowest: dict[str, int] = {}
@@ -221,7 +224,7 @@ class Versions:
                 paths[base] = path
         put(self, "paths", paths)
         undecided = {path for path, _ in claims if path not in leads_to}
-        # of this instance's own file, which the group does not use yet
+        # and the paths in this instance's own file that the group does not use yet
         undecided |= {
             path
             for name, path in own.items()
@@ -230,8 +233,8 @@ class Versions:
         put(self, "undecided_paths", frozenset(undecided))
 
     def _claims(self, declared: Mapping[str, str]) -> list[Claim]:
-        """Of the paths of views. A dropped version claims its path only for another version of the
-        view: if none has one."""
+        """The claims for the paths of views. A dropped version claims its path only on behalf of
+        the other versions of its view: if none of them has a path."""
         kept = {base_of(name) for name in declared if name not in self.dropped}
         return [
             Claim(path, base_of(name))
@@ -258,14 +261,15 @@ class Versions:
         return VersionState(self._lowest.get(base, 1)) if known is None else known
 
     def in_doubt(self) -> Versions:
-        """Before the states are known: any view may have versions that are not declared here."""
+        """The versions before the states are known: any view may have versions that are not
+        declared here."""
         return Versions(self.views, None, may_lack_some=True, group=self.group)
 
     def with_states(self, states: States) -> Versions:
         return Versions(self.views, states, group=self.group)
 
     def in_group(self, group: GroupViews) -> Versions:
-        """With the views of another topology; itself if they are the same."""
+        """A copy with the views of another topology, or this object if the views are the same."""
         return self if group == self.group else replace(self, group=group)
 
     def others(self, view: View) -> list[View]:

@@ -1,5 +1,6 @@
-"""What views of one views.toml may not have in common: paths, folders of pushes, and topics of
-versions of a view; and what views with one topic must have in common if clients append to it."""
+"""Conflicts between the views of one views.toml: what they must not share (paths, folders of
+pushes, topics of versions of a view), and what views of the same topic must share if clients append
+to it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from model.views import View
 
 
 class Conflict(NamedTuple):
-    """`entry`: the name of the table in views.toml; `field` is None if it is about the table."""
+    """`entry`: the name of the table in views.toml. `field`: None if the whole table is meant."""
 
     entry: str
     field: str | None
@@ -83,7 +84,8 @@ def _paths(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confli
 
 
 def _pushes(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
-    """A push of one view would take the place of the other's: `current.json` names one push."""
+    """Two views do not share a folder of pushes. `current.json` names only one push, so a push of
+    one view would replace the push of the other view."""
     first: dict[str, str] = {}
     for view, entry in zip(views, entries, strict=True):
         if view.push is None:
@@ -99,7 +101,7 @@ def _pushes(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confl
 
 
 def _appends(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
-    """An append names the topic alone, so all views that allow it there encode alike."""
+    """An append names only the topic. So all views that allow appends to a topic encode alike."""
     first: dict[str, tuple[View, str]] = {}
     for view, entry in zip(views, entries, strict=True):
         if not view.append:
@@ -117,7 +119,7 @@ def _appends(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conf
 
 
 def _encoding(view: View) -> dict[str, str | None]:
-    """What decides about the bytes and the partition of an appended record."""
+    """The fields that determine the bytes and the partition of an appended record."""
     return {
         "key": view.key,
         "key_schema": view.key_schema,

@@ -11,7 +11,7 @@ BOOLEAN = ("false", "true")
 
 @dataclass(frozen=True)
 class Field:
-    """`default` is None if the field is required; `allowed` is None for any text."""
+    """`default`: None if the field is required. `allowed`: None if any text is allowed."""
 
     default: str | None
     allowed: tuple[str, ...] | None
@@ -19,7 +19,8 @@ class Field:
 
 
 def as_text(field: str, value: Any, spec: Field) -> Any:
-    """A number or a boolean as it is written; a value of another type than the field's is none."""
+    """The value as text; a number or a boolean as it is written in the file. For a value of a wrong
+    type, the result is not a string."""
     if field == "partitions" and type(value) is int:
         return str(value)
     if spec.allowed is BOOLEAN:

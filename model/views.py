@@ -36,8 +36,8 @@ NEWEST, PARTIAL = "newest", "partial"
 and its newest record is its value. PARTIAL: each partition has a partial result."""
 
 SKIP = "skip"
-"""The value of `unreadable`, the meaning of a record whose value is not in the view's format: its
-key keeps the value of the record before."""
+"""The value of `unreadable`: if the value of a record is not in the view's format, the key keeps
+the value of its previous record."""
 
 SPARK_GROUP_PREFIX = "queryable-spark-"
 """The Spark job commits the offsets of a view to the consumer group with this prefix and the view's
@@ -71,7 +71,7 @@ class View:
     key_schema: str | None = None  # `Format.definition`: a schema, or CONFLUENT
     value_schema: str | None = None
     same_key: str | None = None  # NEWEST, PARTIAL; None if not set
-    key_fields: tuple[str, ...] | None = None  # of the documents that are its keys
+    key_fields: tuple[str, ...] | None = None  # names of fields: its keys are documents
     null_deletes: bool | None = None  # whether a null in the value's format deletes
     unwrap: str | None = None  # the program whose changes the values are: DEBEZIUM
     unreadable: str | None = None  # SKIP; None: reads of its key are refused
@@ -87,8 +87,8 @@ class View:
 
     @cached_property
     def hash(self) -> str:
-        """16 hexadecimal digits. They change if a change of the definition changes the data or the
-        answers."""
+        """The hash of the definition: 16 hexadecimal digits. It changes if a change of the
+        definition changes the data or the answers."""
         return hashlib.sha256(orjson.dumps(self._definition())).hexdigest()[:16]
 
     @property
@@ -149,8 +149,8 @@ class View:
         return self.unreadable != SKIP and not self.is_custom
 
     def codecs(self) -> tuple[Codec, Codec]:
-        """Of keys and values; ConfigurationError, which names the view and the field, if one is a
-        class that is not usable."""
+        """The codecs of keys and values. Raises ConfigurationError, which names the view and the
+        field, if a codec is a class that is not usable."""
         with self.naming("key"):
             key = self.key_codec
         with self.naming("value"):
@@ -159,7 +159,7 @@ class View:
 
     @contextmanager
     def naming(self, field: str) -> Iterator[None]:
-        """A ConfigurationError within it names the view and the field."""
+        """Add the view and the field to a ConfigurationError that is raised in this context."""
         try:
             yield
         except ConfigurationError as e:
@@ -208,8 +208,8 @@ class View:
 
     @cached_property
     def stray_keys(self) -> Range | None:
-        """The stored keys of the key that producers put into any partition; None if there is none
-        (`puts_anywhere`)."""
+        """The range of stored keys of the key that producers put into any partition; None if there
+        is no such key (`puts_anywhere`)."""
         if not puts_anywhere(self.partitioner, b""):
             return None
         try:

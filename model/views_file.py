@@ -46,7 +46,7 @@ _MAX_GROUP_LENGTH = 249
 
 
 def _format_fields() -> dict[str, Field]:
-    """The fields of formats: with `key_` or `value_` before them."""
+    """The fields of all formats, with the prefix `key_` or `value_`."""
     meanings: dict[str, str] = {}
     for of in ("key", "value"):
         for each in FORMATS.values():
@@ -307,7 +307,8 @@ def _parse_duration(
 def _parse_length(
     field: str, without: str, values: dict[str, str], table: tuple[str, ...], reader: _Reader
 ) -> int | None:
-    """The duration in ms, which is not 0; None if it is not set. `without`: what that is for."""
+    """The duration in ms, greater than 0; None if it is not set. `without`: the purpose of omitting
+    the field, for the error message."""
     length = _parse_duration(field, values, table, reader)
     if length == 0:
         raise reader.error(

@@ -113,7 +113,7 @@ def _declared(entry: entries.View, folder: Path) -> View:
 
 
 def _with_entry(view: View, deployment: entries.Deployment | None) -> View:
-    """The view with what the entry of its topic says, if there is one."""
+    """The view, completed from the entry of its topic, if there is one."""
     found = (entry for entry in deployment.views if entry.topic == view.topic) if deployment else ()
     return next((_completed(view, entry) for entry in found), view)
 

@@ -102,7 +102,7 @@ def long_load(view: str, topic: str, seconds: float, retention: float) -> str:
 
 
 def moved_rows(view: str, topic: str) -> JobError:
-    """A view that compares the records of a table by partition, and keys that have moved."""
+    """A view compares the records of a table by partition, but keys have moved."""
     return JobError(
         f"{view}: topic {topic} has, or gets, keys with records in several partitions, because it "
         "has got more partitions. The view would keep old rows of these keys, also after a "
@@ -127,8 +127,8 @@ def rebuild(checkpoint: str) -> str:
 
 
 def summary(error: str) -> str:
-    """The innermost cause in a Java stack trace as ``Class: message``, on one line. If it has a
-    Python stack trace: the cause in that one."""
+    """The innermost cause in a Java stack trace as ``Class: message``, on one line. If there is a
+    Python stack trace in it, the cause in that trace."""
     cause = re.split(r"^Caused by: ", error, flags=re.MULTILINE)[-1]
     _, _, in_python = cause.rpartition(_PYTHON)
     if in_python and _PYTHON in cause:

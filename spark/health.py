@@ -22,7 +22,7 @@ def problem(
     document: Any, now: float, stuck_after: float = MAX_SILENCE, liveness: bool = False
 ) -> str | None:
     """What is wrong with the job, or None. ``document``: the file's JSON; ``now``: s since 1970.
-    ``liveness``: whether only what another start of the job may mend counts."""
+    ``liveness``: whether to count only problems that another start of the job may solve."""
     try:
         age = now - float(document["at"])
         if not -MAX_AGE <= age <= MAX_AGE:
@@ -42,7 +42,7 @@ def problem(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status."""
+    """Returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m spark.health", description=__doc__)
     parser.add_argument("file", type=Path, metavar="FILE", help="the file of spark.run --health")
     parser.add_argument(

@@ -1,10 +1,10 @@
 """Joins of tables that change: the result follows every change of each side.
 
 A topic is a table if its newest record for a key replaces the earlier ones, as in Kafka Streams'
-``KTable``. Spark's own joins do not follow such changes: a join with a static table uses what the
-table had when a record arrived, and a join of two streams keeps the pairs with replaced rows. Here
-the result only depends on the records, not on the order of reading, so a stream ends with the same
-rows as a batch. No watermark limits the state: it has the newest row of each key.
+``KTable``. Spark's own joins do not follow such changes: a join with a static table uses the rows
+that the table had when a record arrived, and a join of two streams keeps the pairs with replaced
+rows. Here the result only depends on the records, not on the order of reading, so a stream ends
+with the same rows as a batch. No watermark limits the state: it has the newest row of each key.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Table:
     """The newest row of each ``key`` among ``rows``.
 
     ``key``: names of columns. ``newest``: names of columns; the row with the greatest values
-    replaces the others of its key. They may be integers, strings, booleans, binary, dates and
-    timestamps.
+    replaces the other rows of its key. These columns may be integers, strings, booleans, binary,
+    dates and timestamps.
     """
 
     rows: DataFrame
@@ -74,7 +74,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A table, and the columns ``on`` of the facts that have its key (a foreign key)."""
+    """A table, and the columns ``on`` of the facts that contain the table's key (a foreign key)."""
 
     table: Table
     on: Sequence[str]
@@ -86,9 +86,9 @@ def joined(facts: Table, buckets: int = 4, **references: Reference) -> DataFrame
     The result has the columns of the facts, and for each reference a struct with its name, which is
     null if there is no row. A row is written again when the fact or one of its references changes.
 
-    The facts are divided among ``buckets``. As with a ``GlobalKTable`` of Kafka Streams, each one
-    has a copy of all references, so these must be small: some ten thousand rows. More buckets make
-    the state of each one smaller. A change of their number needs a new checkpoint.
+    The facts are divided among ``buckets``. As with a ``GlobalKTable`` of Kafka Streams, each
+    bucket has a copy of all references, so these must be small: some ten thousand rows. With more
+    buckets, the state of each one is smaller. Another number of buckets needs a new checkpoint.
     """
     if both := references.keys() & {*facts.rows.columns, "fact"}:
         raise ValueError(f"joined: {min(both)} is the name of a reference and of a column")
@@ -114,7 +114,8 @@ def merged(**tables: Table) -> DataFrame:
     """The rows of several tables with the same key: a full outer join on the key.
 
     The result has the key's columns, named as in the first table, and for each table a struct with
-    its name, which is null if it has no row. Spark's own aggregation does it, without Python.
+    its name, which is null if the table has no row. Spark's own aggregation does it, without
+    Python.
     """
     first = next(iter(tables.values()))
     parts = []
@@ -151,7 +152,7 @@ def _check_types(name: str, facts: Table, reference: Reference) -> None:
 
 
 def _form(of: DataType) -> str:
-    """Types of the same form can have the same JSON."""
+    """The form of a type. Values of types with the same form can have the same JSON."""
     if isinstance(of, ByteType | ShortType | IntegerType | LongType):
         return "decimal 0"
     if isinstance(of, DecimalType):
@@ -197,8 +198,8 @@ def _key(rows: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def _options(types: Sequence[DataType]) -> dict[str, str] | None:
-    """How values of these types become JSON. Without times it is as in checkpoints of before. Not
-    an empty dict: Spark Connect refuses it."""
+    """How values of these types become JSON. Without times, the JSON is as in earlier checkpoints.
+    The result is None instead of an empty dict, which Spark Connect refuses."""
     return _MICROSECONDS if any(map(_has_time, types)) else None
 
 
@@ -225,7 +226,8 @@ def _comparable(name: str, of: DataType) -> Column:
 
 
 def _in_json(field: StructField) -> Column:
-    """JSON has no timestamps, and Python's range of them is smaller than Spark's."""
+    """The column for JSON. A timestamp becomes a number: JSON has none, and Python's range is
+    smaller."""
     column = column_named(field.name)
     is_time = isinstance(field.dataType, TimestampType)
     return (F.unix_micros(column) if is_time else column).alias(field.name)
@@ -285,8 +287,8 @@ def _update(
 ) -> Iterator[pd.DataFrame]:
     """The joined rows of a bucket that a micro-batch changes.
 
-    The state has for each table its rows by key: what ``newest`` says, the row, and for facts the
-    keys of their references.
+    For each table, the state has its rows by key: the value of ``newest``, the row, and, for facts,
+    the keys of their references.
     """
     import pandas as pd  # only in Spark's workers: it takes half a second
 

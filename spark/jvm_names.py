@@ -12,8 +12,9 @@ from typing import Any
 
 from py4j.java_gateway import JavaPackage
 
-# py4j looks up TypeUtil at the end of each iteration over a Java collection; pyspark looks up those
-# of one part to convert values, and for each function of a column. The job looks up the others.
+# py4j looks up TypeUtil at the end of each iteration over a Java collection. pyspark looks up the
+# names without dots to convert values, and for each function of a column. The job looks up the
+# others.
 _BY_PARTS = (
     "PythonRDD",
     "PythonSQLUtils",
@@ -30,7 +31,8 @@ _BY_PARTS = (
     "org.apache.kafka.common.config.ConfigResource",
     "py4j.reflection.TypeUtil",
 )
-# Looked up as one name, also at the end of each iteration, and for each function and data frame.
+# These are looked up by their full names, also at the end of each iteration, and for each function
+# and data frame.
 _BY_FULL_NAME = (
     "org.apache.spark.sql.classic.SparkSession",
     "org.apache.spark.sql.classic.SparkSession$",
@@ -42,7 +44,7 @@ _BY_FULL_NAME = (
 
 def keep_classes(jvm: Any) -> None:
     """Sets the classes as attributes of ``jvm``, so that Python does not ask the JVM for them.
-    Those of jars that are missing are looked up as before."""
+    Classes of missing jars are looked up as before."""
     for name in _BY_PARTS:
         owner = jvm
         *packages, simple_name = name.split(".")

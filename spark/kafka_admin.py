@@ -44,7 +44,8 @@ Commit = Mapping[TopicPartition, tuple[int, str]]
 
 class EndOffsets(NamedTuple):
     """What the brokers have answered so far. ``found``: topic ► partition ► end offset. ``is_all``:
-    they have answered for all partitions. ``error``: of a partition that has no offset."""
+    whether they have answered for all partitions. ``error``: the error of a partition without an
+    offset."""
 
     found: Mapping[str, Mapping[int, int]]
     is_all: bool
@@ -233,12 +234,13 @@ class KafkaAdmin:
 
     def end_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """Topic ► partition ► end offset: the high watermark, also while a transaction is open.
-        ``topics``: their numbers of partitions. Raises OSError, Py4JError."""
+        ``topics``: topic ► number of partitions. Raises OSError, Py4JError."""
         return self._offsets(topics, self._clients.admin.OffsetSpec.latest())
 
     def ask_for_end_offsets(self, topics: Mapping[str, int]) -> Callable[[], EndOffsets]:
-        """As ``end_offsets``, but waits for no answer: call the result to look at those that have
-        arrived. A partition without a leader has none until the timeout. Both raise Py4JError."""
+        """As ``end_offsets``, but without waiting. The returned function has the answers that have
+        arrived so far. A partition without a leader has no answer until the timeout. Both functions
+        raise Py4JError."""
         wanted = self._wanted(topics, self._clients.admin.OffsetSpec.latest())
         asked = self._admin.listOffsets(wanted)
         return _Asked(
@@ -299,7 +301,7 @@ class _Asked:
 
 
 def _os_error(cause: str) -> OSError:
-    """TimeoutError: no answer. PermissionError: the brokers deny it. Otherwise OSError."""
+    """TimeoutError if there was no answer, PermissionError if the brokers deny it, else OSError."""
     kind = cause.partition(":")[0]
     if kind == "TimeoutException":
         return TimeoutError(cause)

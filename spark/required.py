@@ -1,4 +1,4 @@
-"""Settings of Spark and of Kafka's Java client that nobody may change, and why."""
+"""Settings of Spark and of Kafka's Java client that must not be changed, and why."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SPARK = {
     "spark.task.maxFailures": Required("1", _ORDER),
     "spark.stage.maxConsecutiveAttempts": Required("1", _ORDER),
     f"{_STREAMING}.stopActiveRunOnRestart": Required("true", _ORDER),
-    # An executor that cannot reach the driver ends after some 60 s, before the driver takes it for
+    # An executor that cannot reach the driver ends after some 60 s, before the driver considers it
     # lost, which is after 120 s.
     "spark.executor.heartbeatInterval": Required("10s", _ORDER),
     "spark.executor.heartbeat.maxFailures": Required("6", _ORDER),

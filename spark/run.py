@@ -24,7 +24,8 @@ from spark.supervision.supervisor import log, supervise
 
 
 def run(settings: Settings) -> None:
-    """Returns after a signal or, with ``once``, when done; ``JobError`` if the job failed."""
+    """Runs the job until a signal or, with ``once``, until it is done; ``JobError`` if it
+    failed."""
     stop = StopSignal()
     stop.install()
     if settings.health is not None:
@@ -73,7 +74,7 @@ def _sizes_of(session: SparkSession) -> dict[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0 after a signal or when done, 1 after a failure."""
+    """Returns the exit status: 0 after a signal or when done, 1 after a failure."""
     settings = parse(arguments)
     try:
         run(settings)

@@ -65,7 +65,7 @@ _LOCAL_DEFAULTS = {
 }
 
 # By default, Hadoop starts several processes for each file of a checkpoint (chmod, readlink), and
-# writes a checksum file beside it. The files of state have checksums of their own. This manager of
+# writes a checksum file next to it. The files of state have checksums of their own. This manager of
 # checkpoint files is only for file systems whose rename replaces a file, as POSIX's does.
 _LOCAL_CHECKPOINTS = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
@@ -121,7 +121,7 @@ def settings(
 
 
 def _is_local_folder(path: str, conf: Mapping[str, str]) -> bool:
-    """Whether Hadoop takes the path for one of this machine's file system."""
+    """Whether Hadoop looks for the path in this machine's file system."""
     scheme = urlsplit(path).scheme
     if scheme:
         return scheme == "file"
@@ -146,7 +146,7 @@ def start_session(
     temporary: Path | None = None,
 ) -> SparkSession:
     """Starts the session: takes 3 s, without ``ARCHIVE`` 8 s. ``JobError`` if the number of shuffle
-    partitions depends on the executors of a cluster, and it starts none.
+    partitions depends on the executors of a cluster, and the cluster starts none.
 
     ``jars``: Spark's Kafka source. ``checkpoints``: their folder. ``views``: how many the session
     runs. ``log`` gets the sizes and warnings. ``temporary``: the folder for Java's temporary files;

@@ -13,8 +13,8 @@ from spark.triggers import REAL_TIME, milliseconds
 from spark.view import View
 
 GROUP_PREFIX = SPARK_GROUP_PREFIX
-# Half of it is the time that a record waits. Shorter ones cost more CPU while nothing arrives: ten
-# views ask for new records 50 times a second.
+# A record waits for half of this time on average. Shorter times cost more CPU while nothing
+# arrives: ten views ask for new records 50 times a second.
 DEFAULT_TRIGGER = "200 milliseconds"
 # A micro-batch of a few dead letters costs as much CPU as one of the view, and would delay it.
 DEAD_LETTERS_TRIGGER = "5 seconds"
@@ -70,13 +70,14 @@ class Settings:
         return _length(longest) / 1000
 
     def dead_letters_trigger(self, view: View) -> str:
-        """The least time between two micro-batches of the view's dead letters: the view's, or
-        DEAD_LETTERS_TRIGGER if it is longer."""
+        """The least time between two micro-batches of the view's dead letters: the view's own
+        trigger, or DEAD_LETTERS_TRIGGER if that is longer."""
         own = self.micro_batch_trigger(view)
         return max(DEAD_LETTERS_TRIGGER, own, key=_length)
 
 
 def _length(trigger: str) -> float:
-    """In ms; infinite if it has a form of Spark's that the command line refuses."""
+    """The length in ms; infinite if the trigger has a form of Spark that the command line
+    refuses."""
     found = milliseconds(trigger)
     return math.inf if found is None else found

@@ -92,7 +92,8 @@ def topic_writer(
 
 
 def write_rows(rows: DataFrame, topic: str, kafka: Kafka, partitions: int) -> None:
-    """Writes rows that are not a stream, as ``topic_writer``. The brokers have them then."""
+    """Writes rows that are not a stream, like ``topic_writer``. Returns when the brokers have
+    them."""
     batch = _partitioned(rows, partitions, False)
     batch.write.format("kafka").options(**_options(kafka, topic, False)).save()
 
@@ -140,7 +141,8 @@ def _bounded(name: str, most: int) -> tuple[Column, Column]:
 
 
 def _own_headers() -> tuple[Column, Column]:
-    """The record's own headers with their prefix; their size if they are too long, and left out."""
+    """The record's own headers with their prefix, and their size if they are left out as too
+    long."""
     own = F.coalesce("headers", F.array().cast(HEADERS))
     size = F.aggregate(
         own,

@@ -54,7 +54,7 @@ def raw_records(
 def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -> DataFrame:
     """The records of a topic before the offsets ``ends`` as RAW_RECORD rows, not as a stream.
 
-    ``ends``: JSON as of Spark's ``endingOffsets``.
+    ``ends``: JSON in the format of Spark's ``endingOffsets``.
     """
     return (
         session.read.format("kafka")
@@ -93,7 +93,7 @@ def records_between(
 
 
 def _bounded_options(topic: str, kafka: Kafka) -> dict[str, str]:
-    """For micro-batches and batch jobs, which read up to offsets that exist.
+    """The options of micro-batches and batch jobs, which read up to offsets that exist.
 
     After the last record, Kafka's client asks for the next one in advance, and the broker keeps
     this request for ``fetch.max.wait.ms``. Spark then asks for the topic's offsets on the same

@@ -1,4 +1,4 @@
-"""Views of tables: topics whose newest record of a key is its row, and whose tombstones delete.
+"""Views of tables: topics where the newest record of a key is its row, and a tombstone deletes it.
 
 The functions take the well-formed rows of a decoder with ``is_table``: ``key`` (record bytes),
 ``deleted``, ``partition``, ``offset`` and the fields. A compacted topic has lost older records of
@@ -29,7 +29,7 @@ CHANGE = "change"
 
 # Spark's default has milliseconds.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "false"}
-# Only for writing: it reads any of them, also the milliseconds in checkpoints of before.
+# Only for writing: it reads any of them, also the milliseconds in earlier checkpoints.
 _LOCAL_TIMES = {"timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 _RECORD = ["key", "partition", "offset"]
 
@@ -37,9 +37,9 @@ _RECORD = ["key", "partition", "offset"]
 def mapped(rows: DataFrame, value: Column) -> DataFrame:
     """``key`` and ``value``, null for a deleted row: the view has the topic's keys.
 
-    The order of a partition is kept, so the view topic ends with the newest row of each key.
-    Encode the value afterwards (``spark.formats.encoders``): Spark calls Python functions of all
-    rows, also of deleted ones.
+    The order of a partition is kept, so the view topic ends with the newest row of each key. Encode
+    the value afterwards (``spark.formats.encoders``): Spark calls Python functions for all rows,
+    also for deleted ones.
     """
     return rows.select("key", F.when(~F.col("deleted"), value).alias("value"))
 
@@ -62,8 +62,8 @@ def changes(rows: DataFrame, *columns: str, groups: int = 1000) -> DataFrame:
     Minimum and maximum cannot be taken back.
 
     The state has ``columns`` of each key that is not deleted. Keys are hashed into ``groups``, each
-    one state row: a group for each key would cost a hundred times as much. Use one for some 1,000
-    keys. The number cannot change for an existing checkpoint.
+    one state row: a group for each key would cost a hundred times as much. Use one group for some
+    1,000 keys. The number cannot change for an existing checkpoint.
     """
     types = [StructField(name, rows.schema[name].dataType) for name in columns]
     if not rows.isStreaming:
@@ -84,7 +84,7 @@ def changes(rows: DataFrame, *columns: str, groups: int = 1000) -> DataFrame:
 def _changed(
     _: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """The changes of one group of keys by a micro-batch.
+    """The changes that a micro-batch makes to one group of keys.
 
     The state has (key, text of the row) of each row that is not deleted.
     """

@@ -13,16 +13,16 @@ _UNITS_MS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_0
 
 
 def milliseconds(trigger: str) -> int | None:
-    """The length of a time of Spark's, such as ``"5 seconds"`` or ``"1 minute 30 seconds"``; None
-    if it has another form."""
+    """The length of a time in Spark's form, such as ``"5 seconds"`` or ``"1 minute 30 seconds"``;
+    None if it has another form."""
     if _TIMES.fullmatch(trigger) is None:
         return None
     return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_TIME, trigger))
 
 
 def spark_time(text: str) -> str:
-    """A time in Spark's form: as it is, or from that of views.toml (``"5s"``, ``"250ms"``). Raises
-    ValueError."""
+    """A time in Spark's form: unchanged, or converted from the form of views.toml (``"5s"``,
+    ``"250ms"``). Raises ValueError."""
     if milliseconds(text) is not None:
         return text
     try:

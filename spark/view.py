@@ -43,9 +43,9 @@ class View:
     part of the key determines the partition. Values are absolute, never increments, so writing a
     micro-batch twice gives the same view.
 
-    ``name`` and ``topic``: those of the view's entry in views.toml, if it has one. Otherwise the
-    name of the file, and the name of the view. ``partitions`` and ``topic_config`` are for a topic
-    that does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
+    ``name`` and ``topic``: as in the view's entry in views.toml, if it has one. Otherwise the name
+    of the file, and the name of the view. ``partitions`` and ``topic_config`` are for a topic that
+    does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
     ``trigger``: ``"real-time"`` for Spark's real-time mode (``spark.realtime``), or the least time
     between two micro-batches, such as ``"5 seconds"``; by default the job's ``--trigger``.
     ``state_version``: raise it if the state of earlier checkpoints must not be used. Such a
@@ -80,7 +80,7 @@ class View:
 
     @property
     def inputs(self) -> tuple[Source, ...]:
-        """All sources, also a single one."""
+        """All sources, as a tuple even if there is only one."""
         if self.sources or self.decoder is None:
             return self.sources
         return (Source(self.source, self.decoder),)
@@ -116,7 +116,7 @@ def derived_rows(view: View, records: Sequence[DataFrame]) -> DataFrame:
 
 @contextmanager
 def only_of_view(view: View, what: str) -> Iterator[None]:
-    """``JobError`` if the view's own code raises another error than Spark's."""
+    """Raises ``JobError`` if the view's own code raises an error that is not Spark's."""
     try:
         yield
     except (PySparkException, Py4JError, JobError):

@@ -58,7 +58,7 @@ def by_factor(document: Document) -> dict[str, Series]:
 
 
 def _rows(document: Document, name: str) -> list[Any]:
-    """Without those of a reference that failed."""
+    """The rows with this name, except the rows of a reference that failed."""
     return [row for row in document["rows"] if row["name"] == name and row["rounds"]]
 
 

@@ -1,9 +1,9 @@
 """A model of 10, 100 and 1,000 machines, from the rows of one run.
 
-Each machine is as the one of the run, with as many workers of nginx and a backend per core, and
-each backend has as many keys as in the run. Reads are limited by the CPU (`read_cost`). The group's
-record on the broker has the metadata of each instance and a reference to the topology; above the
-broker's `message.max.bytes`, that must be raised.
+Each machine is like the machine of the run, with as many workers of nginx and one backend per core.
+Each backend has as many keys as in the run. Reads are limited by the CPU (`read_cost`). The group's
+record on the broker has the metadata of each instance and a reference to the topology; if it
+exceeds the broker's `message.max.bytes`, this setting must be raised.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bench.models.read_cost import Model, batch_share, fit, nginx_workers, point
 
 MACHINES = (10, 100, 1_000)
 BATCH = 8  # reads in one request to a backend
-_REFERENCE_BYTES = 350  # of an instance in the group's record, beside its metadata
+_REFERENCE_BYTES = 350  # of an instance in the group's record, in addition to its metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What the topology of so many instances costs: the leader's CPU (ms) for a rebalance, the
+    """The cost of a topology with `instances` instances: the leader's CPU (ms) for a rebalance, the
     bytes of all their metadata, and the memory (MB) of a worker of nginx."""
 
     instances: int
@@ -32,9 +32,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A deployment. `alone` and `together`: reads/s if each is a request to a backend of its own,
-    and if BATCH are in one, which needs `connections` for each machine. `placement`: of so many
-    instances or a few more; None if the run has not measured it."""
+    """A deployment. `alone`: reads/s if each read is a request of its own to a backend. `together`:
+    reads/s if BATCH reads are in one request, which needs `connections` for each machine.
+    `placement`: the placement of as many instances as backends, or a few more; None if the run has
+    not measured it."""
 
     machines: int
     backends: int
@@ -45,7 +46,7 @@ class Size:
 
     @property
     def record_bytes(self) -> int | None:
-        """Of the group's record, if the topology is sent by reference."""
+        """The size of the group's record, if the topology is sent by reference."""
         if self.placement is None:
             return None
         of_one = self.placement.metadata_bytes / self.placement.instances + _REFERENCE_BYTES
@@ -83,7 +84,7 @@ def _size(
 
 
 def _placements(document: Mapping[str, Any]) -> list[Placement]:
-    """From the rows `leader-…` and `nginx-…`, in the order of the number of instances."""
+    """The placements from the rows `leader-…` and `nginx-…`, sorted by the number of instances."""
     rows = {row["name"]: row for row in document["rows"]}
     found = []
     for name, row in rows.items():

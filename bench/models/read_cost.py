@@ -72,8 +72,8 @@ def points_of(document: Mapping[str, Any]) -> list[Point]:
 
 
 def batch_share(document: Mapping[str, Any]) -> float:
-    """The share of the readers of each pair of an nginx worker and a backend whose reads are in one
-    batch: the median of the rows with several such readers."""
+    """The share of readers whose reads are in one batch, among the readers of one nginx worker and
+    one backend: the median of the rows with several such readers."""
     workers = nginx_workers(document)
     parts = []
     for row in _fitted(document):

@@ -1,4 +1,4 @@
-"""gunicorn for the application BENCH_APP: a backend's settings, but gunicorn's own ASGI worker."""
+"""Configures gunicorn for BENCH_APP: a backend's settings, but gunicorn's own ASGI worker."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The cost of a request for its sender: by the Python client, and by its HTTP library alone.
+"""The cost of a request for its sender: with the Python client, and with its HTTP library alone.
 
 Arguments: the client (see `_CLIENTS`), URL, path of the keys, number of keys, requests, keys per
 request. Prints `{"cpu_us", "rate", "p50_ms"}`: CPU time of this process per request, keys per

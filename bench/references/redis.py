@@ -24,7 +24,7 @@ def find_redis() -> str:
 
 
 def command(folder: Path, port: int) -> list[str]:
-    """The command that starts it on 127.0.0.1, without persistence."""
+    """The command that starts Redis on 127.0.0.1, without persistence."""
     return [
         *(find_redis(), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder)),
         *("--save", "", "--appendonly", "no", "--daemonize", "no"),
@@ -32,7 +32,7 @@ def command(folder: Path, port: int) -> list[str]:
 
 
 def answers(port: int) -> bool:
-    """Whether it answers a PING."""
+    """Whether Redis answers a PING."""
     try:
         with socket.create_connection(("127.0.0.1", port), 2.0) as connection:
             connection.sendall(b"PING\r\n")

@@ -1,6 +1,6 @@
 """The cost of the Python client, compared with its HTTP library; one request at a time.
 
-The libraries, too, ask our servers: a wrong answer to them is one of ours.
+The libraries, too, send requests to our servers: a wrong answer to them counts as ours.
 """
 
 from __future__ import annotations

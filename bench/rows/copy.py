@@ -1,6 +1,7 @@
 """How long a new instance takes to copy all store partitions from another one.
 
-Beside it, a bare consumer of the same records, which is the least that a replay of the topic takes.
+For comparison, a bare consumer reads the same records: a replay of the topic takes at least as
+long.
 """
 
 from __future__ import annotations

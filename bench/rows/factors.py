@@ -129,7 +129,7 @@ def _workload(case: Case) -> Workload:
 def launch_backends(
     stack: Stack, count: int, table: Table, settings: Mapping[str, str] = MappingProxyType({})
 ) -> list[Server]:
-    """Starts so many backends of this table; waits until each has its partitions, and is idle."""
+    """Starts `count` backends of this table; waits until each has its partitions, and is idle."""
     group = stack.new_name("group")
     backends = [
         stack.launch_backend(stack.new_name("backend"), group, [table], settings)

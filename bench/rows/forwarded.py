@@ -1,8 +1,8 @@
 """The cost of reads at an instance that has half of the keys, and forwards the others.
 
 Two backends without standbys share the partitions, and one of them is asked directly. It sends the
-reads for the other one together; beside it, the same reads with an id for the logs, which it
-forwards one by one.
+reads for the other backend together. For comparison, the same reads have an id for the logs, and it
+forwards them one by one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Measures rebalances of large groups with a real broker. One member is a real instance, and the
-leader; the others are simulated (`bench/simulated_group.py`).
+"""Measures rebalances of large groups with a real broker. One member is a real instance, which is
+the leader. The others are simulated (`bench/simulated_group.py`).
 
-A row has the time of a fetch of the topology as its p50 and p99. `more` has `rebalance_s`, from the
-time when some members leave until all others have a newer topology, `leader_cpu_s`, which the
-leader uses meanwhile, and `topology_bytes`.
+In a row, p50 and p99 are the time to fetch the topology. `more` has `rebalance_s`, the time from
+when some members leave until all others have a newer topology; `leader_cpu_s`, the leader's CPU
+time meanwhile; and `topology_bytes`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _QUICK_CASES = ((60, 200),)
 
 _AT_ONCE = 5_000  # partitions that a request creates; the broker limits them
 _TIMEOUT = 300.0  # s
-_JOIN_DELAY_MS = 12_000  # for which the broker waits for more members, so that all join at once
+_JOIN_DELAY_MS = 12_000  # the broker waits so long for members, so that all join at once
 _VIEWS = """[views.orders]
 topic = "orders"
 path = "/orders"
@@ -48,8 +48,8 @@ def _cases(plan: Plan) -> tuple[tuple[int, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """The time of a rebalance, the leader's CPU for it, the seconds of the fetches of the topology
-    by all others, how many failed, and its bytes."""
+    """A rebalance: its time, the leader's CPU time for it, the seconds in which each other member
+    fetched the topology, the number of failed fetches, and the bytes of the topology."""
 
     seconds: float
     cpu_s: float

@@ -1,7 +1,7 @@
-"""Quantiles of the latency histograms in nginx and backends, beside those that wrk measures.
+"""Quantiles of the latency histograms in nginx and backends, next to the quantiles from wrk.
 
 wrk also counts the time for which a request or an answer waits in a socket: until nginx or the
-backend reads it, and until wrk does.
+backend reads the request, and until wrk reads the answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CONNECTIONS = (16, 64)
 _PATHS = {"proxy-histogram": "/proxy/metrics", "backend-histogram": "/metrics"}
 
 Pair = tuple[LoadResult, list[int]]
-"""A load, and what the histogram has counted of it."""
+"""A load, and the counts of the histogram for it."""
 
 _OF_WRK: dict[str, Callable[[Pair], float]] = {
     "p50": lambda each: each[0].p50_ms,

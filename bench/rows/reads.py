@@ -26,7 +26,7 @@ _NAMES = (
 CPU_TARGETS = {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}  # µs, by proxy
 P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection: coalescing must not delay a single reader
 P99_TARGETS = {64: Target(5.0)}  # ms, by proxy
-# beside nginx ► static nginx
+# compared with the row of nginx ► static nginx
 LIMIT_TARGETS = {
     16: Target(1.4, of_ratio=True),
     64: Target(1.0, of_ratio=True),
@@ -74,7 +74,7 @@ def launch_front(stack: Stack, static: Server) -> tuple[Server, Server]:
 
 
 def _subjects(stack: Stack, backend: Server, sample: Answer) -> dict[str, Served]:
-    """In the order of their measurement."""
+    """The subjects, in the order of their measurement."""
 
     def launch_redis() -> tuple[Server, Server]:
         redis = stack.launch_redis()
@@ -118,7 +118,8 @@ def _rows(
 def latency_comparisons(
     ours: Served, singly: Served, connections: int, p99_targets: Mapping[int, Target]
 ) -> list[Comparison]:
-    """p50 and p99 of reads that travel together, beside those one by one in the same rounds."""
+    """p50 and p99 of reads that are sent together, compared with reads that are sent one by one, in
+    the same rounds."""
     targets = (P50_TARGET if connections == 1 else None, p99_targets.get(connections))
     found = []
     for name, get, target in zip(("p50", "p99"), (_p50, _p99), targets, strict=True):

@@ -1,4 +1,4 @@
-"""Two instances without standbys, beside two of a Kafka Streams application with a REST endpoint.
+"""Two instances without standbys, next to two of a Kafka Streams application with a REST endpoint.
 
 Both read the same topic. Reads go to one of the instances, which has half of the keys and forwards
 the others, or to both through nginx. nginx sends ours to the owner of the key; it does not know
@@ -116,7 +116,8 @@ def launch_applications(stack: Stack, sample: int, note: Callable[[str], None]) 
     newest = range(stack.count - min(100, stack.count), stack.count)
 
     def is_readable() -> bool:
-        """Also: each has half of the partitions, so that it forwards half of the reads."""
+        """Whether both answer with the newest records. Each must also have half of the partitions,
+        so that it forwards half of the reads."""
         try:
             if any(_partitions(each) != records.PARTITIONS // 2 for each in both):
                 return False
@@ -153,7 +154,7 @@ def _partitions(application: Server) -> int:
 
 
 def _launch_nginx(stack: Stack, applications: list[Server]) -> list[Server]:
-    """nginx in front of the applications, and these."""
+    """Starts nginx in front of the applications; returns nginx and the applications."""
     servers = " ".join(f"server 127.0.0.1:{each.port};" for each in applications)
     nginx = stack.launch_nginx(
         'proxy_pass http://streams; proxy_http_version 1.1; proxy_set_header Connection "";',

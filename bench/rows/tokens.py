@@ -127,7 +127,7 @@ def _comparisons(subjects: dict[str, Served], name: str, connections: int) -> li
 
 
 def _launch_backend(stack: Stack, tokens: Tokens) -> Server:
-    """A backend with all records that checks tokens; restarted, as the one that checks none."""
+    """A backend with all records that checks tokens. It was restarted, like the other backend."""
     name = stack.new_name("backend")
     backend = stack.launch_backend(name, name, settings=tokens.backend)
     stack.wait_ready(backend, token=tokens.first)

@@ -1,8 +1,8 @@
 """Measures the CPU time that the topology of a large deployment takes in the group's leader, which
 computes and encodes it, and in a worker of nginx, which reads it. Asks no server.
 
-A row has the CPU time as its p50. `more` has the bytes: of the user data that each member of the
-group gets, and of the document that nginx gets.
+In a row, p50 is the CPU time. `more` has the bytes of the user data that each member of the group
+gets, or of the document that nginx gets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _POLICY = Policy(standby_replicas=1)
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A topology, the leader's CPU time for it, and its bytes and those of the metadata."""
+    """A topology, the leader's CPU time (ms) for it, and the bytes of the topology and of the
+    metadata."""
 
     topology: Topology
     instances: int

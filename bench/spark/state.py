@@ -1,8 +1,8 @@
 """Measures micro-batches of a view with many live rows: ``python -m bench.spark.state``.
 
 It fills the state of a count with distinct keys, in large micro-batches, and then updates random
-keys once a second. Broker and sink are left out, so the numbers are those of the state. The heap is
-that of the Spark job, 1 GB.
+keys once a second. Broker and sink are left out, so the numbers show only the state. The heap is as
+large as in the Spark job: 1 GB.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Process:
         return f"resident: {now} MiB, at most {most} MiB"
 
     def cpu(self) -> float:
-        """Seconds since its start."""
+        """The CPU time in seconds since its start."""
         fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

@@ -1,8 +1,8 @@
 """Deployments of a service. Pure.
 
-A service has one or more deployments behind the same proxies: groups of instances, each with an
-application id of its own. One of them is current: proxies send it all requests. Which one that is
-is the result of all records of the topic `<service>-deployments`: see `records.fold`.
+A service has one or more deployments behind the same proxies. A deployment is a group of instances
+with its own application id. One deployment is current: proxies send it all requests. All records of
+the topic `<service>-deployments` together determine which one is current: see `records.fold`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import orjson
 from model.changes.records import decode_object
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,200}", re.ASCII)
-"""A service: its name is part of a topic's name."""
+"""The name of a service, which is part of a topic's name."""
 
 MAX_ID_LENGTH = 249
-"""Characters of an application id."""
+"""The maximum length of an application id, in characters."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""State that changes by records of a topic, which every instance reads from its start. Pure.
+"""State that changes by records of a topic. Every instance reads the topic from its start. Pure.
 
 Each record has the complete state of one name after a change, and counts only if its revision is
 the next one. So all instances come to the same result, and of two changes at the same time only one

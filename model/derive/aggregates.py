@@ -1,4 +1,4 @@
-"""Parses the aggregates of ``[views.NAME.derive]``, and what they are aggregates of."""
+"""Parses the aggregates of ``[views.NAME.derive]``, and the values that they aggregate."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def parse_aggregates(table: Mapping[str, Any], names: Names) -> tuple[Aggregate,
 
 
 def parse_select(value: Any, names: Names) -> Select:
-    """``"delay"``, ``["origin", "dest"]`` or ``{ day = "…" }``. Raises TableError."""
+    """Parse ``"delay"``, ``["origin", "dest"]`` or ``{ day = "…" }``. Raises TableError."""
     path = ("select",)
     if isinstance(value, str):
         found = read_expression(value, path, names)

@@ -1,4 +1,4 @@
-"""``try_cast(a as int)``: a value of another type, or null if it has none."""
+"""``try_cast(a as int)``: a value as another type, or null if it has no value of that type."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cast_type(name: str, of: Type) -> Type:
     if kind == "string" and of.kind not in _TEXTUAL:
         raise ValueError(f"try_cast as string is for whole numbers, not for a {of.kind}")
     if kind == "string":
-        return to.or_null(of.optional)  # each of them has a text
+        return to.or_null(of.optional)  # every value of these types has a text
     return to.or_null()
 
 

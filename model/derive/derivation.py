@@ -1,4 +1,4 @@
-"""What ``[views.NAME.derive]`` says, checked."""
+"""The checked content of ``[views.NAME.derive]``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECORD_FIELDS: dict[str, Type] = {
     "record_offset": integer(0),
 }
 """The fields that each record has, whatever its value is. ``record_key`` is null if the record has
-no key, or if it is not UTF-8."""
+no key, or if the key is not UTF-8."""
 
 TEXT = "text"
 """The field of a record whose value is text."""
@@ -29,7 +29,7 @@ checkpoints of earlier releases do not know it."""
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """``name``: its field in a JSON value. ``of``: what is summed or compared, or the condition of
-    a count (None: all records count). ``type``: that of the result. ``k``: of top_k."""
+    a count (None: all records count). ``type``: the type of the result. ``k``: only for top_k."""
 
     function: str
     name: str
@@ -40,8 +40,8 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The value of one record, for ``latest`` and ``top_k``. ``single``: one expression, instead of
-    a JSON object."""
+    """The value of one record, for ``latest`` and ``top_k``. ``single``: whether it is one
+    expression instead of a JSON object."""
 
     values: tuple[tuple[str, Expression], ...]
     single: bool
@@ -50,7 +50,7 @@ class Select:
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """``of``: the time of a record. ``before`` and ``after``: how many seconds it may be before and
-    after the record's timestamp; None: it is this timestamp."""
+    after the record's timestamp; None: the time is this timestamp."""
 
     of: Expression
     before: int | None
@@ -58,7 +58,7 @@ class EventTime:
 
     @property
     def field(self) -> str | None:
-        """The name of the field, if it is one."""
+        """The name of the field, if the time is a field; otherwise None."""
         return self.of.name if isinstance(self.of, Field) else None
 
 
@@ -73,7 +73,7 @@ class Windows:
 @dataclass(frozen=True, slots=True)
 class Join:
     """The table ``name``: the newest record of each key in the topic ``source``. A record gets the
-    row whose key is ``on``."""
+    row whose key is the value of ``on``."""
 
     name: str
     source: str
@@ -91,8 +91,9 @@ class Derivation:
     (other records are dead letters), ``identity`` (records that are equal in these fields count
     once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
     and window or session, ``aggregates``. ``session``: the gap that ends a session.
-    ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read of
-    values; None: every value is one. ``paths``: of the fields that are not members with their name.
+    ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read from
+    values; None: every value is a row. ``paths``: the paths of the fields that are not members with
+    their own name.
     """
 
     source: str
@@ -128,7 +129,7 @@ class Derivation:
 
     @property
     def shape(self) -> str:
-        """What the view's topic has: ``keys``, ``windows`` or ``sessions``."""
+        """What the entries of the view's topic are: ``keys``, ``windows`` or ``sessions``."""
         return "windows" if self.window or self.points else "sessions" if self.session else "keys"
 
     @property

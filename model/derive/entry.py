@@ -27,8 +27,8 @@ def value_type(derivation: Derivation) -> Type | None:
 
 
 def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None, dict[str, Any]]:
-    """What ``derive`` of an entry says, if it has this table, and the entry's other fields with
-    their defaults. Raises TableError, with the path of a key in ``derive``."""
+    """The derivation of an entry, if it has the table ``derive``, and its other fields with their
+    defaults. Raises TableError, with the path of a key in ``derive``."""
     if "derive" not in fields:
         return None, fields
     derivation = parse_derivation(fields["derive"])
@@ -41,7 +41,7 @@ def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None,
 
 
 def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
-    """Fields of the entry ► their values, if the file does not have them."""
+    """The name and the default value of fields, for entries that do not have these fields."""
     yield "topic", name.replace("@", "-v")  # version 2 of orders: orders-v2
     yield "key", _key_formats(derivation)[0]
     type_ = value_type(derivation)
@@ -94,7 +94,7 @@ def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, st
 
 
 def _key_formats(derivation: Derivation) -> list[str]:
-    """The default first."""
+    """The formats that fit the key, the default first."""
     kind = Kind.STRING if len(derivation.key) > 1 else derivation.key[0].type.kind
     return [name for name in _formats_of(kind) if FORMATS[name].for_keys]
 

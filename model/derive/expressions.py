@@ -2,8 +2,9 @@
 
     filter = "status >= 500 and lower(method) in ('get', 'head')"
 
-An expression uses the fields of one record. It has no state, no clock and no chance, so a view is
-always equal to the batch computation over its topics; and it cannot fail, whatever a record holds.
+An expression uses the fields of one record. It has no state, no clock and no random numbers, so a
+view is always equal to the batch computation over its topics. It cannot fail, whatever is in a
+record.
 ``model.derive.functions`` has the functions and operators.
 """
 
@@ -69,8 +70,8 @@ class Token(NamedTuple):
 
 
 def parse(text: str, names: Mapping[str, Expression]) -> Expression:
-    """``names``: the fields, and the expressions of ``let``. Raises ValueError, which says what is
-    wrong, and at which character (from 1)."""
+    """Parse an expression. ``names``: the fields, and the expressions of ``let``. Raises
+    ValueError, which says what is wrong, and at which character (from 1)."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
     parser = _Parser(_tokens(text), names)
@@ -110,7 +111,7 @@ def known_not_null(condition: Expression) -> set[str]:
 
 
 def _size(expression: Expression) -> tuple[int, int]:
-    """The number of parts, at most one more than is allowed, and the levels of them."""
+    """The number of parts, counted up to one more than is allowed, and the number of levels."""
     parts, levels = 0, 0
     waiting = [(expression, 1)]
     while waiting and parts <= MAX_NODES:
@@ -172,7 +173,7 @@ class _Parser:
         return ValueError(f"{what} at character {at or self._peek.at}")
 
     def _take(self, *texts: str) -> str | None:
-        """The next token, in lower case, if it is one of these words or symbols."""
+        """Take the next token, if it is one of these words or symbols; return it in lower case."""
         token = self._peek
         if token.kind not in ("name", "symbol") or token.text.lower() not in texts:
             return None

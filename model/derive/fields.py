@@ -21,7 +21,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 def parse_topic(value: Any, path: tuple[str, ...]) -> str:
-    """Raises TableError."""
+    """The name of a topic. Raises TableError."""
     topic = read_text(value, path, "a topic")
     if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
         raise TableError(path, f'"{topic[:60]}" is not a valid topic name')
@@ -46,8 +46,8 @@ def parse_fields(value: Any, path: tuple[str, ...]) -> dict[str, Field]:
 
 
 def parse_paths(value: Mapping[str, Any], path: tuple[str, ...]) -> Paths:
-    """Where fields are in a JSON value, if they have a path: ``"after.id"``, or a list of names if
-    a name has a dot. Raises TableError."""
+    """The paths of the fields that have one: ``"after.id"``, or a list of names if a name has a
+    dot. Raises TableError."""
     found = []
     for name, given in value.items():
         if not isinstance(given, dict):

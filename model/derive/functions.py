@@ -49,7 +49,7 @@ def result_type(function: str, arguments: Arguments) -> Type:
 
 
 def _check(name: str, arguments: Arguments, *kinds: Kind, least: int | None = None) -> bool:
-    """Checks number and kinds; whether one may be null."""
+    """Check the number and the kinds of arguments. Returns True if one of them may be null."""
     fewest = len(kinds) if least is None else least
     if not fewest <= len(arguments) <= len(kinds):
         count = f"{fewest}" if fewest == len(kinds) else f"{fewest} to {len(kinds)}"
@@ -257,7 +257,7 @@ FUNCTIONS: dict[str, Typing] = {
     "unix_millis": _unix("unix_millis", 1000),
     "timestamp_seconds": _timestamp_seconds,
 }
-"""Name ► the type of its result."""
+"""Name ► function that returns the type of the result."""
 
 OPERATORS: dict[str, Typing] = {
     "or": _function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),

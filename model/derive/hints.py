@@ -1,4 +1,4 @@
-"""What to write instead of what a SQL user may try in ``[views.NAME.derive]``."""
+"""Hints for SQL users: what to write in ``[views.NAME.derive]`` instead of what they may try."""
 
 from __future__ import annotations
 
@@ -101,18 +101,18 @@ _KEYS: Mapping[str, str] = {
 
 
 def unexpected(text: str) -> str:
-    """About a word or sign that cannot be there."""
+    """The error for a word or character that cannot be there."""
     return _with_hint(f"unexpected {text or 'end'}", _WORDS.get(text.lower()))
 
 
 def unknown_function(name: str, known: Iterable[str]) -> str:
-    """About a function that there is not."""
+    """The error for a function that does not exist."""
     hint = _FUNCTIONS.get(name.lower()) or _close(name.lower(), known)
     return _with_hint(f"unknown function {name[:40]}; allowed: {', '.join(known)}", hint)
 
 
 def unknown_field(name: str, known: Iterable[str]) -> str:
-    """About a field that is not declared."""
+    """The error for a field that is not declared."""
     names = tuple(known)
     hint = _FIELDS.get(name.lower()) or _close(name, names)
     if hint is None and "." in name:

@@ -1,4 +1,4 @@
-"""Parses ``[views.NAME.derive.join.TABLE]``: topics whose records complete those of ``from``."""
+"""Parses ``[views.NAME.derive.join.TABLE]``: topics that add fields to the records of ``from``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _KEYS = (*_REQUIRED, *ROW_KEYS)
 
 
 def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple[Join, ...]:
-    """Adds the fields of the tables to ``names``, as ``plane.model``. They may be null, because a
-    record may have no row. Raises TableError."""
+    """Parse the joins, and add the fields of their tables to ``names``, as ``plane.model``. These
+    fields may be null, because a record may have no row. Raises TableError."""
     if "join" not in table:
         return ()
     path = ("join",)
@@ -48,7 +48,7 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
 
 
 def check_places(derivation: Derivation) -> None:
-    """Raises TableError if fields of a table are used where there are none yet."""
+    """Raise TableError if the fields of a table are used where they are not available yet."""
     joined = derivation.joined_fields
     places: list[tuple[str, Expression | None]] = [
         ("require", derivation.require),

@@ -1,9 +1,9 @@
 """How many steps a regular expression may take on a long text.
 
-Java's matcher tries all lengths of a repetition until the rest of the pattern matches. Two lengths
-can only both lead on if the repetition matches what can follow it: in ``[^ ]* `` it does not, in
-``.* `` it does. So the steps are the product of the lengths of all repetitions of the second kind,
-and of the places where a match can begin.
+Java's matcher tries all lengths of a repetition until the rest of the pattern matches. More than
+one length can continue the match only if the repetition also matches what can follow it: in ``.* ``
+it does, in ``[^ ]* `` it does not. So the number of steps is the product of the lengths of all
+repetitions that do, times the number of places where a match can begin.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 LONG_TEXT = 100_000
-"""Characters."""
+"""The length of a long text, in characters."""
 
-# What can come next, beside the characters themselves.
+# What can come next, apart from characters.
 _END, _EDGE, _UNKNOWN = "end", "edge", "unknown"
 _ANY_OTHER = "\uffff"
 _ASCII = frozenset(map(chr, range(128)))
@@ -56,7 +56,8 @@ def most_steps(parts: Sequence[Part]) -> tuple[float, str]:
 
 
 def _signs(parts: Iterable[Part]) -> list[frozenset[str]]:
-    """The characters that each part matches. One stands for all that the pattern does not have."""
+    """The characters that each part matches. ``_ANY_OTHER`` stands for all characters that are not
+    in the pattern."""
     others = {sign for part in parts for sign in part.text}
     alphabet = _ASCII | others | {_ANY_OTHER}
     of_text: dict[str, frozenset[str]] = dict.fromkeys([*_EMPTY, "(", "|", ")"], frozenset())
@@ -67,7 +68,7 @@ def _signs(parts: Iterable[Part]) -> list[frozenset[str]]:
 
 
 def _first(parts: Sequence[Part], signs: Sequence[frozenset[str]]) -> list[set[str]]:
-    """For each part, and the end: what it and those after it can begin with."""
+    """For each part, and for the end: what the rest of the pattern can begin with from there on."""
     first: list[set[str]] = [set() for _ in parts] + [{_END}]
     closing = len(parts)  # the end of the group that the part is in
     outer: list[int] = []
@@ -107,7 +108,7 @@ def _alternatives(parts: Sequence[Part], group: int) -> list[int]:
 
 
 def _is_certain(signs: frozenset[str], following: set[str]) -> bool:
-    """Whether only one length of a repetition can lead on."""
+    """Whether only one length of a repetition can continue the match."""
     if _EDGE in following and not (signs <= _WORD or signs.isdisjoint(_WORD)):
         return False
     return _UNKNOWN not in following and signs.isdisjoint(following)

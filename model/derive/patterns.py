@@ -1,10 +1,10 @@
-"""Regular expressions that Java and Python read alike, and that cannot fail or take hours on a long
-text.
+"""Checks regular expressions: Java and Python must read them alike, and they must not fail or take
+hours on a long text.
 
 Java's matcher calls itself for each repetition of a group, so ``(a|b)*`` on a long text ends the
-query with a StackOverflowError. Nested repetitions can take exponential time. Several repetitions
-that match what follows them, as in ``.*a.*b``, take the length of the text to the power of their
-number: so on a text of ``LONG_TEXT`` characters, a pattern takes about its square at most.
+query with a StackOverflowError. Nested repetitions can take exponential time. If k repetitions
+match what follows them, as in ``.*a.*b``, a text of n characters takes about n^k steps. So for a
+text of ``LONG_TEXT`` characters, a pattern may take about n^2 steps at most.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PART = re.compile(
 
 
 def check_pattern(pattern: str) -> int:
-    """The number of groups. Raises ValueError."""
+    """Check a pattern and return its number of groups. Raises ValueError if it is not allowed."""
     repetitions = at = 0
     parts: list[Part] = []
     while at < len(pattern):
@@ -70,8 +70,8 @@ def check_pattern(pattern: str) -> int:
 
 
 def check_like(pattern: str) -> None:
-    """For a pattern of SQL's ``like``, which Spark makes a regular expression of. Raises
-    ValueError."""
+    """Check a pattern of SQL's ``like``, which Spark turns into a regular expression. Raises
+    ValueError if it is not allowed."""
     of_sign = {"%": Part(".", 0, LONG_TEXT), "_": Part(".")}
     wanted = pattern.rstrip("%")
     parts = [of_sign.get(sign) or Part(re.escape(sign)) for sign in wanted]

@@ -17,7 +17,7 @@ MAX_DURATION = 3650 * 86_400_000
 
 
 class TableError(ValueError):
-    """A key of a table is wrong or missing. ``path``: the names of the key, from the table."""
+    """A key of a table is wrong or missing. ``path``: the names from the table to the key."""
 
     def __init__(self, path: Iterable[str], text: str) -> None:
         super().__init__(text)
@@ -47,7 +47,7 @@ def read_number(value: Any, path: tuple[str, ...], low: int, high: int) -> int:
 
 
 def read_duration(value: Any, path: tuple[str, ...], least: int = 1) -> int:
-    """ms."""
+    """A duration in ms."""
     text = read_text(value, path, 'a duration such as "30m"')
     try:
         found = parse_duration(text)

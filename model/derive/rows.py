@@ -1,4 +1,4 @@
-"""Parses how rows are read of values, in ``[views.NAME.derive]`` and its joins: ``value_schema``,
+"""Parses how rows are read from values, in ``[views.NAME.derive]`` and its joins: ``value_schema``,
 ``null_deletes`` and ``unwrap``."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROW_KEYS = ("value_schema", "null_deletes", "unwrap")
 
 
 def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule | None:
-    """None if every value is a row. Raises TableError."""
+    """The rule for reading rows; None if every value is a row. Raises TableError."""
     null_deletes, unwrap = table.get("null_deletes", False), table.get("unwrap")
     if type(null_deletes) is not bool:
         raise TableError((*path, "null_deletes"), f"{null_deletes!r} is not true or false")
@@ -33,7 +33,7 @@ def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule 
 
 
 def check_rows(table: Mapping[str, Any], aggregates: Iterable[Aggregate]) -> None:
-    """Whether these keys fit the other ones of ``[views.NAME.derive]``. Raises TableError."""
+    """Raise TableError unless these keys fit the other keys of ``[views.NAME.derive]``."""
     given = next((key for key in reversed(ROW_KEYS) if table.get(key)), None)
     if given is None:
         return

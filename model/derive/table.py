@@ -71,7 +71,7 @@ Names = dict[str, Expression]
 
 
 def parse_derivation(table: Any) -> Derivation:
-    """A table of views.toml ► what it says. Raises TableError, with the path of the key."""
+    """Parse a table of views.toml. Raises TableError, with the path of the key."""
     if not isinstance(table, dict):
         raise TableError((), "must be a table: write [views.NAME.derive]")
     check_keys(table, KEYS)
@@ -177,7 +177,8 @@ def _parse_let(table: Mapping[str, Any], names: Names) -> dict[str, str]:
 def _parse_condition(
     key: str, table: Mapping[str, Any], names: Names, let: Mapping[str, str]
 ) -> Expression | None:
-    """Fields that the condition says are not null are so in ``names`` afterwards."""
+    """Parse a condition. Afterwards, fields that are not null if it is true are never null in
+    ``names``."""
     if key not in table:
         return None
     condition = read_expression(table[key], (key,), names, Kind.BOOLEAN)
@@ -189,7 +190,7 @@ def _parse_condition(
 
 
 def _parse_each(table: Mapping[str, Any], names: Names) -> tuple[str, Expression] | None:
-    """Adds its name to ``names``."""
+    """Parse ``each``, and add its name to ``names``."""
     if "each" not in table:
         return None
     meaning = "each = { word = \"regexp_extract_all(text, '[a-z]+')\" }"
@@ -291,7 +292,8 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
 
 
 def _check_identity(derivation: Derivation) -> None:
-    """Of several rows with one identity, an arbitrary one is kept. So nothing else may be used."""
+    """Raise TableError if the view uses a field that is not part of the identity: of several rows
+    with the same identity, an arbitrary one is kept."""
     identity = derivation.identity
     if not identity:
         return

@@ -62,7 +62,7 @@ class Type:
         return replace(self, optional=False)
 
 
-# A class of its own: the attributes of others are part of the rules of checkpoints.
+# A separate class, because the attributes of other classes are part of the rules of checkpoints.
 @dataclass(frozen=True, slots=True)
 class NumberTime(Type):
     """The type of a time that is a number in JSON. ``unit``: s, ms, us or ns since 1970."""
@@ -81,7 +81,7 @@ DOUBLE = Type(Kind.DOUBLE)
 STRINGS = Type(Kind.STRINGS)
 MAX_SECONDS = INT64_MAX // 10**6
 """Spark's times are microseconds."""
-# Years 1 to 9999. In UTC, a day more.
+# The years 1 to 9999. In UTC, one more day before and after them.
 TIME = Type(Kind.TIME, low=-62_135_683_200, high=253_402_387_199)
 TIMESTAMP = Type(Kind.TIME, low=-MAX_SECONDS, high=MAX_SECONDS, subsecond=True)
 """The timestamp of a record."""
@@ -92,7 +92,7 @@ def integer(low: int = INT64_MIN, high: int = INT64_MAX, optional: bool = False)
 
 
 def parse_field_type(text: str) -> Type:
-    """``int? 0..59`` ► a type. Raises ValueError."""
+    """Parse a type such as ``int? 0..59``. Raises ValueError."""
     found = _FIELD_TYPE.fullmatch(text)
     if found is None:
         raise ValueError(

@@ -19,5 +19,5 @@ def from_base64url(text: bytes) -> bytes:
 
 
 def to_base64url(raw: bytes) -> bytes:
-    """The inverse, without padding."""
+    """The base64url of bytes, without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=")

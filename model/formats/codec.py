@@ -71,8 +71,8 @@ class Codec(ABC):
 
     @property
     def probe(self) -> Callable[[bytes], object]:
-        """Like `check`, but without a text for people, and perhaps stricter: what raises ValueError
-        is valid if `check` accepts it.
+        """A function like `check`, but its errors have no text for people, and it may be stricter.
+        If it raises ValueError, the bytes are still valid if `check` accepts them.
 
         Called for every record, so it should be a C function.
         """
@@ -95,7 +95,7 @@ class Codec(ABC):
 
     @abstractmethod
     def to_json(self, raw: bytes) -> bytes:
-        """Record bytes, which are valid, to a JSON document, UTF-8."""
+        """Valid record bytes to a JSON document (UTF-8)."""
 
     def is_identified(self, raw: bytes, document: bytes) -> bool:
         """Whether `document`, the JSON of a key, means this key. Only asked with `lists_bytes`."""
@@ -119,12 +119,12 @@ class Codec(ABC):
         return self.from_text(text)
 
     def prefix(self, text: bytes) -> bytes:
-        """The bytes with which the stored keys begin that a prefix means, if it `has_prefixes`."""
+        """The first bytes of all stored keys that have the prefix `text`, if it `has_prefixes`."""
         return text
 
     def other_key(self, raw: bytes) -> bytes | None:
-        """The record key that a text means if the view does not have `raw`, its own bytes; None if
-        there is none."""
+        """Another record key that a text means if the view does not have the key `raw`, the bytes
+        of the text; None if there is no other key."""
         return None
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:

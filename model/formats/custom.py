@@ -64,8 +64,8 @@ class CustomCodec(Codec):
         return self._codec.from_store(stored)
 
     def is_identified(self, raw: bytes, document: bytes) -> bool:
-        """Whether the document finds the key in bodies or, as the content of a string or as it is,
-        in URLs."""
+        """Whether the document finds the key in bodies or in URLs. In a URL, a string is without
+        its quotes, and any other document as it is."""
         value = decode_body(document)
         is_text = isinstance(value, str)
         return self._means(
@@ -100,7 +100,7 @@ class CustomCodec(Codec):
 
 
 def _to_text(value: Any) -> bytes:
-    """Text is the text of the URL; other values are JSON."""
+    """The text in a URL: text as it is, other values as JSON."""
     return value.encode() if isinstance(value, str) else document(value)
 
 

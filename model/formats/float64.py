@@ -69,7 +69,7 @@ class Float64Codec(Codec):
         return orjson.dumps(json_number(number))
 
     def is_identified(self, raw: bytes, document: bytes) -> bool:
-        # there are many NaNs, and "NaN" is Java's
+        # there are many NaNs, and "NaN" means the NaN that Java writes
         return document != b'"NaN"' or raw == _NAN
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:

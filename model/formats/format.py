@@ -31,7 +31,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# the texts of a document, and what is between its other parts
+# the strings of a document, and the spaces between its other parts
 _TEXT_OR_SPACE = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
 
 
@@ -53,7 +53,7 @@ def written_json(text: str) -> WrittenJson:
 
 
 def parse_json(text: str, parse_float: Callable[[str], Any] = float) -> Any:
-    """ValueError, also for numbers that JSON does not have."""
+    """Parse a JSON document. Raises ValueError, also for numbers that JSON does not have."""
     try:
         return json.loads(text, parse_constant=_refuse_constant, parse_float=parse_float)
     except RecursionError as e:
@@ -69,7 +69,7 @@ def document(value: Any) -> bytes:
     if isinstance(value, WrittenJson):
         return value.text.encode()
     try:
-        # what is left of surrogates are halves of pairs
+        # the surrogates that are left are halves of pairs
         return _SURROGATE.sub(_escaped, _encode(value)).encode()
     except (TypeError, ValueError, RecursionError) as e:
         raise ValueError(f"not a JSON document: {e}") from None
@@ -88,18 +88,18 @@ class PythonForm:
     """Keys and values as Python values, in the client. Functions raise ValueError."""
 
     types: tuple[type, ...] = ()
-    """Empty: any JSON document."""
+    """The Python types of a value; empty: any JSON document."""
 
     to_text: Callable[[Any], bytes] = document
-    """As in a URL, before it is percent-encoded."""
+    """The text of a value in a URL, before it is percent-encoded."""
 
     to_json: Callable[[Any], bytes] = document
     from_json: Callable[[Any], Any] = identity
     key_from_json: Callable[[Any], Any] | None = None
-    """As `from_json`, if a key needs another value: one by which it is found."""
+    """As `from_json`, if keys need another Python value, by which they are found."""
 
     from_typed: Callable[[str], Any] = written_json
-    """As people type it at a terminal."""
+    """A value from the text that people type at a terminal."""
 
     is_typed_text: bool = False
     """Whether typed text is the value itself, with its blanks."""
@@ -131,13 +131,13 @@ class OpenApi:
     """Kafka's serde, which KIQR's clients name."""
 
     schema: Mapping[str, Any] | None = None
-    """Of a key in a URL; None: the format is not for keys."""
+    """The schema of a key in a URL; None: the format is not for keys."""
 
     example: Any = None
-    """Of a key in a URL; None: it would depend on a schema."""
+    """An example of a key in a URL; None: it would depend on a schema."""
 
     json_example: Any = _SAME
-    """Of a key in a JSON body, if it is another; None: none."""
+    """An example of a key in a JSON body, if it is not `example`; None: there is no example."""
 
     def entry(self) -> dict[str, Any]:
         """The entry of `x-formats`."""
@@ -163,7 +163,7 @@ class Format:
     openapi: OpenApi
 
     serdes: frozenset[str] = frozenset()
-    """Kafka's serdes that read it, without those of bytes, which read all formats."""
+    """Kafka's serdes that read it, without the serdes of bytes, which read all formats."""
 
     has_own_serdes: ClassVar[bool] = False
     """Whether applications have serdes of their own for it."""
@@ -178,7 +178,7 @@ class Format:
     """Whether a value can be null, or a change of a program such as Debezium."""
 
     media_types: ClassVar[tuple[str, ...]] = ()
-    """Of keys in the body of a search, beside `application/octet-stream`."""
+    """The media types of keys in the body of a search, apart from `application/octet-stream`."""
 
     # With a schema: see `SchemaFormat`
 
@@ -212,7 +212,7 @@ class SchemaFormat(Format):
     has_own_serdes = True
     has_nulls = True
     file_suffix: ClassVar[str]
-    """Of a schema in a folder, `<id><suffix>`, and of one in views.toml."""
+    """The suffix of a schema file: in a folder, `<id><suffix>`, and in views.toml."""
 
     registry_type: ClassVar[str]
     """`schemaType` in a registry."""

@@ -7,7 +7,7 @@ Confluent's frame: a zero byte, the schema id (4 B, big-endian), then what the f
 from __future__ import annotations
 
 FRAME = 5
-"""Bytes before what the format writes."""
+"""The size of the frame (bytes). What the format writes comes after it."""
 
 HEADERS = frozenset(("__key_schema_id", "__value_schema_id"))
 """The record headers of Confluent's serializers that write the schema id there, without a frame."""
@@ -24,9 +24,8 @@ _APICURIO = 9  # a zero byte, id of 8 B
 
 
 def schema_id_of(raw: bytes) -> int:
-    """The schema id of a framed record. ValueError without a frame, and for an id that no schema
-    can have: whether a registry answers a request for it with "not found" depends on the registry.
-    """
+    """The schema id of a framed record. Raises ValueError without a frame, and for an id that no
+    schema can have: not every registry answers "not found" for such an id."""
     if len(raw) < FRAME or raw[0]:
         raise ValueError(
             "without Confluent's framing: a zero byte and 4 bytes with the schema id"
@@ -41,13 +40,14 @@ def schema_id_of(raw: bytes) -> int:
 
 
 def unframed(raw: bytes) -> bytes:
-    """What the format has written; ValueError without a frame."""
+    """The bytes after the frame, which the format has written; ValueError without a frame."""
     schema_id_of(raw)
     return raw[FRAME:]
 
 
 def other_frame(raw: bytes) -> str | None:
-    """The frame that the bytes seem to have and that is not read, and what to do."""
+    """For bytes that seem to have a frame that is not read: a text with this frame and what to do.
+    Otherwise None."""
     if len(raw) >= _GLUE and raw[0] == 3 and raw[1] in _GLUE_COMPRESSIONS:
         return (
             "the frame of AWS Glue's serializers (version 3, a UUID of 16 bytes), which is not "

@@ -17,7 +17,7 @@ from model.formats.json_text import check_json_text, parse_json_text
 _DIGITS = bytes(
     0x30 if 0x30 <= byte <= 0x39 else byte if byte == 0x2D else 0x20 for byte in range(256)
 )
-# Other whole numbers are between -2**63 and 2**64. So are times in ns, which have 19 digits.
+# Whole numbers with fewer digits are between -2**63 and 2**64, such as times in ns (19 digits).
 _LONG, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
 
 
@@ -73,7 +73,7 @@ def may_have_long_integers(text: bytes) -> bool:
 
 def with_long_integers(documents: Sequence[bytes], joined: bytes) -> set[int]:
     """The indexes of the documents in which an integer may have more than 64 bits. `joined`: these
-    documents, with one byte before the first one and between two, which is no digit."""
+    documents, each after one byte that is not a digit."""
     digits = joined.translate(_DIGITS)
     found: set[int] = set()
     ends: list[int] = []

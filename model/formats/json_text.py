@@ -1,8 +1,8 @@
 """JSON texts, as RFC 8259 defines them.
 
-orjson refuses two kinds of JSON: half of a surrogate pair, which JavaScript writes of a text that
+orjson refuses two kinds of JSON: half of a surrogate pair, which JavaScript writes for a text that
 was cut within an emoji (`"\\ud83d"`), and numbers beyond the range of a double, which Java's
-BigDecimal has. Everything else that it refuses is no JSON, except what has too many levels.
+BigDecimal has. Everything else that it refuses is not JSON, or has too many levels.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _ESCAPE = re.compile(
     re.DOTALL,
 )
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-# A text without an end goes to the end of the document: a search from each of its quotes would take
-# quadratic time.
+# A string without a closing quote extends to the end of the document. Otherwise, a search from each
+# of its quotes would take quadratic time.
 _TEXT_OR_NUMBER = re.compile(
     rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)'
     rb"|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?",
     re.DOTALL,
 )
-_DIGITS = 308  # a whole number of so many digits is within the range of a double
+_DIGITS = 308  # a whole number of up to 308 digits is within the range of a double
 _GREAT_NUMBER = re.compile(rb"[0-9][eE]|[0-9]{%d}" % _DIGITS)
 _REPLACEMENT = rb"\ufffd"
 
 
 def check_json_text(text: bytes) -> None:
-    """ValueError with the reason, unless the text is JSON of up to MAX_LEVELS levels."""
+    """Raise ValueError with the reason, unless the text is JSON of up to MAX_LEVELS levels."""
     parse_json_text(text, b"0")
 
 
@@ -62,7 +62,7 @@ def parse_json_text(text: bytes, beyond_double: bytes) -> Any:
     raise ValueError(_reason(text, refused))
 
 
-# Neither makes JSON of what is none, nor changes the position of an error.
+# Neither of these changes makes invalid JSON valid, or moves the position of an error.
 
 
 def _without_halves(text: bytes, _: bytes) -> bytes:

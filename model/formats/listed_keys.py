@@ -2,9 +2,9 @@
 
 In some formats, several record keys have the same JSON document: the many NaNs of float64; Avro
 with a map in several blocks, or a number with more bytes than it needs; Protobuf with unknown
-fields. The document means one of them: the one that an encoder of ours writes. The others would be
-listed by a text that finds another key, or none. So they are listed by their bytes, and this
-document finds them, as text of a URL and in bodies.
+fields. The document means only one of these keys: the key that our own encoder writes. If the other
+keys were listed by it, the text would find another key, or none. So they are listed by their bytes.
+The document with the bytes finds them, as the text of a URL and in bodies.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def codec_of_keys(codec: Codec) -> Codec:
 
 
 class ListedKeys(Codec):
-    """A codec whose documents of keys identify them."""
+    """A codec of keys, whose JSON documents identify the keys."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -55,7 +55,7 @@ class ListedKeys(Codec):
         self.is_document = codec.is_document
         self.has_prefixes = codec.has_prefixes
         self.json_is_exact = codec.json_is_exact
-        # without a further call for each record
+        # direct references, which save a call for each record
         self.to_store, self.from_store = codec.to_store, codec.from_store  # type: ignore[method-assign]
         self.check = codec.check  # type: ignore[method-assign]
 
@@ -92,8 +92,8 @@ class ListedKeys(Codec):
         return self._codec.schema_document
 
     def _listed_by_bytes(self, text: bytes) -> bytes | None:
-        """The record bytes in the text; None if it is not the document of a key that is listed by
-        its bytes: a schema may have a field of this name."""
+        """The record bytes in the text; None if the text is not the document of a key that is
+        listed by its bytes. For example, a schema may have a field with the name `@base64url`."""
         found = _DOCUMENT.fullmatch(text)
         if found is None:
             return None

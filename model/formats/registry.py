@@ -1,4 +1,4 @@
-"""All formats. A new one is a module beside this one, and a line here.
+"""All formats. A new format is a module next to this one, and a line here.
 
 | format   | in Kafka (record bytes)    | in RocksDB            | in a URL       | in JSON         |
 |----------|----------------------------|-----------------------|----------------|-----------------|
@@ -9,7 +9,7 @@
 | float64  | 8 B big-endian (IEEE 754)  | sign bit, or all bits | decimal        | number or text¹ |
 |          |                            | of a negative flipped |                |                 |
 | uuid     | its 36 characters          | the same              | text           | string          |
-| json     | the document's exact bytes | the same              | its very bytes | the document    |
+| json     | the document's exact bytes | the same              | the same bytes | the document    |
 | none     | anything (values only)     | nothing               |                | null            |
 | avro     | Avro, bare or framed       | the same              | JSON           | avro/texts.py   |
 | protobuf | a message, bare or framed  | the same              | base64url      | JSON mapping    |
@@ -63,5 +63,5 @@ SCHEMA_FORMATS: tuple[SchemaFormat, ...] = tuple(
 
 
 def format_of(name: str) -> Format:
-    """The format that `key = …` or `value = …` in views.toml names; a class has its own."""
+    """The format that `key = …` or `value = …` in views.toml names. A class is its own format."""
     return FORMATS.get(name) or CustomFormat(name)

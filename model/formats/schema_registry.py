@@ -48,7 +48,7 @@ class RegisteredSchema:
     references: tuple[tuple[str, str], ...]
 
     def parsed(self) -> Schema:
-        """ValueError if it is not supported."""
+        """The parsed schema. Raises ValueError if it is not supported."""
         return self.format.parse_registered(self.text, self.references)
 
 
@@ -63,7 +63,7 @@ class RegistryClient:
         self._authorization = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else ""
 
     def fetch(self, schema_id: int) -> Schema:
-        """SchemaNotFound; ValueError if the schema is not supported."""
+        """The parsed schema. Raises SchemaNotFound, or ValueError if it is not supported."""
         return self.registered(schema_id).parsed()
 
     def registered(self, schema_id: int) -> RegisteredSchema:
@@ -84,7 +84,7 @@ class RegistryClient:
         references: dict[tuple[str, int], tuple[str, str]] = {}
         self._add_references(document, references, query)
         for text in (document["schema"], *(each for _, each in references.values())):
-            # a registry that ignores the parameter has what the producer has registered
+            # a registry that ignores the parameter returns what the producer has registered
             if not schema_format.is_registry_form(text):
                 raise SchemaSourceUnavailable(
                     f"{self.name} does not support {query[1:]} of {schema_type} schemas"

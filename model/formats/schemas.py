@@ -23,8 +23,8 @@ NO_TEXT = (
 
 
 class SchemaNotFound(ValueError):
-    """The source says that it has no such schema. It may have it later: it is restored, or it comes
-    up before it has read its own log."""
+    """The source says that it has no such schema. It may have the schema later: if the source is
+    restored, or if it has started but has not read its own log yet."""
 
 
 class SchemaNotYet(Unavailable):
@@ -85,8 +85,8 @@ class SchemaSource(Protocol):
         """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
 
     def of_stored(self, schema_id: int) -> Schema:
-        """`schema` for a record that was ingested. In a request, a client may have chosen any other
-        id."""
+        """As `schema`, for the id of a record that was ingested. Any other id may be one that a
+        client has chosen in a request."""
 
 
 class NoSchemas:

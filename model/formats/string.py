@@ -38,7 +38,8 @@ class StringCodec(Codec):
 
 
 def _document(value: str) -> bytes:
-    """ValueError for half of a surrogate pair, which JSON has and UTF-8 has not."""
+    """The text as JSON. Raises ValueError for half of a surrogate pair, which JSON has and UTF-8
+    does not have."""
     value.encode()
     return document(value)
 

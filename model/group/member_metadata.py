@@ -1,5 +1,5 @@
-"""What a member of the group sends to its leader: compressed JSON in the user data of its
-subscription."""
+"""What a member of the group sends to the group's leader: compressed JSON in the user data of the
+member's subscription."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MemberMetadata:
     topic_hashes: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
-    drained: bool = False  # whether others should have its partitions
+    drained: bool = False  # whether other members should have its partitions
     reads_references: bool = True  # whether the leader may send it a TopologyReference
     referenced_ms: int = 0  # the highest epoch_ms of the references that it was sent
 

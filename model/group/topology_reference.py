@@ -1,8 +1,8 @@
-"""A reference to a topology: what the leader sends in place of a topology that does not fit.
+"""A reference to a topology: what the leader sends instead of a topology that does not fit.
 
 The group's coordinator stores the user data of all members in one record. Members get the topology
-itself over HTTP, from the leader or from one another (`backend/cluster/topology_fetcher.py`). As
-the reference has its digest, no other topology is taken for it.
+itself over HTTP, from the leader or from one another (`backend/cluster/topology_fetcher.py`). The
+reference has the digest of the topology, so no other topology can be mistaken for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from model.topology import Member, Topology, TopologyError
 # the version of the user data; members of older versions reject it
 VERSION: Final = 3
 MAX_BYTES: Final = 32 << 20
-"""Of an encoded topology. 2,000 instances with 20,000 partitions take 132,000 bytes."""
+"""The maximum size of an encoded topology. 2,000 instances with 20,000 partitions take 132,000
+bytes."""
 
 
 def digest_of(encoded: bytes) -> str:
@@ -27,17 +28,18 @@ def digest_of(encoded: bytes) -> str:
 
 @dataclass(frozen=True)
 class TopologyReference:
-    """The digest and size of an encoded topology, and who has it."""
+    """The digest and size of an encoded topology, and the leader, which has it."""
 
     digest: str
     size: int  # bytes of the encoded topology
-    instances: int  # that need the topology
+    instances: int  # number of instances that need the topology
     leader: Member
-    epoch_ms: int  # of the topology; the next one is greater, even if nobody gets this topology
+    epoch_ms: int  # of the topology; the next one is greater, even if no member gets this topology
 
     @staticmethod
     def to(encoded: bytes, instances: int, leader: Member, epoch_ms: int) -> TopologyReference:
-        """Raises TopologyError if the topology is larger than what members accept."""
+        """A reference to an encoded topology. Raises TopologyError if it is larger than members
+        accept."""
         if len(encoded) > MAX_BYTES:
             raise TopologyError(
                 f"the topology has {len(encoded)} bytes, and members accept {MAX_BYTES}. Split the "
@@ -63,7 +65,8 @@ class TopologyReference:
 
 
 def decode_assignment(user_data: bytes, generation: int) -> Topology | TopologyReference:
-    """What a leader has sent. Raises TopologyError if `user_data` is malformed."""
+    """The topology or reference that a leader has sent. Raises TopologyError if `user_data` is
+    malformed."""
     try:
         document = unpack(user_data)
         if document["v"] != VERSION:

@@ -1,17 +1,17 @@
-"""Who destroys the clients of librdkafka in this process.
+"""Decides which thread destroys the clients of librdkafka in this process.
 
 librdkafka aborts the process if one of the threads of a client destroys this client. In Python, the
 thread that drops the last reference destroys it. For an `AdminClient`, this may be its own thread,
-which calls back with results: the error in a result refers to the frames that it has passed, among
-them that of the function that has made the client, and the callback may be the last one to let go
-of the error. The garbage collector, too, runs in any thread.
+which calls back with results. The error in a result refers to the frames that it has passed. One of
+them is the frame of the function that has made the client. The callback may have the last reference
+to the error. The garbage collector, too, runs in any thread.
 
-So this module holds a reference to each client, for as long as the process lives or until the
-client is closed, in the thread that has made it:
+So this module keeps a reference to each client until the process ends, or until the thread that has
+made the client closes it:
 
 - `closing`: a client for one task, such as a request that is rare.
 - `own`: a client for as long as the process lives.
-- `close`: for one that is owned, and is replaced.
+- `close`: for a client that is owned, and is replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _owned: dict[int, tuple[AbstractContextManager[Any], int]] = {}
 
 
 def own(client: _Client) -> _Client:
-    """The client, which nothing but `close` destroys. This thread has just made it."""
+    """Return the client, which only `close` destroys from now on. This thread has just made it."""
     _owned[id(client)] = client, threading.get_ident()
     return client
 
@@ -36,7 +36,7 @@ def own(client: _Client) -> _Client:
 def close(client: AbstractContextManager[Any]) -> None:
     """Destroy a client that is owned. A producer delivers its records first: see `Producer.purge`.
 
-    RuntimeError in another thread than that which has made it. An error of a callback is raised
+    Raises RuntimeError if another thread has made the client. An error of a callback is raised
     after the client was destroyed.
     """
     if _owned[id(client)][1] != threading.get_ident():

@@ -70,7 +70,7 @@ _JAVA_PROVIDERS = {
 }
 _JAVA_SECURITY = "org.apache.kafka.common.security"
 
-# Other names of librdkafka's for the same settings.
+# Other names that librdkafka has for the same settings.
 _ALIASES = {
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
@@ -118,7 +118,7 @@ def is_secret(name: str) -> bool:
 
 
 def hide(text: str, table: Mapping[str, str], resolved: Mapping[str, str]) -> str:
-    """An error message of a client, some of which quote values, without secrets.
+    """A client's error message without secrets. Some messages quote the values of settings.
 
     A value that came from a reference is replaced by the reference, and another secret by
     `[hidden]`.
@@ -217,10 +217,10 @@ def with_java_providers(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def check_java_values(table: Mapping[str, str], resolved: Mapping[str, str]) -> None:
-    """Raises ConfigurationError if the Java client would misread a value that is referenced.
+    """Raise ConfigurationError if the Java client would misread a value that is referenced.
 
-    It replaces references by the bare value within a quoted text, and does not remove the line
-    break at the end of a file; `resolved` was read without it.
+    The Java client replaces a reference within a quoted text by the bare value. It does not remove
+    the line break at the end of a file, but `resolved` was read without it.
     """
     for name in _IN_JAAS & table.keys():
         if has_reference(table[name]) and any(c in '"\\\r\n' for c in resolved[name]):
@@ -249,7 +249,8 @@ def oidc_client(table: Mapping[str, str]) -> OidcClient | None:
 
 
 def _checked(table: Mapping[str, str]) -> dict[str, str]:
-    """The table without other names. Raises ConfigurationError for an incomplete one."""
+    """The table with one name for each setting (`_ALIASES`). Raises ConfigurationError if the table
+    is incomplete."""
     table = {_ALIASES.get(name, name): value for name, value in table.items()}
     mechanism = _mechanism(table)
     for name, value in _OIDC_ONLY.items():
@@ -299,7 +300,7 @@ def _quote(text: str) -> str:
 
 
 def _java_references(name: str, value: str) -> str:
-    """The value with the references that Kafka's own config providers know."""
+    """The value, with references in the form that Kafka's own config providers know."""
 
     def java(reference: Reference) -> str:
         path, key = reference

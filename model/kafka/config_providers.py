@@ -17,7 +17,7 @@ from model.problems import ConfigurationError
 MAX_FILE_BYTES = 64 * 1024
 
 OpenFile = Callable[[str, str], Any]
-"""`open`: this module does no I/O of its own."""
+"""A function like `open`. The caller passes it in, because this module does no I/O of its own."""
 
 # Kafka's ConfigTransformer: a name, a colon, and no closing brace
 _REFERENCE = re.compile(r"\$\{(?P<provider>[^:}]*):(?P<rest>[^}]*)}")
@@ -123,8 +123,8 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Without comments and empty lines; lines that end with a backslash are joined with the next
-    one."""
+    """The lines without comments and empty lines. A line that ends with a backslash is joined with
+    the next one."""
     lines: list[str] = []
     is_continued = False
     for line in re.split(r"\r\n|\n|\r", text):

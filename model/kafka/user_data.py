@@ -11,7 +11,7 @@ MAX_DOCUMENT_BYTES: Final = 128 << 20
 """2,000 instances with 20,000 partitions take less than 1 MB before they are compressed."""
 
 MALFORMED: Final = (zlib.error, ValueError, KeyError, TypeError, AttributeError)
-"""What reading malformed user data raises."""
+"""The exceptions that reading malformed user data raises."""
 
 
 def pack(document: dict[str, Any]) -> bytes:

@@ -2,8 +2,8 @@
 
 Connect, Debezium and registries write keys as documents: `{"id":4711}`, the same within
 `{"schema":…,"payload":…}`, or Avro and Protobuf with the id of a schema. The bytes of a key depend
-on spaces, the order of fields and schema ids; what is meant does not. So all record keys with the
-same fields are one key of the view, whose text is the values: `4711`, or `10,2` for two fields.
+on spaces, the order of fields and schema ids, but their meaning does not. So all record keys with
+the same fields are one key of the view. Its text has the values: `4711`, or `10,2` for two fields.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from model.rows import connect
 MAX_FIELDS = 16
 
 _GIVEN = b"\xff"
-"""Before the text of a key that a client has given. No record key starts so: JSON is UTF-8, and a
-schema's frame starts with 00."""
+"""The byte before the text of a key that a client has given. No record key starts with this byte:
+JSON is UTF-8, and a schema's frame starts with 00."""
 
 _ALL_WITH = b"\xff\xff"
-"""Before the text of the leading fields of a bound: it is after all keys that start with them."""
+"""The bytes before the text of a bound that has leading fields. The bound is after all keys that
+start with these fields."""
 
 
 class KeyFields(Codec):
@@ -101,7 +102,7 @@ class KeyFields(Codec):
 
 
 def payload_of(raw: bytes) -> dict[str, Any]:
-    """The object that is a JSON key, without Connect's schema; ValueError if it is none."""
+    """The JSON object of a key, without Connect's schema. Raises ValueError if it is no object."""
     payload = _payload(_parsed(raw))
     if not isinstance(payload, dict):
         raise ValueError("no object")
@@ -109,12 +110,14 @@ def payload_of(raw: bytes) -> dict[str, Any]:
 
 
 def _parsed(written: bytes) -> Any:
-    """Numbers with a fraction or an exponent are texts: a double would change them."""
+    """The parsed JSON. Numbers with a fraction or an exponent are texts, because a double would
+    change them."""
     return parse_json(written.decode(), parse_float=str)
 
 
 def _payload(parsed: Any) -> Any:
-    """Connect's JsonConverter writes a schema beside each document, unless it is told not to."""
+    """The document without a schema. Connect's JsonConverter writes a schema next to each document,
+    unless it is configured not to."""
     if isinstance(parsed, dict) and parsed.keys() == connect.MEMBERS:
         return parsed["payload"] if isinstance(parsed["payload"], dict) else parsed
     return parsed

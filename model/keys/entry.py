@@ -11,7 +11,7 @@ from model.keys.codec import MAX_FIELDS
 
 
 def parse_key_fields(names: Any) -> tuple[str, ...]:
-    """The names; ValueError."""
+    """The names of the fields. Raises ValueError."""
     if (
         not isinstance(names, list)
         or not all(isinstance(name, str) and name for name in names)
@@ -30,8 +30,8 @@ def contradicting_key_fields(
     any_partition: str,
     stores: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
-    """Fields that do not fit `key_fields`, and why. `values`: of all fields, as text. `stores`:
-    those whose record keys are the keys."""
+    """Fields that do not fit `key_fields`, and why. `values`: the values of all fields, as text.
+    `stores`: the kinds of store whose record keys have no times."""
     documents = ("json", *(each.name for each in SCHEMA_FORMATS))
     if values["key"] not in documents:
         allowed = " or ".join(f'"{each}"' for each in documents)

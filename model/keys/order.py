@@ -1,4 +1,4 @@
-"""The values of a key as bytes in their order: null, whole numbers, text by its UTF-8 bytes."""
+"""A key's values as bytes that sort as they do: null, whole numbers, text by its UTF-8 bytes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from model.keys.texts import Value
 
 _NULL, _NUMBER, _TEXT = b"\x01", b"\x02", b"\x03"
-_END = b"\0\x01"  # of a text, in which each 00 is 00 FF
+_END = b"\0\x01"  # the end of a text, in which each 00 is written as 00 FF
 
 # 127 bytes of a number have more digits
 _WHOLE = re.compile(r"-?[1-9][0-9]{0,299}|0", re.ASCII)
 
 
 def stored(values: tuple[Value, ...]) -> bytes:
-    """Bytes in the order of the values; those of leading values are a prefix."""
+    """Bytes that sort as the values do. The bytes of the leading values are a prefix."""
     return b"".join(map(_stored_value, values))
 
 
@@ -37,7 +37,7 @@ def _stored_value(value: Value) -> bytes:
 
 
 def _stored_number(number: int) -> bytes:
-    """Its length with the sign, and its bytes; those of a negative number inverted."""
+    """The length of the number with its sign, then its bytes: inverted for a negative number."""
     size = (abs(number).bit_length() + 7) // 8
     if number >= 0:
         return bytes((0x80 + size,)) + number.to_bytes(size, "big")

@@ -42,8 +42,8 @@ def values_of(text: str, count: int) -> tuple[Value, ...]:
 
 
 def _is_bare(text: str, is_only: bool) -> bool:
-    """Whether a text is written without quotes: it is not read as another one, and the path of a
-    URL can have it."""
+    """Whether a text is written without quotes: it is not read as another value, and it can stand
+    in the path of a URL."""
     return (
         text not in ("", "null")
         and not text.startswith('"')
@@ -58,7 +58,7 @@ def _quoted(text: str) -> str:
 
 
 def _value_at(text: str, at: int, *, is_only: bool) -> tuple[Value, int]:
-    """The value that starts there, and where the comma after it or the end is."""
+    """The value that starts at `at`, and the position of the comma after it or of the end."""
     if text.startswith('"', at):
         try:
             value, end = _scan_string(text, at)

@@ -72,7 +72,7 @@ class Kind:
     name: ClassVar[str]
     resource: ClassVar[str | None] = "keys"  # GET /views/{view}/{resource}
     history: ClassVar[str | None] = None  # GET {path}/{key}/{history}
-    fields: ClassVar[frozenset[str]] = frozenset()  # of views.toml that not all kinds have
+    fields: ClassVar[frozenset[str]] = frozenset()  # of views.toml, if not all kinds have them
     has_points: ClassVar[bool] = True  # a key has one value
     has_versions: ClassVar[bool] = False  # `as_of`; tombstones are entries
     has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
@@ -84,13 +84,13 @@ class Kind:
     )
     tail: ClassVar[int] = 0  # bytes of time (and sequence) after the key in a stored key
     expires_at_retention: ClassVar[bool] = False  # else one ms later, as in Kafka Streams
-    on_all_instances: ClassVar[bool] = False  # each has all partitions, and reads its own first
+    on_all_instances: ClassVar[bool] = False  # each one has all partitions and reads its own first
 
     # Placement
 
     def standbys(self, configured: int, instances: int) -> int:
         """How many standbys a partition should have. `configured`: QUERYABLE_STANDBY_REPLICAS.
-        `instances`: how many there are."""
+        `instances`: the number of instances."""
         return instances - 1 if self.on_all_instances else configured
 
     # Layout
@@ -110,8 +110,8 @@ class Kind:
     # Listings
 
     def render(self, view: StoredView) -> Render:
-        """A function that renders the JSON items of a listing. It is an inner loop, so it does one
-        format operation per item."""
+        """A function that renders the JSON items of a listing. It runs in an inner loop, so it does
+        one format operation per item."""
         raise NotImplementedError
 
     def filter(
@@ -140,7 +140,7 @@ class Kind:
         """The smallest time (ms) that has not expired."""
         if view.retention is None or stream_time is None:
             return NO_HORIZON
-        # in record keys, times may be any 64-bit numbers; so is the horizon
+        # times in record keys may be any 64-bit numbers, so the horizon must fit in 64 bits, too
         return max(NO_HORIZON, stream_time - view.retention + self.expires_at_retention)
 
     def delete_expired(

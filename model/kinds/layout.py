@@ -28,8 +28,8 @@ Range = tuple[bytes, bytes]
 
 
 class EntryKey(NamedTuple):
-    """A decoded stored key. Times are in ms. `start`: of a window or session, or the time from
-    which a version is valid. `end`: of a session."""
+    """A decoded stored key. Times are in ms. `start`: the start of a window or session, or the time
+    from which a version is valid. `end`: the end of a session."""
 
     key: bytes
     start: int = 0
@@ -95,7 +95,7 @@ class TimedLayout:
         else:
             head = ENTRY + prefix
             if len(prefix) > self._fixed:
-                return head, head  # none: the next bytes of a stored key are its time
+                return head, head  # no entries: the next bytes of a stored key are its time
         return head, after(head)
 
 

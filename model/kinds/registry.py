@@ -1,4 +1,4 @@
-"""All kinds of store. A new one is a module beside this one, and a line here."""
+"""All kinds of store. A new kind is a module next to this one, and a line here."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def version_at(store: Reader, layout: VersionedLayout, key: bytes, time: int | N
 def validity(
     layout: VersionedLayout, version: Pair, following: Pair | None
 ) -> tuple[int, int | None]:
-    """The times (ms) from which and until which a version is valid. It is valid until the
-    following version; None: it is the latest."""
+    """The times (ms) from which and until which a version is valid. It is valid until the following
+    version; the second time is None if there is no following version."""
     until = None if following is None else layout.entry_key(following[0]).start
     return layout.entry_key(version[0]).start, until
 
@@ -120,7 +120,7 @@ class Versioned(Kind):
                 yield self._item(view, version, following)
                 following = version
         else:
-            low = low if past is None else max(low, past + b"\0")  # it may have expired since
+            low = low if past is None else max(low, past + b"\0")  # `past` may have expired since
             ascending: Iterator[Pair | None] = store.scan(low, of_key[1])
             for current, following in pairwise(chain(ascending, (None,))):
                 if current is None or current[0] >= high:

@@ -6,6 +6,7 @@ import time
 
 
 def boot_time() -> float:
-    """s since the machine has started. Unlike the wall clock it cannot be set, and unlike
-    `time.monotonic` it goes on while the machine is suspended: data are older after that."""
+    """Seconds since the machine was started. Unlike the wall clock, this clock cannot be set.
+    Unlike `time.monotonic`, it also runs while the machine is suspended: data get older then, too.
+    """
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -9,7 +9,8 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def processors(cgroups: Path = _CGROUPS) -> int:
-    """Those that the process may run on, or as many as its container has; at least 1.
+    """The number of processors that the process may run on, or the number that its container has if
+    that is smaller; at least 1.
 
     `cgroups`: the folder of control groups (version 2 or 1). Their quota is a CPU time (µs) for
     each period (µs).
@@ -27,14 +28,14 @@ def processors(cgroups: Path = _CGROUPS) -> int:
 
 
 def memory(cgroups: Path = _CGROUPS) -> int:
-    """Bytes of memory that the machine has, or that its container may use."""
+    """Bytes of memory that the machine has, or that the container may use if these are fewer."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = (cgroups / "memory.max", cgroups / "memory" / "memory.limit_in_bytes")
     return min([found, *(int(text) for text in map(_text, limits) if text.isdecimal())])
 
 
 def _text(file: Path) -> str:
-    """Empty if the file cannot be read."""
+    """The text of the file; empty if it cannot be read."""
     try:
         return file.read_text().strip()
     except (OSError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
 """Commands for pipelines: pause, resume, restart, rebuild.
 
-A command is the metadata of a committed offset, as a heartbeat is (`model.pipelines.status`): in
-partition 0 of the view topic, in the consumer group `<group of the pipeline>.commands`. The last
-one counts. A pipeline that follows commands reads it once a second, and its heartbeats have the id
+Like a heartbeat (`model.pipelines.status`), a command is the metadata of a committed offset. It is
+in partition 0 of the view topic, in the consumer group `<group of the pipeline>.commands`. The last
+command counts. A pipeline that follows commands reads it once a second. Its heartbeats have the id
 of the last command that it has carried out (`command`; null: none yet).
 """
 

@@ -1,4 +1,4 @@
-"""What a pipeline reports of its work, beside its state, in each heartbeat (`stats`).
+"""The numbers that a pipeline reports about its work in each heartbeat (`stats`).
 
 Counts begin when the pipeline starts. Rates and durations are those of the last micro-batch.
 """
@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, TypeGuard
 
 
 class Stat(NamedTuple):
-    """`is_count`: it only grows, until the pipeline is started again. `metric`: the suffix of its
-    Prometheus metric, whose unit is the stat's, divided by `divisor`."""
+    """`is_count`: whether it only grows until the pipeline is started again. `metric`: the suffix
+    of its Prometheus metric, whose value is the number divided by `divisor`."""
 
     text: str
     metric: str

@@ -5,13 +5,14 @@ consumer group. Source records after that position are not in the view topic yet
 write a heartbeat into the metadata of one committed offset, as JSON: {"state": "starting",
 "running", "paused", "failed" or "stopped", "at": epoch ms, "error": text, "caught_up_at": epoch ms
 at which it had last read everything, "command": id of the last command that it has carried out, or
-null (`model.pipelines.commands`), "paused": whether it is to stay paused after a restart, "stats":
+null (`model.pipelines.commands`), "paused": whether it must stay paused after a restart, "stats":
 numbers (`model.pipelines.stats`)}. `at` is different in each heartbeat. Only pipelines that follow
 commands have `command`. While keys that moved to another partition of a source may have older
-values, there is "moved_keys_since": epoch ms from which this may be so, 0 if that is not known.
+values, a heartbeat has "moved_keys_since": epoch ms from which this is possible, or 0 if the time
+is not known.
 
-Times are in seconds of the clock of `model.progress`; the caller passes them in. One thread writes.
-Other threads read without a lock, because shared values are replaced, never modified.
+Times are in seconds, from the clock of `model.progress`. The caller passes them in. One thread
+writes. Other threads read without a lock, because shared values are replaced, never modified.
 """
 
 from __future__ import annotations
@@ -164,7 +165,7 @@ class Pipeline:
         self._heartbeat_at: float | None = None
         self._same_since: float | None = None  # the heartbeat has not changed since then
         self._same_polls = 0  # polls since it changed
-        self._has_changed = False  # while this instance polled
+        self._has_changed = False  # whether the heartbeat has changed while this instance polled
         self._has_members: bool | None = None
         self._moved_keys_since: float | None = None
         self._headers: tuple[Header, ...] = ()

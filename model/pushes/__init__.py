@@ -6,5 +6,5 @@ The folder of a view's pushes (`push` in views.toml) has
     <id>/manifest.json       `manifest.Manifest`
     <id>/<name>.sst          entries of one partition, in RocksDB's table format (`tables`)
 
-A push exists once `current.json` names it. The idea is that of LinkedIn's Venice.
+A push exists once `current.json` names it. The idea comes from LinkedIn's Venice.
 """

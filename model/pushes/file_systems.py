@@ -16,7 +16,7 @@ def open_folder(url: str) -> tuple[Any, str]:
     ValueError."""
     fs, path = url_to_fs(url, use_listings_cache=False)
     if "webhdfs" in fs.protocol:
-        # requests has no time-outs, and fsspec sets none. fsspec returns the same fs again, and a
-        # partial of a partial is one partial.
+        # requests has no time-outs, and fsspec sets none. fsspec may return the same fs again: then
+        # this is a partial of a partial, which Python merges into one.
         fs.session.request = partial(fs.session.request, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT))
     return fs, path.rstrip("/")

@@ -38,7 +38,8 @@ FORMAT = 1
 MAX_CURRENT_BYTES = 10_000
 MAX_MANIFEST_BYTES = 64 << 20
 MAX_FILES = 500
-"""Of one partition. More files would make each read slow until RocksDB has merged them."""
+"""The maximum number of files of one partition. More files would make each read slow until RocksDB
+has merged them."""
 MAX_FILE_BYTES = 1 << 40
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -66,7 +67,7 @@ class PushFile:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The end offsets of topics before the job read its data. The first topic is the view's."""
+    """The end offsets of topics before the job read its data. The first is the view's topic."""
 
     view: str
     topic: str
@@ -201,7 +202,7 @@ class Manifest:
 
 
 def layout_of(view: View) -> dict[str, Any]:
-    """What the stored bytes of a view's entries depend on."""
+    """The properties of a view on which the stored bytes of its entries depend."""
     return {
         "store": view.store,
         "key": view.key,
@@ -215,8 +216,8 @@ def layout_of(view: View) -> dict[str, Any]:
 
 
 def push_url(push: str, views_file: Path) -> str:
-    """The folder of a view's pushes as a URL or an absolute path. `push`: in views.toml; a relative
-    path is relative to that file."""
+    """The folder of a view's pushes as a URL or an absolute path. `push`: the value in views.toml;
+    a relative path is relative to that file."""
     return push if "://" in push else str(views_file.absolute().parent / push)
 
 
@@ -233,7 +234,8 @@ def decode_current(raw: bytes) -> str:
 
 
 def check_id(push: str) -> str:
-    """The id of a push, which is also the name of a folder. Raises ManifestError."""
+    """Return the id of a push if it is valid: it is also the name of a folder. Raises ManifestError
+    otherwise."""
     if not _ID.fullmatch(push):
         raise ManifestError(f"{push[:100]!r} is not the id of a push")
     return push

@@ -1,4 +1,4 @@
-"""RocksDB's table format: of the stores of instances, and of the files of a push.
+"""RocksDB's table format, for the stores of instances and for the files of a push.
 
 RocksDB reads tables of any format. The same options give the files of a push the same filters,
 index and compression as the files that an instance writes itself.
@@ -17,7 +17,7 @@ def table_options(
     block_size: int = BLOCK_SIZE,
     bloom_bits_per_key: int = BLOOM_BITS_PER_KEY,
 ) -> Options:
-    """Options for writing tables; keys and values are bytes. `cache`: for reading them."""
+    """Options for writing tables; keys and values are bytes. `cache`: used for reading tables."""
     table = BlockBasedOptions()
     if cache is not None:
         table.set_block_cache(cache)

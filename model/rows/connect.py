@@ -20,7 +20,7 @@ def payload(document: bytes) -> bytes:
 
 
 def is_null(document: bytes) -> bool:
-    """Whether the document is null, or its payload. Also for what is no JSON."""
+    """Whether the document or its payload is null. False for bytes that are not JSON."""
     end = document.rstrip(b" \t\r\n}")
     if not end.endswith(_NULL):
         return False

@@ -1,5 +1,5 @@
-"""Debezium's change events, as JSON: whole ones, and those that its `ExtractNewRecordState` has
-flattened. `tests/vectors/debezium.jsonl` has what Debezium writes.
+"""Debezium's change events, as JSON: complete events, and events that its `ExtractNewRecordState`
+has flattened. `tests/vectors/debezium.jsonl` has what Debezium writes.
 
 | event                                             | meaning        |
 |---------------------------------------------------|----------------|
@@ -43,7 +43,8 @@ _HEARTBEAT = {"ts_ms"}
 
 
 def read_change(document: bytes) -> Row:
-    """The row after the change, as JSON. `document`: valid JSON. ValueError if it has none."""
+    """The row after the change, as JSON; None for a deletion; NO_ROW if the event is about no row.
+    `document`: valid JSON. Raises ValueError if the event is refused."""
     event = connect.payload(document)
     if event == b"null":
         return None
@@ -95,7 +96,7 @@ def _row_of_envelope(found: dict[str, bytes]) -> Row:
 
 
 def _of_mongodb(after: bytes) -> bytes:
-    """The connector of MongoDB writes the document as text."""
+    """The document, which MongoDB's connector writes as text."""
     document = _text(after).strip().encode()
     check_json_text(document)
     return document
@@ -110,7 +111,7 @@ def _text(written: bytes) -> str:
 
 
 def _complete(row: bytes) -> bytes:
-    """The row, if it has no placeholders; else ValueError."""
+    """Return the row. Raises ValueError if it has a placeholder."""
     if _has_placeholder(row):
         names = [name for name, value in members(row).items() if _has_placeholder(value)]
         raise ValueError(

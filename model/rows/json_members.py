@@ -1,4 +1,4 @@
-"""Where the members of a JSON object are in its text, so that their bytes stay as they are."""
+"""Finds the members of a JSON object in its text, so that their bytes stay as they are."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _OPENING = b"[{"
 
 
 def members(text: bytes) -> dict[str, bytes]:
-    """The members of an object, by name; of a name that is there twice, the last one. `text`: valid
-    JSON. Empty if it is another value."""
+    """The members of a JSON object, by name. If a name is there twice, the last member counts.
+    `text`: valid JSON. Empty if it is not an object."""
     found: dict[str, bytes] = {}
     at = _skip_space(text, 0)
     if text[at : at + 1] != b"{":

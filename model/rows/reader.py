@@ -15,7 +15,8 @@ DEBEZIUM = "debezium"
 """The value of `unwrap`."""
 
 RowReader = Callable[[bytes], Row]
-"""Record bytes ► their meaning. ValueError with the reason if they have none, SchemaNotYet."""
+"""Record bytes ► their meaning. Raises ValueError with the reason if they have none, or
+SchemaNotYet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,17 @@ class RowRule:
         return self.unwrap is not None or self.null_deletes
 
     def reader(self, codec: Codec) -> RowReader:
-        """`codec`: of the record bytes."""
+        """A reader of rows. `codec`: the codec of the record bytes."""
         return _NullDeleting(codec) if self.unwrap is None else _Unwrapping(codec)
 
     def json_reader(self) -> RowReader:
-        """For a derived view: the row as JSON, without a frame."""
+        """A reader for a derived view: it returns the row as JSON, without a frame."""
         read = self.reader(JsonCodec()) if self.has_deletions else bytes
         return (lambda raw: read(unframed(raw))) if self.is_framed else read
 
 
 class _NullDeleting:
-    """The row is the value. A null, also one of Kafka Connect with a schema, deletes."""
+    """Reads the value as the row. A null deletes, also a null of Kafka Connect with a schema."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec

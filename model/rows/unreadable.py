@@ -47,8 +47,8 @@ class Unreadable(NamedTuple):
 
 
 def settle(view: RowView, placed: bytes) -> bytes | Unreadable:
-    """A placed entry (`records.place`) as one that can be read, if its value can be read now.
-    SchemaNotYet."""
+    """A placed entry (`records.place`) in the form of a readable one, if its value can be read now;
+    otherwise an Unreadable. Raises SchemaNotYet."""
     partition, stored = unplace(placed)
     value = stored[ENTRY_HEAD_SIZE:]
     try:
@@ -59,8 +59,8 @@ def settle(view: RowView, placed: bytes) -> bytes | Unreadable:
 
 
 def bytes_of(view: RowView, placed: bytes) -> bytes:
-    """A placed entry for a reader who accepts bytes: with its record bytes, unless it can be read
-    now. SchemaNotYet, if they depend on that."""
+    """A placed entry for a client that accepts bytes: with its record bytes, unless it can be read
+    now. Raises SchemaNotYet if the bytes depend on a schema that is not available yet."""
     if view.row_reader is None:
         return unplace(placed)[1]
     found = settle(view, placed)
@@ -79,7 +79,7 @@ def settle_now(view: RowView, placed: bytes) -> bytes | Unreadable:
 
 
 def _row_of(view: RowView, value: bytes) -> bytes:
-    """The value of the view in that of a record; ValueError, SchemaNotYet."""
+    """The view's value, from the value of a record. Raises ValueError or SchemaNotYet."""
     row = value if view.row_reader is None else view.row_reader(value)
     if not isinstance(row, bytes):
         raise ValueError("it deletes the key, or is no row: rebuild the partition")
@@ -89,7 +89,7 @@ def _row_of(view: RowView, value: bytes) -> bytes:
 
 def item_of(view: RowView, render: Render, entry: Pair) -> bytes:
     """The item of an entry that is not a tombstone. If its value cannot be read, the item has
-    `unreadable` in place of `value`."""
+    `unreadable` instead of `value`."""
     key, stored = entry
     if is_unreadable(stored):
         found = settle_now(view, stored)
@@ -119,7 +119,7 @@ def value_member(view: RowView, stored: bytes) -> bytes:
 
 
 def split(view: RowView, pairs: list[Pair]) -> tuple[list[Pair], int]:
-    """The pairs whose values can be read, and the number of the others. No pair is a tombstone."""
+    """The pairs whose values can be read, and the number of other pairs. None is a tombstone."""
     found: list[Pair] = []
     for key, stored in pairs:
         settled = settle_now(view, stored) if is_unreadable(stored) else stored
@@ -129,7 +129,8 @@ def split(view: RowView, pairs: list[Pair]) -> tuple[list[Pair], int]:
 
 
 def _report(view: RowView, key: bytes, placed: bytes, found: Unreadable) -> bytes:
-    """An item is rendered with the report as its value, which is the last member."""
+    """The item of an entry that cannot be read. It is rendered with the report as its value, which
+    is the last member."""
     report = orjson.dumps(found.document())
     head = entry_head(decode_entry(placed).timestamp, found.offset)
     [item] = view.kind.render(view.of_json)(((key, head + report),))
@@ -138,7 +139,7 @@ def _report(view: RowView, key: bytes, placed: bytes, found: Unreadable) -> byte
 
 class ValueUnreadable(NotAcceptable):
     """The newest record of the key has a value that is not in the view's format. No instance can
-    answer otherwise, and a retry does not help: 406, which nothing retries."""
+    answer differently, and a retry does not help. So the status is 406, which is never retried."""
 
     title = "Value unreadable"
 
@@ -159,7 +160,7 @@ class ValueUnreadable(NotAcceptable):
 
 class UnreadableEntry(Exception):
     """The entry of a key has a value that cannot be read. The partition in `found` is unknown.
-    `entry`: as one that can be read."""
+    `entry`: the entry in the form of a readable one."""
 
     def __init__(self, found: Unreadable, entry: bytes) -> None:
         super().__init__(found.reason)

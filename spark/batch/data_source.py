@@ -54,7 +54,7 @@ class Queryable(DataSource):
         return "queryable"
 
     def schema(self) -> StructType:
-        """Of reading. Raises JobError."""
+        """The schema of the DataFrame that is read. Raises JobError."""
         return schema_of(self._source().describe())
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -68,7 +68,7 @@ class Queryable(DataSource):
         return Source(url, name, self.options.get("tokenFile"), self.options.get("stale"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Raises JobError for wrong options."""
+        """The writer of a new push. Raises JobError for wrong options."""
         if not overwrite:
             raise JobError('a push replaces the whole view: write with .mode("overwrite")')
         views = self.options.get("views", "views.toml")

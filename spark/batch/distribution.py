@@ -16,10 +16,10 @@ _PARTITION = "queryable_partition"
 
 
 def distribute(rows: DataFrame, view: View, pinned: Pinned) -> DataFrame:
-    """The same rows; those of one partition of the view's topic are in one Spark partition.
+    """The same rows. Rows of one topic partition are all in one Spark partition.
 
-    A push works without it: then each task writes a file for each partition. With many tasks, these
-    are many small files, which RocksDB has to merge.
+    A push also works without this function. Each task then writes a file for each topic partition.
+    With many tasks, these are many small files, which RocksDB has to merge.
     """
     encoder = Encoder(view, pinned.partitions, "", pinned.at)
     schema = StructType([*rows.schema.fields]).add(_PARTITION, IntegerType(), nullable=False)

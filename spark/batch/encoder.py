@@ -1,9 +1,9 @@
 """Rows of a DataFrame ► entries as instances store them.
 
-The columns are `key` and `value`, and may be `timestamp` (ms, or a Spark timestamp). Binary columns
-have the bytes of Kafka records. All other types become the bytes that the view's formats have for
-them: a string is text, a number a number, and a struct, map or array a JSON document. Without a
-column `value`, all columns but `key` and `timestamp` become one JSON document.
+The columns are `key`, `value` and, optionally, `timestamp` (ms, or a Spark timestamp). Binary
+columns have the bytes of Kafka records. All other types are encoded in the view's formats: a string
+as text, a number as a number, and a struct, map or array as a JSON document. Without a column
+`value`, all columns but `key` and `timestamp` become one JSON document.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Encoder:
     """Encodes the rows of a push."""
 
     def __init__(self, view: View, partitions: int, push: str, timestamp: int) -> None:
-        """`partitions`: of the view's topic. `timestamp` (ms): of rows without one."""
+        """`partitions`: their number in the view's topic. `timestamp` (ms): for rows without
+        one."""
         self._view = view
         self._partitions = partitions
         self._offset = pushed_offset(push)
@@ -65,7 +66,7 @@ class Encoder:
         stored_values = self._stored_values(keys, values, times)
         partitions = partitions_of_batch(view.partitioner, bare_keys, self._partitions)
         if None in stored_values:
-            # a row without a value says that the key has none
+            # a row without a value means that the key has no entry
             present = [each is not None for each in stored_values]
             stored_keys = list(compress(stored_keys, present))
             stored_values = list(compress(stored_values, present))

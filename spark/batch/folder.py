@@ -25,7 +25,7 @@ from spark.errors import JobError
 log = logging.getLogger(__name__)
 
 _TIME = "%Y%m%dT%H%M%S.%f"
-_UNFINISHED_FOR = timedelta(days=7)  # after which a folder without a manifest is deleted
+_UNFINISHED_FOR = timedelta(days=7)  # a folder without a manifest is deleted after this time
 _LOCAL = "file"
 
 
@@ -94,7 +94,7 @@ class PushFolder:
             fs.rm(f"{root}/{self.push}", recursive=True)
 
     def delete_older(self, keep: int) -> None:
-        """Delete all but the `keep` newest published pushes, and what dead jobs have left."""
+        """Delete all published pushes but the `keep` newest, and the files that dead jobs left."""
         fs, root = self._open()
         now = datetime.now(UTC)
         published = []

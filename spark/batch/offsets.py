@@ -32,7 +32,7 @@ def pin(
     views: str = "views.toml",
     topics: Iterable[str] = (),
 ) -> Pinned:
-    """The end offsets of the view's topic and of `topics` (those that the job reads), now.
+    """The current end offsets of the view's topic and of `topics`, which the job reads.
 
     Call it before the job reads anything. `views`: the path of views.toml. Raises JobError.
     """

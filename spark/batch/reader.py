@@ -1,7 +1,7 @@
 """Reads a view back as a DataFrame: one task and one stream for each partition.
 
-Each row is as of the time at which it was read, as in any stream of a view. If a stream breaks, the
-client resumes it, and a task that fails is repeated by Spark.
+Each row has the value of the moment when it was read, as in any stream of a view. If a stream
+breaks, the client resumes it. If a task fails, Spark repeats it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _type_of(form: PythonForm) -> DataType:
 
 @dataclass
 class ViewPartition(InputPartition):
-    """A partition of the view; None: all, if a key may be in several."""
+    """A partition of the view. None means all partitions, if a key may be in several."""
 
     number: int | None
 
@@ -148,7 +148,7 @@ def _rows(
 
 
 def _refuse_unreadable(view: View, rows: Iterable[Any]) -> None:
-    """JobError if a value is not in the view's format: no column has a place for it."""
+    """Raise JobError if a value is not in the view's format, because no column could hold it."""
     for row in rows:
         if isinstance(row.value, Unreadable):
             raise JobError(

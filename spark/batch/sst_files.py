@@ -22,7 +22,7 @@ _SECOND_HASH_KEY = "queryable-topics"  # 16 characters; the first one is pandas'
 
 
 def write_file(path: Path, partition: int, entries: Entries) -> PushFile:
-    """Sort the entries and write them to a new file. Raises RowError if a key is there twice."""
+    """Sort the entries and write them to a new file. Raises RowError if a key occurs twice."""
     keys, order = _sorted(entries.keys)
     values = [entries.values[n] for n in order]
     _refuse_duplicates(keys)
@@ -62,7 +62,7 @@ def key_hashes(keys: Sequence[bytes]) -> bytes:
 
 
 def has_duplicates(hashes: Sequence[bytes]) -> bool:
-    """Whether a key is in several files. `hashes`: of each file, by `key_hashes`."""
+    """Whether a key is in several files. `hashes`: the result of `key_hashes` for each file."""
     both = np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2)
     ordered = both[np.argsort(both[:, 0], kind="stable")]
     same = np.flatnonzero(ordered[1:, 0] == ordered[:-1, 0])
@@ -75,7 +75,7 @@ def has_duplicates(hashes: Sequence[bytes]) -> bool:
 
 
 def _sorted(keys: list[bytes]) -> tuple[list[bytes], list[int]]:
-    """The keys in the order of their bytes, and their numbers in the list."""
+    """The keys sorted by their bytes, and the index of each one in the unsorted list."""
     array = pa.array(keys, pa.large_binary())
     order = pc.sort_indices(array)
     return array.take(order).to_pylist(), order.to_pylist()

@@ -28,7 +28,7 @@ from spark.batch.sst_files import duplicate_key, has_duplicates, key_hashes, wri
 from spark.errors import JobError
 
 RUN_BYTES = 64 << 20
-_ROW_BYTES = 100  # that a row takes in addition
+_ROW_BYTES = 100  # that a row takes in addition to its Arrow data
 
 
 @dataclass
@@ -50,8 +50,8 @@ class PushWriter(DataSourceArrowWriter):
         keep: int,
         run_bytes: int = RUN_BYTES,
     ) -> None:
-        """`keep`: the number of pushes that stay in the folder. `run_bytes`: of keys and values
-        that a task sorts at once."""
+        """`keep`: the number of pushes that stay in the folder. `run_bytes`: the bytes of keys and
+        values that a task sorts at once."""
         self._view = view
         self._pinned = pinned
         self._folder = folder
@@ -80,7 +80,7 @@ class PushWriter(DataSourceArrowWriter):
     # in the driver
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Publish the push. Raises RowError if a key is in several rows, JobError."""
+        """Publish the push. Raises RowError if a key is in several rows, and JobError."""
         written = [message.files for message in messages if isinstance(message, Written)]
         files = sorted(chain(*written), key=lambda file: (file.partition, file.first))
         for partition, count in Counter(file.partition for file in files).items():
@@ -100,13 +100,13 @@ class PushWriter(DataSourceArrowWriter):
             files=tuple(files),
         )
         self._folder.publish(manifest)
-        # published: what follows must not fail the job
+        # the push is published: an error from here on must not fail the job
         with suppress(Exception):
             self._folder.keep_only({MANIFEST, *(file.name for file in files)})
             self._folder.delete_older(self._keep)
 
     def _refuse_duplicates(self, files: Sequence[PushFile]) -> None:
-        """Raise RowError if a key is in two files of a partition. Each file has it once."""
+        """Raise RowError if a key is in two files of a partition. One file has a key only once."""
         if all(file.last < following.first for file, following in pairwise(files)):
             return
         if has_duplicates([self._folder.read(_hashes_of(file.name)) for file in files]):

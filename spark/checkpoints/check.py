@@ -21,7 +21,7 @@ from spark.view import View, derived_rows
 FILE = "view.json"
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 _PARTITIONS = "spark.sql.shuffle.partitions"
-# Of this project's packages, these have views.
+# The packages of this project that contain views.
 _VIEWS = ("spark.views", "spark.raw_topics")
 
 
@@ -32,8 +32,9 @@ class CheckpointRefused(JobError):
 def check_view(
     session: SparkSession, view: View, settings: Settings, log: Callable[[str], None]
 ) -> None:
-    """Writes ``view.json`` into a new checkpoint, and compares that of a checkpoint with state.
-    Raises ``CheckpointRefused``, and as ``derived_rows`` if the view has no plan."""
+    """Writes ``view.json`` into a checkpoint without state. If there is state, compares the
+    checkpoint's ``view.json`` with the view. Raises ``CheckpointRefused``, and the errors of
+    ``derived_rows`` if the view has no plan."""
     files = CheckpointFiles(session)
     checkpoint = settings.checkpoint(view)
     path = f"{checkpoint}/{FILE}"
@@ -120,7 +121,7 @@ def _release() -> str:
 def _problems(
     before: ViewIdentity, now: ViewIdentity, settings: Settings, view: View
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong, and what to do."""
+    """Yields pairs: what is wrong, and what to do."""
     checkpoint = settings.checkpoint(view)
     of = f"the checkpoint {checkpoint}"
     if before.view != now.view:

@@ -6,7 +6,7 @@ the names of files, and does not depend on Python's version. So it stays the sam
 reformatted, documented or moved to another module, and differs if a constant is edited.
 
 Code of libraries is described by its name. A field of a dataclass with the metadata ``of_rule:
-False`` is left out: where something is fetched from, or a password.
+False`` is left out, for example the place where something is fetched from, or a password.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COLLECTIONS = (Mapping, list, set, frozenset, re.Pattern, struct.Struct, Enum)
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 IsLibrary = Callable[[str], bool]
-"""Whether the code of a module (its name) is described by its name only."""
+"""A function of a module's name: whether the module's code is described by its name only."""
 
 
 def is_installed(module: str) -> bool:
@@ -52,9 +52,10 @@ def description(value: object, is_library: IsLibrary = is_installed) -> str:
 
 
 def details(value: object, is_library: IsLibrary = is_installed) -> str:
-    """What ``description`` leaves out, in the same form: the values of enums, what submodules have,
-    the code of decorators, and members of classes other than methods, numbers and texts. Empty if
-    there is none. Checkpoints of before have only the description, so it stays as it is."""
+    """What ``description`` leaves out, as text in the same form: the values of enums, the contents
+    of submodules, the code of decorators, and members of classes other than methods, numbers and
+    texts. Empty if there is none. Earlier checkpoints have only the description, so the description
+    must stay as it is."""
     describer = _Describer(is_library)
     for _ in describer.lines(value):
         pass
@@ -67,11 +68,11 @@ class _Describer:
     def __init__(self, is_library: IsLibrary) -> None:
         self._is_library = is_library
         self._known: dict[int, int] = {}
-        self._kept: list[object] = []  # so that no id is used twice
+        self._kept: list[object] = []  # keeps values alive, so that no id is reused
         self._left_out: deque[Iterator[str]] = deque()
 
     def details(self) -> Iterator[str]:
-        """What ``lines`` has left out. Call when they are read."""
+        """Yields what ``lines`` has left out. Call it after all of ``lines`` was read."""
         while self._left_out:
             yield from self._left_out.popleft()
 
@@ -152,7 +153,7 @@ class _Describer:
                 self._left_out.append(self._submodules(used, names, {used.__name__}))
 
     def _submodules(self, module: ModuleType, names: set[str], seen: set[str]) -> Iterator[str]:
-        """What a function with these names uses of the modules within a module."""
+        """Describes what a function with these names uses from the submodules of a module."""
         for name in sorted(names & vars(module).keys()):
             inner = vars(module)[name]
             if not isinstance(inner, ModuleType) or inner.__name__ in seen:
@@ -208,7 +209,7 @@ class _Describer:
             yield from self.lines(member)
 
     def _other_member(self, member: Any) -> Any:
-        """What counts of a member that ``_class`` leaves out; None if nothing."""
+        """The part to describe of a member that ``_class`` leaves out; None if there is none."""
         if isinstance(member, property):
             return member.fset
         if isinstance(member, cached_property | partialmethod):
@@ -220,7 +221,7 @@ class _Describer:
         return member if is_described or not self._is_library(_module_of(member)) else None
 
     def _of_set(self, item: object) -> str:
-        """The same text in each process, whatever the order of a set and the addresses are."""
+        """A text that is the same in each process, for any order of a set and any addresses."""
         text = repr(item)
         if "frozenset(" in text or " at 0x" in text:
             return description(item, self._is_library)

@@ -1,4 +1,4 @@
-"""Small JSON files in a checkpoint folder: of any file system that Hadoop supports."""
+"""Small JSON files in a checkpoint folder, in any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class CheckpointFiles:
         text = self._content(path)
         if text is not None:
             return text
-        # Only if the job ended before it had a file at all, what it has written may be incomplete.
+        # It may be incomplete only if the job ended during the first write of this file.
         text = self._content(path + _NEW)
         return text if text is not None and _is_complete(text) else None
 
@@ -39,8 +39,8 @@ class CheckpointFiles:
             stream.close()
 
     def read_json(self, path: str) -> Any:
-        """The document in a file; None if it does not exist. ``JobError`` if it is damaged, also if
-        it is empty: after a power failure."""
+        """The document in a file; None if it does not exist. ``JobError`` if it is damaged, or
+        empty after a power failure."""
         text = self.read(path)
         if text is None:
             return None
@@ -51,7 +51,7 @@ class CheckpointFiles:
             raise JobError(f"{path} cannot be read: {error}. {rebuild(folder)}") from error
 
     def replace_json(self, path: str, document: object) -> None:
-        """As ``replace``."""
+        """Writes a document; see ``replace``."""
         self.replace(path, json.dumps(document))
 
     def replace(self, path: str, content: str) -> None:
@@ -81,7 +81,7 @@ class CheckpointFiles:
         return [str(each.getPath().getName()) for each in files.listStatus(found)]
 
     def delete(self, path: str) -> None:
-        """Deletes a file, or a folder with all that it has; nothing if it does not exist."""
+        """Deletes a file, or a folder with its content. Does nothing if it does not exist."""
         for each in (path, path + _NEW):
             found, files = self._find(each)
             files.delete(found, True)

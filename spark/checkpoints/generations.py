@@ -1,8 +1,8 @@
 """The folders of a view's streaming queries, in the view's checkpoint folder.
 
-Spark uploads the state of a query up to a minute after it was stopped. In the folder of a query
-that begins again, this would be state of the wrong query. So a rebuild uses new folders, whose
-number is in ``generation.json``. Rule: no folder is used again while the job runs.
+Spark uploads the state of a query up to a minute after it was stopped. If the query began again in
+the same folder, that folder would get the state of the stopped query. So a rebuild uses new
+folders, whose number is in ``generation.json``. Rule: no folder is used again while the job runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def query_folders(files: CheckpointFiles, checkpoint: str) -> QueryFolders:
 
 
 def begin_generation(files: CheckpointFiles, checkpoint: str) -> QueryFolders:
-    """The view uses new folders from now on."""
+    """Switches the view to new folders, and returns them."""
     number = _number(files, checkpoint) + 1
     files.replace_json(f"{checkpoint}/{_FILE}", {"number": number})
     return _folders(checkpoint, number)

@@ -1,4 +1,4 @@
-"""The content of ``view.json``, and how two of them differ: pure, without Spark."""
+"""The content of ``view.json``, and the difference between two of them. Pure, without Spark."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Rule:
     """What a view computes.
 
     ``plan``: Spark's plan of the view (``plans.plan_text``). ``functions``: digests of the Python
-    functions in it. ``code``: a digest of the view's own Python code; that of Spark and of this
-    project counts by its names only. ``spark`` and ``release``: the versions of Spark and of this
+    functions in it. ``code``: a digest of the view's own Python code; code of Spark and of this
+    project counts only by its names. ``spark`` and ``release``: the versions of Spark and of this
     project; with another one, the same code may have another plan.
     """
 
@@ -39,7 +39,7 @@ class Rule:
 
     @property
     def digest(self) -> str:
-        """Names the rule on a command line."""
+        """The digest that names the rule on a command line."""
         more = [each for each in (self.literals, self.function_details) if each]
         if self._has_own_rows:
             more += [each for each in (self.code, self.code_details) if each]

@@ -29,7 +29,7 @@ def placeholder(session: SparkSession, *, streaming: bool = True) -> DataFrame:
 
 
 def plan_text(rows: DataFrame) -> str:
-    """The analysed plan, without what differs between two sessions: ids and addresses."""
+    """The analysed plan, without the ids and addresses that differ between two sessions."""
     analysed = rows._jdf.queryExecution().analyzed()
     # Spark's own limits for messages would cut off long lists of columns.
     text: str = analysed.treeString(True, False, _NO_LIMIT, False, False)
@@ -52,7 +52,7 @@ def literals(rows: DataFrame) -> tuple[str, ...]:
 
 
 def _texts(node: Any) -> Iterator[str]:
-    """The literals of the type string in Spark's description of a plan as JSON."""
+    """The string literals in Spark's JSON description of a plan."""
     if isinstance(node, list):
         for part in node:
             yield from _texts(part)
@@ -81,7 +81,7 @@ def python_functions(session: SparkSession, rows: DataFrame) -> list[object]:
         pickled.loads(bytes(each.func().command().toArray(byte)))  # type: ignore[no-untyped-call]
         for each in _python_expressions(analysed, either)
     )
-    # that of a function also has the type of its result
+    # the command of a function also has the type of its result
     return [command[0] if isinstance(command, tuple) else command for command in commands]
 
 

@@ -14,8 +14,8 @@ _NONE = "-"  # the line of a source that has no offset yet
 
 
 def committed_positions(files: CheckpointFiles, folder: str) -> Positions:
-    """The ends of the last micro-batch that was written completely; empty if there is none.
-    ``folder``: that of the query."""
+    """The end offsets of the last micro-batch that was written completely; empty if there is none.
+    ``folder``: the checkpoint folder of the query."""
     batches = [int(name) for name in files.names(f"{folder}/commits") if name.isdecimal()]
     entry = files.read(f"{folder}/offsets/{max(batches)}") if batches else None
     positions: Positions = {}

@@ -1,9 +1,9 @@
-"""Makes the checkpoint of a query usable that was ended while it wrote its first file.
+"""Repairs the checkpoint of a query that was ended while it wrote its first file.
 
 Spark writes a file of a log under a temporary name, and renames it. It does not start a query
-without a batch if the folders of its logs have any file
-(`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`): the state could be that of batches
-that are lost. A temporary file is no batch.
+without a batch if the query's log folders have any file
+(`spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart`): the state could come from batches
+that are lost. A temporary file is not a batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 from spark.checkpoints.files import CheckpointFiles
 
-# of Spark's CheckpointFileManager: `.NAME.UUID.tmp`; Hadoop may write a checksum beside it
+# of Spark's CheckpointFileManager: `.NAME.UUID.tmp`; Hadoop may write a checksum next to it
 _TEMPORARY = re.compile(r"\.?\.\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?")
 
 

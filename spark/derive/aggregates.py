@@ -21,7 +21,7 @@ Result = tuple[str, Column, str | None]
 
 _NONE, _MILLIS, _MICROS = "", ".SSS", ".SSSSSS"
 _IF_ANY = "if any"
-"""Of 3 or 6 digits, or none: the times of fields may have one."""
+"""A fraction of 3 or 6 digits, or none: the times of fields may have a fraction."""
 
 _BY = "#by"
 _SKETCH_BITS = 12
@@ -121,7 +121,7 @@ def _grouped(each: Aggregate, select: Select | None) -> Column:
 
 def _ranked(by: Expression, select: Select) -> list[tuple[str, Expression]]:
     """What decides which record is the greatest: ``by``, then all selected values. So two records
-    that are equal in all of it have the same result."""
+    that are equal in all these values have the same result."""
     first = next((each for each in select.values if each[1] == by), (_BY, by))
     return [first, *(each for each in select.values if each != first)]
 
@@ -152,5 +152,5 @@ def _result(each: Aggregate, select: Select | None) -> Result:
 
 
 def _exact(of: Expression) -> Column:
-    """A whole number wider than 64 bits, so that a sum of them cannot overflow; or a decimal."""
+    """A whole number wider than 64 bits, so that sums cannot overflow; or a decimal."""
     return long(of).cast("decimal(19,0)") if of.type.kind is Kind.INTEGER else column(of)

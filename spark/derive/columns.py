@@ -14,7 +14,7 @@ from model.derive.expressions import Call, Expression, Literal
 from model.derive.types import Kind
 
 Columns = Mapping[str, Column]
-"""Other columns for some names, instead of those of the rows."""
+"""Columns by name, which replace the columns of the rows."""
 
 
 def column(expression: Expression, names: Columns | None = None) -> Column:
@@ -27,7 +27,7 @@ def column(expression: Expression, names: Columns | None = None) -> Column:
 
 
 def condition(expression: Expression, names: Columns | None = None) -> Column:
-    """Whether the expression is true: null is not."""
+    """Whether the expression is true; null counts as false."""
     found = column(expression, names)
     return F.coalesce(found, F.lit(False)) if expression.type.optional else found
 
@@ -37,8 +37,8 @@ _Argument = Callable[[Expression, Columns], Column]
 
 
 def _of(make: Callable[..., Column], argument: _Argument | None = None) -> _Make:
-    """A function of the columns of all arguments. ``argument``: the column of one of them, by
-    default its value."""
+    """Makes a column from the columns of all arguments. ``argument`` returns the column of one
+    argument, by default the argument's value."""
 
     def call(expression: Call, names: Columns) -> Column:
         return make(*((argument or column)(each, names) for each in expression.arguments))
@@ -47,7 +47,7 @@ def _of(make: Callable[..., Column], argument: _Argument | None = None) -> _Make
 
 
 def _arithmetic(make: Callable[..., Column]) -> _Make:
-    """In 64 bits, if 32 may not be enough: the types say that 64 are."""
+    """Computes in 64 bits if 32 bits may not be enough. The types ensure that 64 bits are."""
 
     def call(expression: Call, names: Columns) -> Column:
         found = [long(each, names) for each in expression.arguments]
@@ -76,7 +76,7 @@ def _has_32(expression: Expression) -> bool:
 
 
 def _stays_32(expression: Expression) -> bool:
-    """Whether it has 32 bits, and ``long`` keeps them."""
+    """Whether the number has 32 bits, also after ``long``."""
     is_kept = isinstance(expression, Literal) or expression.type.bits != 32
     return is_kept and _has_32(expression)
 
@@ -100,7 +100,7 @@ def text(expression: Expression, names: Columns | None = None) -> Column:
 
 
 def _matched(make: Callable[[Column, Column, Column], Column]) -> _Make:
-    """A function of a text, a pattern and a group; without a group, that of the whole match."""
+    """A function of a text, a pattern and a group; by default, the group is the whole match."""
 
     def call(expression: Call, names: Columns) -> Column:
         found = [column(each, names) for each in expression.arguments]
@@ -126,7 +126,7 @@ def _whole(text: Column, low: int, high: int) -> Column:
 
 
 def _whole_of_double(number: Column) -> Column:
-    # beyond, not every whole number is a double
+    # above 2^53, not every whole number is a double
     is_whole = (F.abs(number) <= 2**53) & (F.floor(number).cast("double") == number)
     return F.when(is_whole, number.try_cast("bigint"))
 

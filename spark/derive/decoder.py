@@ -22,10 +22,10 @@ MAX_KEY_BYTES = 10_000
 MAX_VALUE_BYTES = 500_000
 """The limit of a value that has text, because Kafka rejects records of more than 1 MiB."""
 
-# Spark's windows need times in a range that its 64 bits have room for.
+# Spark's windows need times in a range that fits in its 64 bits.
 _FIRST, _LAST = "1971-01-01T00:00:00Z", "2261-01-01T00:00:00Z"
 _SHORT_VALUES = 1000
-"""So many numbers and times, with names, are never too long."""
+"""A value of up to this many numbers and times, with their names, is never too long."""
 
 _Values = tuple[tuple[str, Expression], ...]
 _Check = Callable[[Columns], Column]
@@ -113,9 +113,9 @@ class DerivedDecoder:
         return {name: columns[name] for name in RECORD_FIELDS if name in used}
 
     def _violation(self, names: Columns) -> Column | None:
-        """The reason why a decoded record is rejected; null if it is not. None: none can be."""
+        """The reason why a decoded record is rejected, or null; None if none can be."""
         derivation = self.derivation
-        # Only the plan joins. The fields of tables are short enough, as ``TableDecoder`` says.
+        # Only the plan joins. ``TableDecoder`` ensures that the fields of tables are short enough.
         joined = derivation.joined_fields
         unknown = {name: F.lit(None).cast(spark_type(of)) for name, of in joined.items()}
         names = {**names, **unknown}
@@ -169,8 +169,8 @@ def expressions(derivation: Derivation) -> Iterator[Expression]:
 
 
 def _if_counted(derivation: Derivation, wrong: Column, names: Columns) -> Column:
-    """Whether something is wrong with a row that counts. With ``names``, ``filter`` must be known,
-    or the row counts."""
+    """Whether something is wrong with a row that counts. If ``filter`` needs a field that is not
+    known from ``names``, the row counts."""
     unknown = {*derivation.joined_fields}
     if derivation.each is not None and derivation.each[0] not in names:
         unknown.add(derivation.each[0])
@@ -215,7 +215,7 @@ def _checks(derivation: Derivation) -> Iterator[tuple[_Check, str]]:
 
 
 def _is_longer(names: Columns, values: _Values, most: int) -> Column:
-    """Whether the values need more bytes as JSON."""
+    """Whether the values as JSON need more than ``most`` bytes."""
     fields = (column(of, names).alias(name) for name, of in values)
     return F.octet_length(F.to_json(F.struct(*fields))) > most
 

@@ -30,7 +30,7 @@ class TableDecoder:
     """Decodes records whose key is text and whose value is a JSON object, or null: a tombstone.
 
     Well-formed rows have ``key``, ``partition``, ``offset`` and a struct ``FIELDS``, which is null
-    in a tombstone. Malformed records are as if they did not exist.
+    in a tombstone. Malformed records are ignored.
     """
 
     fields: tuple[tuple[str, Type], ...]
@@ -79,7 +79,7 @@ class TableDecoder:
 
 
 def with_row(rows: DataFrame, join: Join, table: DataFrame) -> DataFrame:
-    """Adds the column ``join.name``: the row of the table, null if it has none."""
+    """Adds the column ``join.name``: the row of the table, or null if there is none."""
     newest = F.max_by(FIELDS, F.struct(*_ORDER)).alias(join.name)
     found = table.groupBy(F.col("key").alias(_KEY)).agg(newest)
     return rows.join(F.broadcast(found), column(join.on) == F.col(_KEY), "left").drop(_KEY)

@@ -32,7 +32,7 @@ from spark.formats.strict_json import ANY, fields_reader
 FIELDS = "#fields"
 REASON = "#reason"
 NOT_REJECTED = ("#deleted", "#no row")
-"""Reasons of values without fields that are not malformed: of a deletion, and of a value that says
+"""Reasons why a value has no fields although it is not malformed: it is a deletion, or it says
 nothing about a row."""
 _DELETED, NO_ROW = NOT_REJECTED
 

@@ -86,7 +86,7 @@ class Plan:
 
 
 def _key_name(derivation: Derivation) -> str:
-    """The name of the column with the key: that of the field, if it is one of the record."""
+    """The name of the column with the key: the field's name, if the key is one record field."""
     first, *more = derivation.key
     if more or not isinstance(first, Field) or first.name in derivation.joined_fields:
         return _KEY
@@ -96,9 +96,10 @@ def _key_name(derivation: Derivation) -> str:
 def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivation) -> DataFrame:
     """The rows that count, each once."""
     time = derivation.time
-    # The same rows in both orders, but the first one keeps fewer in the state. And the decoder does
-    # not check the time of a record that does not count, so it must not move the watermark. Other
-    # views keep the order of earlier releases: a plan that differs would be refused.
+    # Both orders give the same rows, but filtering first keeps fewer rows in the state. Also, the
+    # decoder does not check the time of a record that does not count, so that time must not move
+    # the watermark. Other views keep the order of earlier releases: a plan that differs would be
+    # refused.
     filters_first = derivation.filters_records and (
         (derivation.each is None and not derivation.joins)
         or (time is not None and time.field not in dict(derivation.fields))

@@ -42,8 +42,8 @@ _JOIN: dict[str, Callable[[int, int], int]] = {"sum": operator.add, "min": min, 
 
 
 class Session(NamedTuple):
-    """Times (ms) of the first and last record; ``numbers`` are joined by ``functions``: sum, min or
-    max. None is no number."""
+    """Times (ms) of the first and last record; ``functions`` (sum, min or max) join the ``numbers``
+    of two sessions. None means no number."""
 
     start: int
     end: int
@@ -63,7 +63,7 @@ class Session(NamedTuple):
 class Sessions:
     """The sessions of one key, updated by its records. Spark sends it to its workers.
 
-    ``functions``: those of the columns ``#n0``, ``#n1``, … of a record. ``aggregates``: the name
+    ``functions``: the functions of a record's columns ``#n0``, ``#n1``, …. ``aggregates``: the name
     and function of each result. An average has two numbers, all others have one.
     """
 
@@ -75,8 +75,8 @@ class Sessions:
     def update(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """The changes by a micro-batch: deletions, then new and longer sessions. The state has the
-        sessions that a record can still change."""
+        """The changes that a micro-batch makes: deletions, then new and longer sessions. The state
+        has the sessions that a record can still change."""
         before = self._unpacked(state.get[0]) if state.exists else []
         new = (
             [] if state.hasTimedOut else [each for frame in frames for each in self._single(frame)]
@@ -162,7 +162,7 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
         tuple(function for function, _ in numbers),
         tuple((each.name, each.function) for each in derivation.aggregates),
     )
-    # As text, because pandas would make numbers with nulls doubles, which lose digits.
+    # As text, because pandas would turn numbers with nulls into doubles, which lose digits.
     columns = [of.cast("string").alias(f"#n{n}") for n, (_, of) in enumerate(numbers)]
     name = time_name(derivation.time)
     time = F.unix_millis(name).alias(_TIME)
@@ -185,7 +185,7 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
 
 
 def _numbers(each: Aggregate) -> Iterator[tuple[str, Column]]:
-    """The functions that join the numbers of an aggregate, and those of one record."""
+    """Yields for each number of an aggregate: the function that joins it, and its column."""
     of = each.of
     if each.function == "count":
         counts = F.lit(True) if of is None else condition(of)

@@ -29,8 +29,8 @@ _LAST = datetime(2261, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class EventTimeBounds:
-    """``field`` has the event's time; it may be ``before`` s before and ``after`` s after the
-    record's timestamp."""
+    """``field`` has the event's time. It may be up to ``before`` s before and up to ``after`` s
+    after the record's timestamp."""
 
     field: str
     before: int
@@ -47,7 +47,7 @@ class EventTimeBounds:
 
     @property
     def range(self) -> tuple[int, int]:
-        """The first time, and the one after the last, in microseconds since 1970."""
+        """The first allowed time and the end (not allowed itself), in microseconds since 1970."""
         return _microseconds(_FIRST), _microseconds(_LAST)
 
     def violation(self, time: int, timestamp: int) -> str | None:

@@ -34,7 +34,7 @@ back the watermark."""
 # partitions that are read more slowly than others, so it must never move: ``Watermarks`` moves it.
 NEVER = "1000000 days"
 
-_METRICS = "read "  # and the topic
+_METRICS = "read "  # followed by the topic
 _STEP = 3_600_000
 
 
@@ -71,7 +71,7 @@ class LowWatermark:
     def advance(
         self, partitions: Collection[str], read: Mapping[str, int], caught_up: Collection[str]
     ) -> int | None:
-        """The watermark after a micro-batch; None: not known yet.
+        """The watermark (ms) after a micro-batch; None if it is not known yet.
 
         ``read``: the level (ms) of each partition that had records. ``caught_up``: partitions that
         were read to their end.
@@ -148,8 +148,8 @@ class Watermarks(StreamingQueryListener):
 def _partitions(
     progress: StreamingQueryProgress, topics: Collection[str]
 ) -> tuple[set[str], set[str]]:
-    """The partitions of these sources, as ``topic/partition``, and those that the micro-batch read
-    to their end."""
+    """All partitions of these topics, as ``topic/partition``, and the partitions that the
+    micro-batch read to their end."""
     partitions: set[str] = set()
     caught_up: set[str] = set()
     for source in progress.sources:

@@ -84,7 +84,8 @@ class AvroFormat:
         return reader_of(self.schema).encode
 
     def registered(self, registry: Registry, subject: str) -> bytes:
-        """What precedes a framed record: a zero byte and the schema's id, which this registers."""
+        """Registers the schema. Returns what precedes a framed record: a zero byte and the schema's
+        id."""
         return frame(registry, subject, Avro(), self.schema)
 
     def _reader(self) -> AvroReader:

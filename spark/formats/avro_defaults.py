@@ -11,7 +11,8 @@ _BITS = {"int": 31, "long": 63}
 
 
 def default_of(node: Any, named: Named, value: Any) -> Any:
-    """The value as records have it; NO_DEFAULT if it does not fit the type."""
+    """The default value in the form that decoded records have; NO_DEFAULT if it does not fit the
+    type."""
     try:
         return _default(node, named, value)
     except ValueError:
@@ -19,7 +20,7 @@ def default_of(node: Any, named: Named, value: Any) -> Any:
 
 
 def _default(node: Any, named: Named, value: Any) -> Any:
-    """ValueError if the value does not fit the type."""
+    """As ``default_of``, but raises ValueError if the value does not fit the type."""
     if isinstance(node, list):
         return _of_union(node, named, value)
     if isinstance(node, str):

@@ -1,4 +1,5 @@
-"""Reads and writes Avro with one schema, and reads what other schemas have written, by fastavro."""
+"""Reads and writes Avro of one schema, and reads data of other schemas as this one; uses
+fastavro."""
 
 from __future__ import annotations
 
@@ -82,7 +83,7 @@ class AvroReader:
         return isinstance(self.type, StructType) and not isinstance(self._root, list)
 
     def decode(self, raw: bytes) -> Any:
-        """A value of this schema; ValueError unless ``raw`` is exactly one."""
+        """Decodes a value of this schema; ValueError unless ``raw`` is exactly one value."""
         return self._decode(raw)
 
     def encode(self, value: Any) -> bytes:
@@ -95,7 +96,7 @@ class AvroReader:
         return written.getvalue()
 
     def written_with(self, schema: RegisteredSchema) -> Decode:
-        """A function that reads values of a writer's schema, as if they were of this one."""
+        """A function that reads values of a writer's schema as values of this schema."""
         if schema.format.name != "avro":
             raise ValueError(f"the schema is {schema.format.name}, not avro")
         named, root = _parsed(
@@ -136,7 +137,7 @@ def reader_of(schema: str) -> AvroReader:
 
 def _parsed(schema: str, references: Sequence[str], *, with_defaults: bool) -> tuple[Named, Any]:
     """The definitions of named types, and the schema, self-contained. Logical types without a Spark
-    type are removed. ValueError."""
+    type are removed. Raises ValueError."""
     # refuses what could be nested without limit, or large without bytes
     AvroSchema(schema, references)
     parsed, root = parse_all(schema, references)
@@ -168,7 +169,7 @@ class _Walk:
         return {"type": kind, **_logical(node)}
 
     def _reference(self, name: str, path: str) -> Any:
-        """The definition where a name is used first, and the name elsewhere."""
+        """The definition of a named type at its first use, and the name at later uses."""
         if name in self._open:
             raise ValueError(f"{path or name}: the type {name} contains itself")
         if name in self.named:
@@ -191,7 +192,7 @@ class _Walk:
             written["aliases"] = field["aliases"]
         if self._with_defaults and "default" in field:
             default = default_of(written["type"], self.named, field["default"])
-            # Java ignores a default that does not fit its type, too, unless a record needs it
+            # Java, too, ignores a default that does not fit its type, unless a record needs it
             if default is not NO_DEFAULT:
                 if default is not None and self._is_converted(written["type"]):
                     raise ValueError(f"{path}: a default value of this type is not supported")
@@ -199,7 +200,7 @@ class _Walk:
         return written
 
     def _is_converted(self, node: Any) -> bool:
-        """Whether values are not what JSON has: fastavro returns defaults as JSON has them."""
+        """Whether values differ from their JSON form: fastavro returns defaults in that form."""
         if isinstance(node, str):
             node = self.named.get(node, {"type": node})
         if isinstance(node, list):
@@ -252,7 +253,7 @@ def _type(node: Any, named: Named, path: str) -> DataType:
 
 
 def _nullable(node: Any, named: Named) -> tuple[bool, dict[str, Any] | None]:
-    """Whether null is allowed, and the only other type; None if there are several."""
+    """Whether null is allowed, and the only other type, or None if there are several."""
     branches = _branches(node, named)
     others = [branch for branch in branches if branch["type"] != "null"]
     has_null = len(others) < len(branches)

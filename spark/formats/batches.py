@@ -1,6 +1,6 @@
 """Decodes records in Python: functions of Arrow batches, which run in Spark's workers.
 
-They need no session. Decoding never fails: a record that cannot be decoded has a reason.
+They need no session. Decoding never fails: a record that cannot be decoded gets a reason.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class Rules:
 
     ``key``: the format of keys, if they are decoded; their fields follow those of the value.
     ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
-    ``max_bytes``: of a value. ``max_key_bytes``: of a key; None if the view does not have the keys.
+    ``max_bytes``: the greatest length of a value. ``max_key_bytes``: that of a key; None if the
+    view does not have the keys.
     """
 
     value: Format
@@ -102,8 +103,8 @@ def well_formed(
 
 
 def malformed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.RecordBatch]:
-    """Batches of records, with the columns that ``well_formed`` needs ► the malformed ones, and the
-    ``reason``."""
+    """Batches of records ► the malformed ones, with the ``reason``. The batches have the columns
+    that ``well_formed`` needs."""
     types = to_arrow_schema(rules.columns, timezone="UTC")
     decode = _decoder(rules)
     fits = rules.value.fits and (rules.key is None or rules.key.fits)
@@ -159,7 +160,7 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
             # Numbers, because a timestamp may be outside the range of Python's datetime.
             timestamps = batch.column("timestamp").cast(pa.int64()).to_pylist()
             decoded = map(checked, decoded, timestamps)
-        # Keys that are only copied are not made to Python objects, unless one is too long.
+        # Keys that are only copied do not become Python objects, unless one is too long.
         if needs_key or (
             max_key_bytes is not None and _longest(batch.column("key")) > max_key_bytes
         ):

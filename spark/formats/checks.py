@@ -67,7 +67,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """If there is ``field``, there must be ``other``."""
+    """If ``field`` is not null, ``other`` must not be null."""
 
     field: str
     other: str
@@ -99,6 +99,6 @@ class Checks:
         return next((each.reason for each in self.checks if each.is_violated(fields)), None)
 
     def column(self) -> Column:
-        """The same, as a column of rows with the fields."""
+        """The same reason as a column, for rows with the fields."""
         reasons = (F.when(each.violated(), F.lit(each.reason)) for each in self.checks)
         return F.coalesce(F.lit(None).cast("string"), *reasons)

@@ -53,7 +53,7 @@ class Decoder(Protocol):
 
 
 def is_table(decoder: Decoder) -> bool:
-    """Whether its topic is a table."""
+    """Whether the topic of the decoder is a table."""
     return bool(getattr(decoder, "is_table", False))
 
 
@@ -64,8 +64,9 @@ class FormatDecoder:
     Decoded rows have the columns ``record`` of the record (by default all of ``RECORD``; each one
     costs time) and those of the format. In a table they also have ``deleted``, and the fields may
     be null. ``validate`` gets the fields; it returns what is wrong with them, or None.
-    ``key_format``: of keys, if views need more than their bytes. A record is malformed if its
-    value has more than ``max_bytes``, or its key, if the rows have the key.
+    ``key_format``: the format of keys, if views need more than their bytes. A record is malformed
+    if its value has more than ``max_bytes`` bytes. The same limit holds for its key, if the rows
+    have the key.
 
     Python decodes one Arrow batch at a time.
     """
@@ -156,7 +157,7 @@ class TextDecoder:
         self.max_bytes = max_bytes
 
     def __repr__(self) -> str:
-        # It is part of the rule of a view. Checkpoints of before have a decoder without a bound.
+        # This text is part of a view's rule. Earlier checkpoints have a decoder without a bound.
         if self.max_bytes is None:
             return super().__repr__()
         return f"TextDecoder(max_bytes={self.max_bytes})"

@@ -27,21 +27,22 @@ class Encodable(Protocol):
     def value_type(self) -> DataType: ...
 
     def encoder(self) -> Callable[[Any], bytes]:
-        """A function from a Python value to record bytes; ValueError."""
+        """A function from a Python value to record bytes; it raises ValueError."""
 
     def registered(self, registry: Registry, subject: str) -> bytes:
-        """What precedes each record. Registers the schema; raises ``JobError``."""
+        """Registers the schema, and returns what precedes each record. Raises ``JobError``."""
 
 
 def encoded(value: Column, of: Encodable, *, subject: str = "") -> Column:
     """The bytes of a key or value: binary, null if ``value`` is null, which deletes the key.
 
-    ``value`` has the fields of the schema, by name: ``F.struct("city", "count")``. A field that is
-    missing, has another type or must not be null makes the query fail, because no later record
+    ``value`` has the fields of the schema, by name: ``F.struct("city", "count")``. The query fails
+    if a field is missing, has another type, or is null although it must not be: no later record
     could be right.
 
     If the format is framed, the driver registers the schema under ``subject``, such as
-    ``orders-value``, each time when a query starts. A registry that has it returns the same id.
+    ``orders-value``, each time a query starts. A registry that already has the schema returns the
+    same id.
     """
     # Fails now if the schema cannot be used.
     _ = of.value_type

@@ -81,8 +81,8 @@ class ProtobufFormat:
         return reader_of(self.descriptor_set, self.message).encode
 
     def registered(self, registry: Registry, subject: str) -> bytes:
-        """What precedes a framed message: a zero byte, the id of the schema, which this registers,
-        and the path of the message type. The schema is the last file of the descriptor set."""
+        """Registers the schema, which is the last file of the descriptor set. Returns what precedes
+        a framed message: a zero byte, the schema's id and the path of the message type."""
         file = from_descriptor_set(self.descriptor_set)
         try:
             text, path = file.registration(), file.indexes(self.message)

@@ -73,7 +73,7 @@ class ProtobufReader:
         self.type = found
 
     def decode(self, raw: bytes) -> Fields:
-        """ValueError if ``raw`` is not a message of this type."""
+        """Decodes a message; ValueError if ``raw`` is not a message of this type."""
         message = self._message.parse(raw)
         if not message.IsInitialized():
             missing = ", ".join(message.FindInitializationErrors())
@@ -135,7 +135,7 @@ class ProtobufReader:
         return item, convert
 
     def _single(self, field: Any, within: tuple[str, ...]) -> Column:
-        """Of a field's value, or of one of its items."""
+        """The column of a field's value, or of one of its items."""
         if field.enum_type is not None:
             names = {each.number: each.name for each in field.enum_type.values}
             return StringType(), lambda number: names.get(number) or str(number)
@@ -207,14 +207,14 @@ def _to_scalar(field: Any, value: Any) -> Any:
     if field.cpp_type == Field.CPPTYPE_UINT64:
         return int(value)
     if field.enum_type is not None and value not in field.enum_type.values_by_name:
-        # a number without a name: a later schema has it
+        # a number without a name here: a later schema names it
         with suppress(ValueError):
             return int(value)
     return value
 
 
 def _is_document(message: Any, within: tuple[str, ...]) -> bool:
-    """Whether Spark has the JSON of the message."""
+    """Whether the message becomes a string with its JSON in Spark."""
     name = message.full_name
     return name in _DOCUMENTS or name in within or not message.fields
 

@@ -1,13 +1,14 @@
 """Schemas by id, in Spark's workers: for records with Confluent's framing.
 
 A worker asks the registry once for each id, and keeps the schema. If the registry does not answer,
-the query fails, and the job starts it again; so no record is lost because a registry is away. If it
-says that a schema does not exist, the task asks again for a time that is set: a registry that is
-restored says so, too. After that, records with this schema are malformed.
+the query fails, and the job starts it again; so no record is lost while a registry is down. If the
+registry says that a schema does not exist, the task asks again for a configured time, because a
+registry that is being restored says so, too. After that, records with this schema are malformed.
 
-A worker keeps for one task only that a schema does not exist. The records of a task were written
-before it began. So if a schema was registered before a record was written, the workers of the view
-and those of its dead letters all find it, and the record is not lost between both.
+A worker remembers for one task only that a schema does not exist. The records of a task were
+written before the task began. So if a schema was registered before a record was written, the
+workers of the view and the workers of its dead letters all find it, and neither query loses the
+record.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
 """The environment variable that has it."""
 
 MISSING_AFTER = "spark.queryable.schemas.missingAfter"
-"""A setting of the session: s for which a schema must be missing."""
+"""A setting of the session: the seconds for which a schema must be missing."""
 
 MISSING_AFTER_VARIABLE = "QUERYABLE_SCHEMA_MISSING_AFTER"
 """The environment variable that has it."""
@@ -57,8 +58,9 @@ Decode = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A schema registry. ``auth``: user:password, or empty. Both may change without a new rule of
-    the views that use it. ``missing_after``: s for which it must say that a schema does not exist.
+    """A schema registry. ``auth``: user:password, or empty. The rule of a view stays the same if
+    its registry or ``auth`` changes. ``missing_after``: the seconds for which the registry must say
+    that a schema does not exist.
     """
 
     url: str = field(metadata={"of_rule": False})
@@ -112,8 +114,8 @@ def framed_decoder(
 ) -> Decode:
     """A decoder of framed records, for one task; it raises ValueError if a record is malformed.
 
-    ``decode_with``: for a schema, a decoder of what follows the frame; ValueError if there is none.
-    The worker keeps its results for this ``reader``.
+    ``decode_with`` returns, for a schema, a decoder of the bytes after the frame; ValueError if
+    there is none. The worker keeps the results for this ``reader``.
     """
     assert registry is not None, "the format is not bound to a session"
     schemas = _READERS.get((registry, reader))
@@ -144,8 +146,8 @@ class _Schemas:
         self._errors: dict[int, str] = {}  # of schemas that cannot be converted
 
     def decoder(self, schema_id: int, missing: dict[int, str]) -> Decode:
-        """``missing``: ids that the registry does not have, of one task. Raises ValueError,
-        SchemaSourceUnavailable."""
+        """The decoder of a schema. ``missing``: the ids that one task has not found in the
+        registry. Raises ValueError, SchemaSourceUnavailable."""
         if (known := self._decoders.get(schema_id)) is not None:
             return known
         error = self._errors.get(schema_id) or missing.get(schema_id)
@@ -164,8 +166,8 @@ class _Schemas:
         return found
 
     def _fetch(self, schema_id: int) -> RegisteredSchema:
-        """Raises SchemaNotFound if the schema was missing for long enough, in this task or an
-        earlier one."""
+        """Fetches a schema. Raises SchemaNotFound if it was missing for long enough, in this task
+        or an earlier one."""
         failures, pause = 0, _PAUSE
         missing_since: float | None = None
         while True:

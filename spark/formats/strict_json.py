@@ -57,9 +57,9 @@ def fields_reader(
     units: Mapping[str, str] | None = None,
     paths: Mapping[str, Sequence[str]] | None = None,
 ) -> Callable[[bytes | None], Fields]:
-    """A function of one value: its fields; ValueError with the reason if it is malformed. `units`:
-    by the name of a field, s, ms, us or ns of a time that is a number, or ANY. `paths`: where
-    fields are that are not members with their name."""
+    """A function from a value to its fields; ValueError with the reason if it is malformed.
+    `units`: field name ► s, ms, us or ns, for a time that is a number, or ANY. `paths`: field name
+    ► its path, for fields that are not members with their name."""
     units, paths = units or {}, paths or {}
     readers = [
         (

@@ -1,5 +1,5 @@
 """Keys with records in several partitions of a raw topic: they move if partitions are added.
 
-Nothing orders the records of two partitions but their timestamps. Rule: of such a key, the newest
-record counts, by its timestamp. The records of one partition keep their order.
+Only their timestamps order the records of two partitions. Rule: for such a key, the record with the
+newest timestamp counts. The records of one partition keep their order.
 """

@@ -51,8 +51,8 @@ class Dependence(Enum):
 
     ``NOTHING``: its state gives the same results in any order. ``WRITES``: it has no state, and
     writes the results of each record, so the last one that is written counts. ``TABLE``: its state
-    compares the records of a table by partition and offset. ``UNKNOWN``: it may do so, because it
-    has several streams, or an operator that is not known here.
+    compares the records of a table by partition and offset. ``UNKNOWN``: it may compare them so,
+    because it has several streams, or an operator that is not known here.
     """
 
     NOTHING = "nothing"
@@ -62,7 +62,8 @@ class Dependence(Enum):
 
 
 def dependence(session: SparkSession, view: View) -> Dependence:
-    """Raises errors of Spark, and ``JobError``, if the view has no plan."""
+    """The dependence of a view. Raises errors of Spark, and ``JobError``, if the view has no
+    plan."""
     rows = derived_rows(
         view, [placeholder(session, streaming=not source.static) for source in view.inputs]
     )
@@ -77,7 +78,7 @@ def dependence(session: SparkSession, view: View) -> Dependence:
 
 
 def _operators(plan: Any) -> Iterator[str]:
-    """Those of streams; a join with a static table counts as none."""
+    """The operators of streams, without joins with a static table."""
     if not plan.isStreaming():
         return
     children = [plan.children().apply(number) for number in range(plan.children().size())]

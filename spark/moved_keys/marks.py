@@ -20,12 +20,12 @@ class Mark:
     """The last look for moved keys.
 
     ``query``: the folder of the view's query; a rebuild has another one. ``partitions``: topic ►
-    their number then. ``since``: the view had written all records before these positions when the
-    topics had this number, so only keys of later records can have moved. ``growing``: the greater
-    numbers that the topics have had since, or the same ones if keys are written to several
-    partitions without that; empty when that is done. ``again_at``: when to look again (epoch s),
-    because all producers know the new partitions then. ``moved``: topics whose
-    moved keys the view cannot follow.
+    number of partitions at that look. ``since``: the view had written all records before these
+    positions when the topics had these numbers, so only keys of later records can have moved.
+    ``growing``: the greater numbers of partitions that the topics have had since, or the same
+    numbers if producers write keys to several partitions without an addition; empty when this is
+    over. ``again_at``: when to look again (epoch s), because all producers know the new partitions
+    then. ``moved``: topics whose moved keys the view cannot follow.
     """
 
     query: str
@@ -43,8 +43,8 @@ class Mark:
 
 
 def read_mark(files: CheckpointFiles, checkpoint: str) -> Mark | None:
-    """None if the job has not looked for moved keys since the view began, or since its rebuild. So
-    it is if the file is damaged: then the job looks at all records again."""
+    """The mark of a view. None if the job has not looked for moved keys since the view began, or
+    since its rebuild. Also None if the file is damaged: then the job looks at all records again."""
     try:
         mark = _from_json(json.loads(files.read(f"{checkpoint}/{_FILE}") or ""))
     except (ValueError, KeyError, TypeError, AttributeError):

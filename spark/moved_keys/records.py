@@ -14,7 +14,7 @@ from model.partitioner_numpy import partitions_of_batch
 from spark.formats.records import RAW_RECORD
 
 _PARTITIONERS = "murmur2", "crc32"
-"""Java's default, and librdkafka's."""
+"""The defaults of Java's client and of librdkafka."""
 
 # not the names of columns of records or rows
 _AT, _HOME, _NUMBER = "#at", "#home", "#number"
@@ -29,8 +29,8 @@ def moved_keys(records: DataFrame) -> DataFrame:
 
 
 def with_homes(keys: DataFrame, partitions: int) -> DataFrame:
-    """``moved_keys`` with the partition of each key by each partitioner, in a topic with so many
-    partitions."""
+    """Adds to ``moved_keys`` the partition that each partitioner chooses for a key, in a topic with
+    this number of partitions."""
     columns = ", ".join(f"{name} int" for name in _PARTITIONERS)
     compute = partial(_with_homes, partitions=partitions)
     return keys.mapInArrow(compute, f"key binary, first int, last int, {columns}")
@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 def found(keys: DataFrame) -> Found:
-    """``keys``: as of ``with_homes``."""
+    """Counts moved keys. ``keys``: the result of ``with_homes``."""
     agreeing = [
         F.count_if(F.col(name).isin(F.col("first"), F.col("last"))).alias(name)
         for name in _PARTITIONERS
@@ -54,9 +54,9 @@ def found(keys: DataFrame) -> Found:
 
 
 def in_order(records: DataFrame, keys: DataFrame, partitioner: str) -> DataFrame:
-    """The records of these keys (``with_homes``), all records of a key in one task, and in their
-    order: that of their timestamps, but records of one partition stay in the order of their
-    offsets. Of two with the same timestamp, the one in the key's partition of now is the later one.
+    """The records of these keys (``with_homes``), in order. All records of a key are in one task.
+    They are ordered by timestamp, but records of one partition stay in the order of their offsets.
+    Of two records with the same timestamp, the one in the key's current partition is the later one.
     """
     offsets = Window.partitionBy("key", "partition").orderBy("offset")
     order = {
@@ -73,8 +73,8 @@ def in_order(records: DataFrame, keys: DataFrame, partitioner: str) -> DataFrame
 
 
 def newest_rows(rows: DataFrame) -> DataFrame:
-    """The last row of each ``key``: the same columns. ``rows``: all rows of a key are in one task,
-    in their order."""
+    """The last row of each ``key``, with the same columns. In ``rows``, all rows of a key are in
+    one task, and in order."""
     others = [name for name in rows.columns if name != "key"]
     last = F.max_by(F.struct(*others), _NUMBER).alias("row")
     numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())

@@ -21,7 +21,7 @@ class Search:
     and ``error`` says why."""
 
     def __init__(self, session: SparkSession, records: Callable[[], dict[str, DataFrame]]) -> None:
-        """``records``: topic ► its records. The thread calls it."""
+        """``records`` returns topic ► its records. The thread calls it."""
         self.found: list[str] | None = None
         self.error = "it has not ended"
         self._session = session

@@ -30,12 +30,12 @@ class Need(Enum):
 class WatchedView:
     """What the job knows about one view.
 
-    ``counts``: of its sources, now. ``dependence``: None if it is not known yet. ``first``: the
-    counts when the view began, if its state may compare records by partition. ``positions``: at
-    the last check of the topics. ``current_at``: when it had last caught up without doubt.
-    ``need``, ``ends``, ``begun_at`` and ``looked_at``: of the look that has begun: why, up to which
-    positions, when the view had read all of them (epoch s), and the counts then. ``has_moved``: it
-    has found keys to write again.
+    ``counts``: the current counts of its sources. ``dependence``: None if it is not known yet.
+    ``first``: the counts when the view began, if its state may compare records by partition.
+    ``positions``: its positions at the last check of the topics. ``current_at``: when it had last
+    caught up without doubt. ``need``, ``ends``, ``begun_at`` and ``looked_at`` describe the look
+    that has begun: its reason, the positions up to which it looks, when the view had read all of
+    them (epoch s), and the counts then. ``has_moved``: the look has found keys to write again.
     """
 
     view: View
@@ -57,8 +57,8 @@ class WatchedView:
     not_before: float = float("-inf")  # monotonic s
 
     def is_unsure(self, offsets: Mapping[str, Mapping[str, int]]) -> bool:
-        """Whether moved keys may have older values. ``offsets``: of the view, now. They may have
-        partitions that the job has not noticed yet."""
+        """Whether moved keys may have older values. ``offsets``: the view's current offsets, which
+        may include partitions that the job has not noticed yet."""
         if self.mark is None:
             return max(self.counts.values()) > 1
         read = {topic: len(of_topic) for topic, of_topic in offsets.items()}
@@ -66,7 +66,7 @@ class WatchedView:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next look is due after an addition only."""
+        """Whether the next look is due only when partitions are added."""
         mark = self.mark
         return mark is not None and not mark.growing and mark.again_at is None
 
@@ -92,7 +92,7 @@ class WatchedView:
         return None
 
     def forget(self) -> None:
-        """The view will read its topics from the start again."""
+        """Call when the view will read its topics from the start again."""
         self.stop_search()
         self.mark = self.need = None
         self.has_moved = False

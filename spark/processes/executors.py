@@ -19,9 +19,10 @@ _INTERVAL = 0.1  # s
 def settle_partitions(
     session: SparkSession, conf: Mapping[str, str], processors: int, timeout: float = _TIMEOUT
 ) -> Cores:
-    """The cores of the session. If ``conf`` has no shuffle partitions, waits until no more
-    executors register, and sets as many as cores. ``JobError`` if none does in ``timeout`` s.
-    ``processors``: those of this machine."""
+    """Returns the cores of the session. If ``conf`` does not set the shuffle partitions, waits
+    until no more executors register, and sets them by the number of cores. ``JobError`` if no
+    executor registers within ``timeout`` s. ``processors``: the number of this machine's
+    processors."""
     if PARTITIONS in conf:
         return cores(conf, processors)
     found = _registered(session, timeout)
@@ -36,7 +37,7 @@ def settle_partitions(
 
 
 def _registered(session: SparkSession, timeout: float) -> Cores:
-    """The executors that are there when no more register, or at the end of the time."""
+    """The cores of the executors that have registered when no more do, or after ``timeout`` s."""
     began = changed = time.monotonic()
     found = _executors(session)
     while not found.total or time.monotonic() < changed + _QUIET:

@@ -2,7 +2,7 @@
 
 The end of a JVM, also by ``Runtime.halt``, is exit(3) of the C library, which waits for RocksDB's
 threads. If a database is open, such a thread may wait for the JVM, to write to its log, while the
-JVM waits for the thread. So all databases are closed before. The JVM is not simply killed, because
+JVM waits for the thread. So all databases are closed first. The JVM is not simply killed, because
 it deletes its temporary files when it ends: one of them is RocksDB's library, with 60 MB.
 """
 
@@ -22,7 +22,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 MAX_SECONDS = 20.0
-"""After a job; the JVM usually ends within a second."""
+"""The time for the end of the JVM after a job. The JVM usually ends within a second."""
 
 _SUBMIT = b"org.apache.spark.deploy.SparkSubmit"
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.StateStore"
@@ -70,7 +70,7 @@ def end_spark(seconds: float = MAX_SECONDS) -> None:
         _stop_session()
         with suppress(Py4JError, OSError):
             gateway.shutdown()
-        # It ends at the end of its input.
+        # The JVM ends when its input ends.
         with suppress(OSError):
             process.stdin.close()
         process.wait()

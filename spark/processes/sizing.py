@@ -1,7 +1,8 @@
 """How large Spark's processes are: heap, memory outside the heap, and shuffle partitions.
 
 Sizes follow the master. A size that is given always wins. Spark keeps one part of a view's state
-for each shuffle partition, and computes each part in one task, so there are as many as cores.
+for each shuffle partition, and computes each part in one task, so there are as many shuffle
+partitions as cores.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _LEAST_OVERHEAD = 384  # MiB
 _DATABASES_OF_VIEW = 2  # for each state partition: deduplication and aggregation
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
 _BOUNDED = 500  # MiB, Spark's default of maxMemoryUsageMB
-# Those of YARN and Kubernetes.
+# The defaults of YARN and Kubernetes.
 _EXECUTORS = 2
 _CORES_OF_EXECUTOR = 1
 _LOCAL = re.compile(r"local(?:\[(?P<cores>\d+|\*)(?:,[^\]]*)?\])?$")
@@ -45,8 +46,8 @@ class Machine(NamedTuple):
 
 
 class Cores(NamedTuple):
-    """All cores that run tasks, and the processes that have them; None if the settings do not
-    tell. In ``local`` mode, the driver is the only such process."""
+    """The numbers of all cores that run tasks, and of the processes that have them; None if the
+    settings do not tell. In ``local`` mode, the driver is the only such process."""
 
     total: int | None
     executors: int | None = None
@@ -64,7 +65,7 @@ def is_local(master: str) -> bool:
 
 
 def cores(conf: Mapping[str, str], processors: int) -> Cores:
-    """The cores of the master. ``processors``: those of this machine."""
+    """The cores of the master. ``processors``: the number of this machine's processors."""
     master = conf[MASTER]
     if found := _LOCAL.match(master):
         named = found["cores"] or "1"
@@ -85,8 +86,9 @@ def cores(conf: Mapping[str, str], processors: int) -> Cores:
 
 
 def sizes(given: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str, str]:
-    """``given``, and the sizes that are not given. ``given`` has the master and the settings of
-    RocksDB. Without shuffle partitions if the settings of the cluster do not tell its cores."""
+    """Returns ``given`` and the sizes that it does not set. ``given`` has the master and the
+    settings of RocksDB. The result has no shuffle partitions if the cluster's settings do not tell
+    its cores."""
     chosen = dict(given)
     master = given[MASTER]
     found = cores(given, machine.processors)
@@ -185,7 +187,7 @@ def _rocksdb(conf: Mapping[str, str], state_partitions: int) -> int:
 
 
 def _number(conf: Mapping[str, str], name: str) -> int | None:
-    """None if it is not set, not a number or not positive."""
+    """A setting as a number; None if it is not set, not a number or not positive."""
     text = conf.get(name, "").strip()
     return int(text) or None if text.isdecimal() else None
 

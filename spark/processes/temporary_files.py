@@ -3,8 +3,8 @@
 Java deletes its temporary files when it ends, but not if it is killed. They are RocksDB's library
 with 60 MB, and the databases of state. So each job deletes the folders of jobs that were killed.
 
-A job has a lock of its folder. The system releases it when the process ends, however it ends.
-Java's own command line has the path of the folder: Java may outlive the job for a moment.
+A job locks its folder. The system releases the lock when the process ends, in whatever way. Java
+may outlive the job for a moment, so the path of the folder is also on Java's command line.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ATTEMPTS = 10
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder for the time of the block; deletes those of processes that were killed. Raises
-    JobError."""
+    """A folder that exists during the block. Deletes the folders of processes that were killed.
+    Raises JobError."""
     try:
         parent = Path(tempfile.gettempdir())
         _delete_abandoned(parent)
@@ -66,8 +66,8 @@ def _delete_abandoned(parent: Path) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """The file descriptor of a folder that this process has locked. None if another process has, or
-    if it is no folder any more."""
+    """The file descriptor of a folder that this process has locked. None if another process has
+    locked it, or if the folder no longer exists."""
     try:
         found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -1,4 +1,4 @@
-"""Decoders that need no Python workers, with the results of those of ``spark.formats.decoders``."""
+"""Decoders that need no Python workers, with the same results as ``spark.formats.decoders``."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """Strict JSON as expressions of Spark: the rule of ``spark.formats.strict_json`` without Python.
 
 Spark's ``try_parse_json`` is strict where ``from_json`` is lenient: quotes, numbers, escapes. Five
-differences to Python's parser remain, and are handled here:
+differences between it and Python's parser remain, and are handled here:
 
 - It reads the first value of a text, and ignores what follows. So the text becomes part of two
   arrays, which have one and two elements only if the text is one value.
-- Like ``from_json``, it reads bytes that are not UTF-8 as U+FFFD. They are checked before.
+- Like ``from_json``, it reads bytes that are not UTF-8 as U+FFFD. So the bytes are checked first.
 - It reads numbers above the range of a double as infinite.
-- It refuses half of a surrogate pair, which becomes U+FFFD before.
+- It refuses half of a surrogate pair. So such a half is replaced by U+FFFD first.
 - It refuses a number of more than 1,000 characters, a name of more than 50,000, and values that are
   nested more deeply than 998 levels. This is stricter than Python, and stays so.
 
-For a name that is there several times, the last value counts, in both. This needs the setting
-``spark.sql.variant.allowDuplicateKeys`` (``spark.required``).
+If a name occurs several times in an object, the last value counts, in both parsers. This needs the
+setting ``spark.sql.variant.allowDuplicateKeys`` (``spark.required``).
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _member(document: Column, name: str) -> Column:
 
 
 def _taken(found: Column, of: DataType) -> Column:
-    """The value, if the JSON value has the type; a time as text. Null if not."""
+    """The value if the JSON value has the type (a time is text); otherwise null."""
     kinds, taken_as = _KINDS[type(of)]
     # The type of an array with many different elements is slow to find.
     is_object = F.try_variant_get(found, "$", "map<string,variant>").isNotNull()
@@ -174,8 +174,8 @@ _KINDS: dict[type[DataType], tuple[str, str]] = {
     LongType: (r"\ABIGINT\z", "bigint"),
     TimestampType: (r"\ASTRING\z", "string"),
 }
-"""By Spark type: a pattern of the types of JSON values, as Spark writes them, and as what they are
-read."""
+"""By Spark type: a pattern for the JSON types that it accepts, as Spark writes them, and the type
+as which such values are read."""
 
 _WHAT: dict[type[DataType], str] = {
     StringType: "not a string",

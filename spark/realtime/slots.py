@@ -19,7 +19,7 @@ DEFAULT_MASTER = f"local[{_OTHERS}]"
 
 
 def needed(settings: Settings, topics: Mapping[str, Topic]) -> int:
-    """The slots that the real-time views hold."""
+    """The number of slots that the real-time views need."""
     return sum(
         topics[source.topic].partitions
         for view in settings.views
@@ -29,8 +29,8 @@ def needed(settings: Settings, topics: Mapping[str, Topic]) -> int:
 
 
 def local_master(session: SparkSession, settings: Settings) -> str | None:
-    """The default master with enough slots; None if the job needs no other one, or if the user has
-    chosen it. Waits for the sources."""
+    """The default master with enough slots; None if the job needs no other master, or if the user
+    has chosen one. Waits for the sources."""
     sources = {
         source.topic: view.partitions
         for view in settings.views

@@ -11,7 +11,7 @@ _DAY = 86_400
 
 
 def is_local(text: Column) -> Column:
-    """Whether it is a time without a zone."""
+    """Whether the text is a time without a zone."""
     return text.rlike(rf"\A{LOCAL_PATTERN}\z")
 
 
@@ -25,7 +25,8 @@ def time_of(text: Column) -> Column:
 
 
 def _instant(text: Column) -> Column:
-    """Of a text that has the form of a time. The day and the minute have fixed positions."""
+    """The timestamp of a text that has the form of a time. The day and the minute have fixed
+    positions."""
     day, minute = F.substr(text, F.lit(1), F.lit(10)), F.substr(text, F.lit(12), F.lit(5))
     second = _part(text, r"\A.{16}:([0-9]{2})", "00")
     fraction = F.rpad(F.regexp_extract(text, r"\A.{19}[.,]([0-9]+)", 1), 9, "0")

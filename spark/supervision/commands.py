@@ -47,8 +47,8 @@ class PipelineCommands:
         self._paused: set[str] = set()
 
     def at_start(self) -> dict[str, PipelineCommand]:
-        """The commands to begin with, by view: to be paused, or rebuilt. Without the permission to
-        read a view's heartbeats, a rebuild counts as carried out. Raises as ``metadata``."""
+        """The commands to begin with, by view: pauses and rebuilds. Without the permission to read
+        a view's heartbeats, a rebuild counts as carried out. Raises as ``metadata``."""
         heartbeats = {name: self._heartbeat(group) for group, name in self._names.items()}
         found: dict[str, PipelineCommand] = {}
         for name, command in self._fetch().items():
@@ -69,8 +69,9 @@ class PipelineCommands:
         return found
 
     def poll(self) -> None:
-        """Sends an event for each new command. If ``at_start`` could not read the commands, those
-        of the first call may have been carried out, so they are not new."""
+        """Sends an event for each new command. If ``at_start`` could not read the commands, the
+        commands that the first call reads may have been carried out, so they do not count as
+        new."""
         for name, command in self._fetch().items():
             id_ = None if command is None else command.id
             last = self._received.setdefault(name, id_)
@@ -86,12 +87,13 @@ class PipelineCommands:
             self._paused.discard(view)
 
     def heartbeat_fields(self, view: str) -> dict[str, object]:
-        """What the view's heartbeat says of commands; safe in any thread."""
+        """The fields of the view's heartbeat about commands; safe in any thread."""
         paused = {"paused": True} if view in self._paused else {}
         return {"command": self._carried_out.get(view), **paused}
 
     def _heartbeat(self, group: str) -> Heartbeat | None:
-        """The last one of the view; None if the job may not read its group."""
+        """The last heartbeat of the view; None if there is none, or if the job may not read its
+        group."""
         try:
             found = map(parse_heartbeat, self._groups.metadata([group])[group].values())
         except PermissionError:
@@ -99,8 +101,8 @@ class PipelineCommands:
         return max(filter(None, found), key=lambda heartbeat: heartbeat.at, default=None)
 
     def _fetch(self) -> dict[str, PipelineCommand | None]:
-        """The last command of each view. A group may have one for an earlier topic of the view,
-        too."""
+        """The last command of each view. A group may also have a command for an earlier topic of
+        the view."""
         of_groups = {group + GROUP_SUFFIX: name for group, name in self._names.items()}
         fetched = self._groups.metadata(of_groups)
         return {

@@ -40,12 +40,12 @@ class ViewControl:
         self._moved = moved
         self._log = log
         self._open: dict[str, PipelineCommand] = {}  # by view: until it is started again
-        # Views whose rebuild has failed. Parts of it may have been done, so they may not start
-        # without it.
+        # Views whose rebuild has failed. It may be half done, so these views must not start before
+        # a rebuild succeeds.
         self._to_rebuild: set[str] = set()
 
     def carry_out(self, view: str, command: PipelineCommand) -> None:
-        """Begins with a command; ``started`` ends it, except for a pause."""
+        """Begins to carry out a command. ``started`` completes it, except for a pause."""
         self._log(f"{view}: {command.action}")
         if command.action == PAUSE:
             self._open.pop(view, None)
@@ -60,7 +60,7 @@ class ViewControl:
             self._start_again(view, partial(self._begin_rebuild, view) if is_rebuild else None)
 
     def started(self, view: str) -> None:
-        """The view was started again."""
+        """Call when the view was started again."""
         command = self._open.pop(view, None)
         if command is not None:
             self._commands.carried_out(view, command)
@@ -72,7 +72,7 @@ class ViewControl:
                 self._start_again(view, partial(self._delete_old_keys, view))
 
     def put_in_order(self, statuses: Mapping[str, ViewStatus]) -> None:
-        """Writes the results of keys that have moved again."""
+        """Writes the results of moved keys again."""
         for view in self._moved.due(statuses):
             if not self._scheduler.is_stopped(view):
                 self._start_again(view, partial(self._put_in_order, view))

@@ -46,7 +46,7 @@ class ProgressNotWritten(NamedTuple):
 
 
 class CommandReceived(NamedTuple):
-    """Somebody wants a view to be paused, resumed, restarted or rebuilt."""
+    """A new command for a view has arrived: pause, resume, restart or rebuild."""
 
     view: str
     command: PipelineCommand

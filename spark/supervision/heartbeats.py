@@ -34,8 +34,8 @@ _MAX_ERROR_CHARACTERS = 300  # brokers accept 4,096 bytes of metadata
 
 
 class ConsumerGroups(Protocol):
-    """The brokers' consumer groups (``spark.kafka_admin``). Both raise OSError or Py4JError;
-    TimeoutError if the brokers do not answer."""
+    """The brokers' consumer groups (``spark.kafka_admin``). Both methods raise OSError or
+    Py4JError; TimeoutError if the brokers do not answer."""
 
     def committed(self, group: str) -> dict[TopicPartition, int]: ...
 
@@ -119,8 +119,8 @@ class Heartbeats:
             self._warn(f"warning: cannot {what}: {error}")
 
     def beat(self) -> None:
-        """Sends one heartbeat for every view. Waits for nothing but the views' groups: readers take
-        a job for stopped after 2.8 s without a heartbeat."""
+        """Sends one heartbeat for every view. Waits only for the views' groups: readers consider a
+        job stopped after 2.8 s without a heartbeat."""
         statuses = {name: self._final(status) for name, status in self._statuses().items()}
         try:
             self._write_health(statuses)
@@ -171,7 +171,8 @@ class Heartbeats:
             if name not in self._initial:
                 self._initial[name] = self._groups.committed(self._prefix + name)
             offset = self._initial[name].get(first, 0)
-            # The view's offsets are not known yet: the group's may belong to another checkpoint.
+            # The view's offsets are not known yet. The group's offsets may belong to another
+            # checkpoint.
             if status.state == RUNNING:
                 status = status._replace(state=STARTING)
         heartbeat: dict[str, object] = {"state": status.state, "at": time.time_ns() // 1_000_000}

@@ -1,15 +1,16 @@
 """Keys that move because their topic gets more partitions: their newest record counts.
 
-- A view without state writes the results of each record, and nothing orders those of two
+- A view without state writes the results of each record, and nothing orders the results from two
   partitions. When it has caught up, the job looks for keys with records in several partitions, and
   writes the results of their records again, in order (``spark.moved_keys``). It does so after the
-  load, after an addition, and once more when all producers know the new partitions: until then,
-  some of them write to the old ones.
+  load, after an addition of partitions, and once more when all producers know the new partitions:
+  until then, some of them write to the old ones.
 - A view whose state has a table compares its records by partition and offset. That is wrong for
-  moved keys, so it is stopped. So is a view with a static table that has some.
+  moved keys, so such a view is stopped. A view with a static table that has moved keys is stopped,
+  too.
 - A view of several streams, or with an operator that is not known here, may compare records so.
   The job warns.
-- The state of all others gives the same results in any order.
+- The state of all other views gives the same results in any order.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ from spark.supervision.status import ViewStatus
 from spark.view import View, derived_rows
 
 PRODUCERS_LEARN = 600.0
-"""s after an addition in which producers may write to the partitions of before. They ask for the
-partitions of a topic every 5 minutes by default (``metadata.max.age.ms``)."""
+"""The time (s) after an addition of partitions in which producers may still write to the earlier
+partitions. They ask for the partitions of a topic every 5 minutes by default
+(``metadata.max.age.ms``)."""
 
 _MARK_INTERVAL = 60.0  # s between two writes of the positions
 _RETRY_AFTER = 60.0  # s
@@ -51,7 +53,8 @@ _FIRST = "partitions.json"
 
 
 class MovedKeys:
-    """Looks after all views of a job. Used by the supervisor's thread, except ``with_doubts``."""
+    """Handles the moved keys of all views of a job. Used by the supervisor's thread, except
+    ``with_doubts``."""
 
     def __init__(
         self,
@@ -92,8 +95,8 @@ class MovedKeys:
         self._views[view].forget()
 
     def check(self, topics: Mapping[str, Topic], statuses: Mapping[str, ViewStatus]) -> None:
-        """Notices that topics have more partitions. Call it from time to time; ``statuses`` are
-        those of before the brokers were asked for ``topics``."""
+        """Notices that topics have more partitions. Call it from time to time. ``statuses``: taken
+        before the brokers were asked for ``topics``."""
         for name, each in self._views.items():
             self._note_counts(each, _counts(each.view, topics))
             mark, before = each.mark, each.positions
@@ -113,7 +116,7 @@ class MovedKeys:
         return reasons
 
     def with_doubts(self, statuses: Mapping[str, ViewStatus]) -> dict[str, ViewStatus]:
-        """The statuses for readers: they know since when moved keys may have older values. Any
+        """The statuses for readers, with the time since when moved keys may have older values. Any
         thread may call it."""
         return {
             name: status._replace(moved_keys_since=self._views[name].current_at or 0.0)
@@ -123,8 +126,8 @@ class MovedKeys:
         }
 
     def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
-        """The views that are to be stopped for ``put_in_order``. It begins the searches that are
-        due, and takes their results."""
+        """The views that must be stopped for ``put_in_order``. Also begins the searches that are
+        due, and takes the results of searches."""
         for name, each in self._views.items():
             if time.monotonic() < each.not_before:
                 continue
@@ -137,8 +140,8 @@ class MovedKeys:
                 self._begin(each, _positions(statuses[name]), statuses[name].caught_up_at)
 
     def put_in_order(self, name: str) -> None:
-        """Writes the results of moved keys again. The view must not run. After an error, it is due
-        again later."""
+        """Writes the results of moved keys again. The view must not run. After an error, the view
+        is due again later."""
         each = self._views[name]
         each.looked_at = dict(each.counts)
         try:
@@ -181,7 +184,7 @@ class MovedKeys:
             each.stop_search()
 
     def _begin(self, each: WatchedView, ends: Positions, caught_up_at: float | None) -> None:
-        """Begins with a look, if it is due."""
+        """Begins a look, if one is due."""
         each.ends, each.begun_at = ends, caught_up_at
         if each.need is None or not each.ends:
             return
@@ -217,7 +220,7 @@ class MovedKeys:
             self._settle(each)
 
     def _write_again(self, each: WatchedView) -> int:
-        """Returns the number of moved keys."""
+        """Writes the results of moved keys again; returns the number of these keys."""
         view, kafka = each.view, self._settings.kafka
         [source] = view.streams
         records = self._between(each, source.topic)
@@ -242,7 +245,8 @@ class MovedKeys:
     def _settle(
         self, each: WatchedView, moved: tuple[str, ...] = (), has_written: bool = False
     ) -> None:
-        """The look is complete. ``has_written``: it has found keys whose results were written."""
+        """Completes the look. ``has_written``: it has found keys whose results were written
+        again."""
         need, each.need = each.need, None
         kind, mark = self._dependence(each), each.mark
         each.current_at = each.begun_at
@@ -250,7 +254,7 @@ class MovedKeys:
         looked = Mark(folder, kind, each.looked_at, each.ends, moved=moved)
         if mark is None or need is Need.LOADED:
             if kind is Dependence.WRITES and max(each.looked_at.values()) > 1:
-                looked = replace(looked, again_at=_next_look())  # they may have been added just now
+                looked = replace(looked, again_at=_next_look())  # partitions may be new
         elif need is Need.GROWN or each.looked_at != each.counts:
             each.has_looked = True
             return
@@ -303,7 +307,7 @@ class MovedKeys:
         return grown if is_wrong else []
 
     def _warn(self, view: str, text: str) -> None:
-        """Once for each text."""
+        """Logs a warning, once for each text."""
         if (view, text) not in self._warned:
             self._warned.add((view, text))
             self._log(f"warning: {view}: {text}")
@@ -316,7 +320,7 @@ class MovedKeys:
             self._files.replace_json(path, each.first)
 
     def _dependence(self, each: WatchedView) -> Dependence:
-        """Raises as ``dependence``."""
+        """The dependence of the view; raises the errors of ``dependence``."""
         if each.dependence is None:
             each.dependence = (
                 dependence(self._session, each.view) if each.mark is None else each.mark.dependence
@@ -324,7 +328,7 @@ class MovedKeys:
         return each.dependence
 
     def _known_dependence(self, each: WatchedView) -> Dependence | None:
-        """None if the view has no plan: then it does not start."""
+        """The dependence of the view; None if it has no plan: then it does not start."""
         try:
             return self._dependence(each)
         except (PySparkException, Py4JError, JobError):
@@ -341,7 +345,7 @@ class MovedKeys:
         return {topic: self._between(each, topic) for topic in self._searched(each.view, kind)}
 
     def _between(self, each: WatchedView, topic: str) -> DataFrame:
-        """The records that the look is about: of a static source, all."""
+        """The records that the look covers. Of a static source, these are all records."""
         ends = each.ends.get(topic) or self._admin.end_offsets({topic: each.counts[topic]})[topic]
         since = {} if each.mark is None else each.mark.since.get(topic, {})
         # Spark may know a new partition earlier.
@@ -368,7 +372,7 @@ def _positions(status: ViewStatus) -> Positions:
 
 
 def _next_look() -> float:
-    """When all producers know the partitions of now (epoch s)."""
+    """The time (epoch s) when all producers will know the current partitions."""
     return time.time() + PRODUCERS_LEARN
 
 

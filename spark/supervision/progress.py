@@ -100,7 +100,7 @@ class ProgressListener(StreamingQueryListener):
         self._reported_dropped: Counter[str] = Counter()  # by view
         self._reported_at: dict[str, float] = {}  # view ► monotonic s
         self._intervals = intervals or {}
-        self._is_writing = False  # keys of a view
+        self._is_writing = False  # whether the job itself writes keys of a view
         self._caught_up_at: dict[str, float] = {}  # view ► epoch s
         self._caught_up_boot: dict[str, float] = {}  # the same by `boot_time`
         self._gaps: defaultdict[str, list[Gap]] = defaultdict(list)
@@ -109,7 +109,8 @@ class ProgressListener(StreamingQueryListener):
 
     def failed(self, query: str, error: str, *, is_final: bool = False) -> None:
         """Call when the query failed. Its view is ``failed`` until the query makes progress; with
-        ``is_final`` also then, because reports of an earlier micro-batch may follow."""
+        ``is_final``, it stays ``failed`` even then, because reports of an earlier micro-batch may
+        follow."""
         with self._lock:
             if is_final:
                 self._final.add(query)
@@ -149,8 +150,8 @@ class ProgressListener(StreamingQueryListener):
 
     @contextmanager
     def writing_itself(self) -> Iterator[None]:
-        """While the job itself writes keys of a view, however long that takes. The views that are
-        to be started again wait for it, and are not silent meanwhile."""
+        """Use it while the job itself writes keys of a view, which may take any time. Views that
+        must be started again wait for it, and do not count as silent meanwhile."""
         with self._lock:
             self._is_writing = True
         try:
@@ -194,7 +195,7 @@ class ProgressListener(StreamingQueryListener):
         query = self._names.get(str(event.id), "")
         with self._lock:
             self._running.discard(query)
-            # A restarted query reports both again.
+            # A restarted query reports again that it has begun and that it has caught up.
             self._begun.discard(query)
             self._caught_up.discard(query)
             if event.exception is None:
@@ -237,7 +238,7 @@ class ProgressListener(StreamingQueryListener):
         )
 
     def _note_caught_up(self, name: str, at: float) -> None:
-        """The view had all records at the time ``at`` (epoch s)."""
+        """Notes that the view had all records at the time ``at`` (epoch s)."""
         began, boot = self._caught_up_at.get(name), boot_time() - (time.time() - at)
         seconds = None if began is None else boot - self._caught_up_boot[name]
         self._caught_up_at[name], self._caught_up_boot[name] = at, boot

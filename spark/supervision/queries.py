@@ -38,9 +38,9 @@ def view_queries(
     watermarks: Watermarks,
     static_ends: Mapping[str, str] | None = None,
 ) -> ViewQueries:
-    """``partitions``: number of partitions of the view topic; ``source_partitions``: of the source,
-    the greatest if there are several; the watermark needs it. ``static_ends``: the offsets up to
-    which static sources are read (``StaticSources``)."""
+    """``partitions``: the number of partitions of the view topic. ``source_partitions``: that of
+    the source, or the greatest one of several sources; the watermark needs it. ``static_ends``: the
+    offsets up to which static sources are read (``StaticSources``)."""
     is_real_time = settings.is_real_time(view)
     if is_real_time:
         view = real_time_view(view)
@@ -108,7 +108,7 @@ def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:
 
 
 def _rejected(view: View, records: Sequence[DataFrame]) -> DataFrame:
-    """The dead letters of all streams. Those of a static source are not written."""
+    """The dead letters of all streams. Dead letters of static sources are not written."""
     with only_of_view(view, "decoder"):
         malformed = [
             source.decoder.malformed(of_source)

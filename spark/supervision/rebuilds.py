@@ -3,7 +3,8 @@
 The view topic keeps its entries meanwhile, so readers always find values. When the view has read
 its sources to the end, keys that it has not written since the start of the rebuild are deleted: the
 view has no value for them any more. So results of records that have expired in the sources are
-lost. Until then, ``rebuild.json`` in the checkpoint has the ends of the view topic at the start.
+lost. Until the old keys are deleted, ``rebuild.json`` in the checkpoint has the end offsets that
+the view topic had at the start.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Rebuilds:
         self._log = log
         self._checkpoints = CheckpointFiles(session)
         self._views = {view.name: view for view in settings.views}
-        self._deleting_after: dict[str, float] = {}  # view ► epoch s: if it has caught up since
+        self._deleting_after: dict[str, float] = {}  # view ► epoch s: due once caught up since
         for view in settings.views:
             if self._checkpoints.read(self._file(view)) is not None:
                 self._deleting_after[view.name] = time.time()
@@ -58,14 +59,16 @@ class Rebuilds:
             self._delete_earlier(view)
 
     def begin(self, name: str) -> None:
-        """Gives a view that does not run a new checkpoint. Raises OSError, PySparkException,
-        Py4JError, JobError; the view must not start then before another call has succeeded."""
+        """Gives a new checkpoint to a view that does not run. Raises OSError, PySparkException,
+        Py4JError, JobError. After an error, the view must not start before another call has
+        succeeded."""
         view = self._views[name]
         ends = self._ends(view)
         expired = self._expired(view)
         checkpoint = self._settings.checkpoint(view)
         folders = begin_generation(self._checkpoints, checkpoint)
-        # The new generation has what its static sources have now. Never the old one: so not before.
+        # The new generation reads its static sources as they are now. The old one must not, so its
+        # bounds are forgotten only here.
         forget_bounds(self._checkpoints, checkpoint)
         self._checkpoints.replace_json(self._file(view), {"ends": ends[view.topic]})
         self._deleting_after[name] = time.time()
@@ -98,7 +101,8 @@ class Rebuilds:
             self._delete_earlier(view)
 
     def _warn_of_old_entries(self, view: View) -> None:
-        """If the checkpoint is new, perhaps because another one was lost, and the topic is not."""
+        """Warns if the checkpoint is new, perhaps because another one was lost, but the topic has
+        records."""
         checkpoint = self._settings.checkpoint(view)
         try:
             folders = query_folders(self._checkpoints, checkpoint)
@@ -117,7 +121,7 @@ class Rebuilds:
             )
 
     def _delete_earlier(self, view: View) -> None:
-        """Deletes the checkpoints of before, for the disk space."""
+        """Deletes earlier checkpoints, to free disk space."""
         try:
             delete_earlier(self._checkpoints, self._settings.checkpoint(view))
         except (PySparkException, Py4JError, OSError, JobError) as error:
@@ -138,8 +142,8 @@ class Rebuilds:
             F.try_element_at(first_new, F.col("partition")), F.lit(0)
         )
         newest = F.max(F.struct("offset", F.col("value").isNotNull().alias("has_value")))
-        # A key moves if partitions are added: its old record is in another partition than the one
-        # that was written since.
+        # A key moves if partitions are added: its old record is in another partition than its new
+        # record.
         old = (
             records.where("key IS NOT NULL")
             .groupBy("partition", "key")
@@ -171,7 +175,7 @@ class Rebuilds:
         return self._admin.end_offsets({view.topic: self._topics[view.topic].partitions})
 
     def _expired(self, view: View) -> dict[str, str]:
-        """Source topic ► how many of its first records it has no longer, by partition."""
+        """Source topic ► how many of its first records it no longer has, by partition, as text."""
         counts = {topic: self._topics[topic].partitions for topic in view.source_topics}
         starts = self._admin.start_offsets(counts)
         found = {

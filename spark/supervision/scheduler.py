@@ -53,8 +53,8 @@ class QueryScheduler:
     At most ``_MAX_CATCHING_UP`` views catch up with their topics at the same time. The query for
     dead letters starts after the view's first micro-batch: readers wait for the view, and both
     queries read and decode every record. If several views read the same records with the same
-    decoder, the first one writes the dead letters. If it is refused, or stopped for good, another
-    one does.
+    decoder, the first one writes the dead letters. If that view is refused, or stopped for good,
+    another view writes them.
 
     A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
     in a row, up to ``_MAX_BACKOFF``. It also waits until all tasks of the failed query have ended:
@@ -89,7 +89,7 @@ class QueryScheduler:
         self._last_start = time.monotonic()
         self._dead_letters_due: set[str] = set()  # views
         self._with_dead_letters: set[str] = set()  # views whose queries write them
-        self._without: set[str] = set()  # views that gave them up, until they are started again
+        self._without: set[str] = set()  # views that gave up dead letters, until started again
         self._begun: set[str] = set()  # views with a micro-batch since their start
         self._decoded: list[tuple[str, Decoder]] = []
         self._queries: list[StreamingQuery] = []
@@ -153,8 +153,8 @@ class QueryScheduler:
 
     def start_again(self, view: str, before: Callable[[], bool] | None = None) -> None:
         """Stops the view's queries, and starts them again when they have ended and ``before`` has
-        returned True: see ``start_stopped``. If it returns False, it is called again, after the
-        same times as a failed query."""
+        returned True: see ``start_stopped``. If ``before`` returns False, it is called again, after
+        the same delays as a failed query."""
         self._paused.discard(view)
         self._starting_again[view] = before
         self._stop_view(view)
@@ -179,7 +179,7 @@ class QueryScheduler:
                 self._try_start(view)
 
     def _plan_dead_letters(self, view: View) -> None:
-        """The view writes the dead letters of its streams, unless another view does."""
+        """Plans that the view writes the dead letters of its streams, unless another view does."""
         self._without.discard(view.name)
         if view.name not in self._with_dead_letters:
             if self._has_others(view):
@@ -190,11 +190,11 @@ class QueryScheduler:
         self._dead_letters_due.add(view.name)
 
     def _has_others(self, view: View) -> bool:
-        """Whether other views write the dead letters of its streams."""
+        """Whether other views write the dead letters of this view's streams."""
         return all(each in self._decoded for each in self._decoders(view))
 
     def _give_up_dead_letters(self, view: View) -> None:
-        """The view writes none until it is started again. Views that run take over."""
+        """The view writes no dead letters until it is started again. Running views take over."""
         self._without.add(view.name)
         self._dead_letters_due.discard(view.name)
         self._restart_at.pop(dead_letters_of(view.name), None)
@@ -217,9 +217,10 @@ class QueryScheduler:
                     self._try_start(dead_letters_of(other.name))
 
     def _forget_dead_letters(self, view: View) -> None:
-        """Deletes the checkpoint of dead letters that the view wrote at an earlier time. If it
-        writes them again one day, unread records may have expired meanwhile, and Spark would refuse
-        to continue. From the start, it writes each dead letter again, with the same key."""
+        """Deletes the checkpoint of dead letters that the view wrote at an earlier time. If the
+        view had to continue from there later, unread records might have expired, and Spark would
+        refuse to continue. From the start, the view writes each dead letter again, with the same
+        key."""
         try:
             files = CheckpointFiles(self._session)
             files.delete(query_folders(files, self._settings.checkpoint(view)).dead_letters)
@@ -296,8 +297,8 @@ class QueryScheduler:
             self._stop_query(query)
 
     def _try_start(self, query: str) -> bool:
-        """Starts a query. If Spark cannot start it, it counts as started and ended. Returns False
-        if it is refused."""
+        """Starts a query. If Spark cannot start the query, it counts as started and ended. Returns
+        False if the job refuses it."""
         view = self._view(view_of(query))
         try:
             files = CheckpointFiles(self._session)

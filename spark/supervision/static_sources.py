@@ -1,4 +1,4 @@
-"""Static sources: topics that a view reads from and up to offsets that never change.
+"""Static sources: topics that a view reads between two offsets that never change.
 
 Spark would read such a table again in each micro-batch, and apply its changes only to records that
 arrive later: the view would depend on when they were read. So the offsets at the first start are
@@ -36,7 +36,7 @@ def forget_bounds(files: CheckpointFiles, folder: str) -> None:
 
 
 class Bounds(NamedTuple):
-    """The first offsets that the topics have, and their ends."""
+    """The first offsets and the end offsets of topics."""
 
     starts: Offsets
     ends: Offsets

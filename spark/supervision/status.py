@@ -15,13 +15,13 @@ Offsets = dict[str, dict[str, int]]
 
 
 LEAST_GAP = 60.0
-"""s without some of the records, from which it is a gap; see ``ViewStatus``."""
+"""The least time (s) without some of the records that counts as a gap; see ``ViewStatus``."""
 
 
 class Gap(NamedTuple):
     """A time in which a view did not have all records. ``number``: 1 for the first one of this
-    process. ``began``, ``ended``: epoch s. ``seconds``: how long it was, also if the time of day
-    was set meanwhile. Without ``began`` and ``seconds``, it began before this process."""
+    process. ``began``, ``ended``: epoch s. ``seconds``: how long it was, right even if the time of
+    day was set meanwhile. A gap without ``began`` and ``seconds`` began before this process."""
 
     number: int
     began: float | None
@@ -33,10 +33,10 @@ class ViewStatus(NamedTuple):
     """The current status of a view.
 
     ``error``: why a query failed. ``silent``: seconds since Spark's next report on the view was
-    due, or 0; None: none is due, because the view is not started, or old keys are deleted.
-    ``caught_up_at``: when the view had last read all records (epoch s); None: never since this
-    start. ``gaps``: the longest ones that have ended. ``moved_keys_since``: when keys that have
-    moved may have got older values (epoch s); 0: not known; None: none has.
+    due, or 0; None: no report is due, because the view is not started, or old keys are being
+    deleted. ``caught_up_at``: when the view had last read all records (epoch s); None: never since
+    this start. ``gaps``: the longest gaps that have ended. ``moved_keys_since``: since when moved
+    keys may have older values (epoch s); 0: not known; None: no key has.
     """
 
     state: str
@@ -55,10 +55,10 @@ class ViewProgress:
 
     ``state``: ``waiting`` (not started), ``running``, ``paused``, ``failed`` (a query failed and
     has made no progress since) or ``done``. ``restarts``: how often failed queries were started
-    again. ``is_final``: a query failed and is not started again. ``last_error``: of the last query
-    that failed. ``source_offsets``: the view topic has all
-    records before them. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped
-    although they were not late, because timestamps were out of order by more than
+    again. ``is_final``: a query failed and is not started again. ``last_error``: the error of the
+    last query that failed. ``source_offsets``: the view topic includes all records before these
+    offsets. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped although they
+    were not late, because timestamps were out of order by more than
     ``spark.event_time.watermarks.DISORDER``. ``dead_letters``: records written to the dead-letter
     topic, all of them before ``dead_letter_offsets``. ``late_rows``: the late ones among them.
     """

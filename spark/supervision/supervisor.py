@@ -172,7 +172,7 @@ def _watch(
 
 
 def _carry_out_earlier(commands: PipelineCommands, control: ViewControl) -> None:
-    """Carries out commands of the time before this start."""
+    """Carries out commands that were given before this start."""
     try:
         for view, command in commands.at_start().items():
             control.carry_out(view, command)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-# A micro-batch has a few jobs, and begins after those of the last one have ended.
+# A micro-batch has a few jobs, and begins after the jobs of the last micro-batch have ended.
 _LAST_JOBS = 20
 
 

@@ -35,8 +35,8 @@ from spark.supervision.status import LEAST_GAP, STOPPED, Gap, ViewStatus
 from spark.view import View
 
 _INTERVAL = 60.0  # s between two writes, also after one that failed
-# s that a view may be behind with any ``delete.retention.ms``: it is behind whenever its query
-# starts again
+# the time (s) that a view may be behind with any ``delete.retention.ms``, because it is behind
+# whenever its query starts again
 _TOLERATED = LEAST_GAP
 _DEFAULT_RETENTION = 86_400.0  # s; Kafka's default of ``delete.retention.ms``
 
@@ -68,7 +68,7 @@ class TombstoneGuard:
         # views that this process has started from the beginning, and that have not been current
         self._loading: set[str] = set()
         self._asked: set[str] = set()  # topics whose settings the job has asked for
-        # by view that has missed tombstones while it ran: when it had last been current before
+        # by view that has missed tombstones while it ran: when it was last current before that
         self._missed: dict[str, float] = {}
         # by view: the number of the last gap that was compared with `delete.retention.ms`
         self._compared: dict[str, int] = {}
@@ -105,8 +105,9 @@ class TombstoneGuard:
         return reasons
 
     def _too_long_gap(self, name: str) -> tuple[float, JobError] | None:
-        """When the first gap in which the view may have missed tombstones began, and the error.
-        Raises ``Unavailable``: then the gaps are compared the next time."""
+        """The start (epoch s) of the first gap in which the view may have missed tombstones, and
+        the error; None if there is no such gap. Raises ``Unavailable``: then the gaps are compared
+        the next time."""
         ended = self._ended_gaps(name)
         began = self._last_current_at(name)
         gaps = [(began, time.time() - began)]
@@ -125,7 +126,8 @@ class TombstoneGuard:
         return None
 
     def _ended_gaps(self, name: str) -> list[Gap]:
-        """Those that were not compared yet. A first load may take any time."""
+        """The ended gaps that were not compared yet, without a first load, which may take any
+        time."""
         if self._is_once:
             return []
         after = self._compared.get(name, 0)
@@ -136,8 +138,8 @@ class TombstoneGuard:
         ]
 
     def _retention(self, topic: str) -> tuple[float, bool]:
-        """For how long (s) the topic keeps tombstones, and whether that is known: otherwise, it is
-        Kafka's default. Raises ``Unavailable``."""
+        """The time (s) for which the topic keeps tombstones, and whether it is known. If not, the
+        time is Kafka's default. Raises ``Unavailable``."""
         retention = self._admin.config(topic, "delete.retention.ms")
         if retention is None:
             return _DEFAULT_RETENTION, False
@@ -146,7 +148,8 @@ class TombstoneGuard:
         return int(retention) / 1000, True
 
     def _warn_of_unknown(self, view: View) -> None:
-        """If the job may not read for how long the view's topics keep tombstones; once each."""
+        """Warns, once for each topic, if the job may not read how long the topic keeps
+        tombstones."""
         for topic in self._tables[view.name]:
             if topic in self._asked:
                 continue
@@ -157,7 +160,7 @@ class TombstoneGuard:
                     self._log(unknown_retention(view.name, topic, _DEFAULT_RETENTION))
 
     def _warn_of_long_load(self, name: str, seconds: float) -> None:
-        """If a load took so long that the view may have missed tombstones."""
+        """Warns if a load took so long that the view may have missed tombstones."""
         for topic in self._tables[name]:
             try:
                 retention, _ = self._retention(topic)
@@ -201,7 +204,7 @@ class TombstoneGuard:
                         self._warn_of_long_load(name, time.time() - load_began)
 
     def begin(self, name: str) -> None:
-        """The view reads its sources from their start, from now on. Raises PySparkException,
+        """Call when the view will read its sources from their start. Raises PySparkException,
         Py4JJavaError."""
         if name in self._folders:
             self._store(name, time.time())

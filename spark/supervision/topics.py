@@ -132,8 +132,8 @@ def check_unchanged(
     statuses: Mapping[str, ViewStatus],
 ) -> None:
     """``JobError`` if a topic was deleted or recreated since the start, or has more partitions and
-    only the next start takes them into account. With ``once``, a source's do not matter.
-    ``statuses``: of the views, now."""
+    only the next start takes them into account. With ``once``, new partitions of sources do not
+    matter. ``statuses``: the current statuses of the views."""
     try:
         now = admin.topics(topics)
     except JobError:
@@ -160,7 +160,7 @@ def check_unchanged(
 
 
 def topics_of(views: Iterable[View]) -> set[str]:
-    """The raw topics and view topics."""
+    """The raw topics and view topics of these views."""
     return {topic for view in views for topic in (*view.source_topics, view.topic)}
 
 

@@ -17,8 +17,8 @@ from spark.view import View
 _INTERVAL = 10.0  # s between two requests for the high watermarks
 
 HighWatermarks = Callable[[Mapping[str, int]], Callable[[], EndOffsets]]
-"""Asks for topic ► partition ► high watermark, and returns a function that has what was answered.
-None of the two waits. The argument: topic ► number of partitions. Both raise Py4JError."""
+"""Asks for topic ► partition ► high watermark, and returns a function that returns the answers so
+far. Neither of the two waits. The argument: topic ► number of partitions. Both raise Py4JError."""
 
 
 class WholeLogs:
@@ -28,7 +28,7 @@ class WholeLogs:
         self._topics = {view.name: [each.topic for each in view.streams] for view in views}
         self._high_watermarks = high_watermarks
         self._progress: dict[str, dict[tuple[str, int], Progress]] = {}  # by view
-        self._answer: Callable[[], EndOffsets] | None = None  # to the last question, until it ends
+        self._answer: Callable[[], EndOffsets] | None = None  # to the last request, until complete
         self._asked_at = 0.0  # epoch s
         self._ask_after = float("-inf")  # s, monotonic
         self._has_new = False  # whether there is a partition that was not asked for
@@ -36,7 +36,8 @@ class WholeLogs:
     def update(self, offsets: Mapping[str, Offsets]) -> None:
         """Notes how far the views have read, by view. Asks for the high watermarks every 10 s, and
         if there is a new partition; the answer counts at one of the next calls, which do not wait
-        for it. Raises OSError if the brokers do not have all, and as ``HighWatermarks``."""
+        for it. Raises OSError if the brokers do not have all watermarks, and the errors of
+        ``HighWatermarks``."""
         for view, of_view in offsets.items():
             self._applied(view, of_view)
         error = self._look()
@@ -55,7 +56,8 @@ class WholeLogs:
             self._answer = self._high_watermarks(counts)
 
     def _look(self) -> str | None:
-        """Notes what was answered. Returns the error when nothing more will be answered."""
+        """Notes the answers so far. When the request is complete, returns its error, if it has
+        one."""
         if self._answer is None:
             return None
         answer = self._answer()
@@ -75,7 +77,8 @@ class WholeLogs:
         return {each for of_view in self._progress.values() for each in of_view}
 
     def had_all_at(self, view: str) -> float | None:
-        """The moment whose whole logs the view has read (epoch s); None if it has none yet."""
+        """The moment (epoch s) up to which the view has read the whole logs; None if there is none
+        yet."""
         times = [each.caught_up_at for each in self._progress.get(view, {}).values()]
         known = [at for at in times if at is not None]
         return min(known) if times and len(known) == len(times) else None

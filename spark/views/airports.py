@@ -68,7 +68,7 @@ def airports(flights: DataFrame) -> DataFrame:
 def _count_changes(
     _: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """The changes of the counts by the flights of one origin and day in one micro-batch.
+    """The changes of the counts that a micro-batch makes with the flights of one origin and day.
 
     The state has the newest record of each flight.
     """

@@ -1,7 +1,7 @@
 """requests-per-minute: how many requests each client host has made in each minute.
 
 Key: the client's address and the start of the minute, in Kafka Streams' window layout. Value:
-count, int64. The time of the request determines the minute, not that of its line's arrival. See
+count, int64. The time of the request determines the minute, not the time when its line arrived. See
 ``deduplicated`` for late and duplicate lines.
 """
 

@@ -53,7 +53,8 @@ def visits(requests: DataFrame) -> DataFrame:
 def _update(
     key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
-    """The changes of one host's visits by a micro-batch: deletions, then new and longer visits.
+    """The changes that a micro-batch makes to one host's visits: deletions, then new and longer
+    visits.
 
     The state has the visits that a request can still change.
     """

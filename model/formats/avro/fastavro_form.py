@@ -1,4 +1,4 @@
-"""Self-contained schemas in the form that fastavro reads with, and their canonical form."""
+"""Self-contained schemas in the form that fastavro needs for reading, and their canonical form."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FIELD = "v"
 def compiled(root: Any) -> dict[str, Any]:
     """A record with one field, which has the same bytes as the field.
 
-    fastavro refuses some symbols that other libraries write, but it reads them. It also takes a
-    name without a namespace for one in the namespace around it.
+    fastavro refuses some symbols that other libraries write, but it reads them. It also reads a
+    name without a namespace as a name in the enclosing namespace.
     """
     enums: dict[str, dict[str, Any]] = {}
     fields = [{"name": FIELD, "type": _accepted(root, enums)}]

@@ -1,4 +1,4 @@
-"""Format `avro`. fastavro is imported when a view has this format: the client needs none."""
+"""Format `avro`. fastavro is imported when a view has this format: the client does not need it."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def schema_json(text: str | bytes) -> Any:
     """The JSON document of a schema, so that orjson can write it; ValueError.
 
     Comments and a byte order mark are removed: Avro's Java reads comments, and editors of Windows
-    write the mark. Text that is no Unicode and numbers beyond 64 bits
-    can only be in what no reader needs.
+    write the mark. Text that is not Unicode and numbers beyond 64 bits can only be in parts that no
+    reader needs.
     """
     try:
         return orjson.loads(text)
@@ -56,7 +56,7 @@ def schema_json(text: str | bytes) -> Any:
 
 
 def parse(schema: Any, named: Named) -> Any:
-    """The schema with full names. Adds the named types to `named`; what contains one has its name.
+    """The schema with full names. Adds the named types to `named`; others refer to their names.
 
     `named`: types that the schema may use. Raises ValueError, KeyError or TypeError if the schema
     is malformed.
@@ -67,7 +67,7 @@ def parse(schema: Any, named: Named) -> Any:
 def parse_all(text: str | bytes, references: Sequence[str]) -> tuple[Named, Any]:
     """The named types and the schema. `references`: the schemas that it uses, in dependency order.
 
-    Raises what `parse` does.
+    Raises the same errors as `parse`.
     """
     named: Named = {}
     for reference in references:
@@ -208,5 +208,5 @@ def _logical_type(node: dict[str, Any], kind: str, size: int) -> dict[str, Any]:
 
 
 def _digits(size: int) -> int:
-    """How many digits each number of so many bytes may have."""
+    """The number of decimal digits that always fit in `size` bytes."""
     return math.floor((8 * size - 1) * math.log10(2)) if size else 0

@@ -66,7 +66,8 @@ def _clock(ticks: int, digits: int) -> str:
 
 
 def _time(ticks: int, digits: int) -> str:
-    """Also 24:00:00 and what is no time of day, as a span: Avro allows every number."""
+    """The text of a time. A number that is not a time of day, also 24:00:00, is written as a
+    duration: Avro allows every number."""
     return _clock(ticks, digits) if ticks >= 0 else f"-{_clock(-ticks, digits)}"
 
 

@@ -1,7 +1,8 @@
 """Bounds the size and depth of a message's JSON before it is made.
 
-A few bytes can be much JSON: an empty message of two bytes has all its fields without presence, an
-enum of one byte has a long name, and an `Any` starts a parser, with a limit of its own, again.
+A few bytes can become much JSON: the JSON of an empty message of two bytes has all its fields
+without presence, an enum of one byte has a long name, and an `Any` starts another parser, with a
+limit of its own.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any
 from google.protobuf.message_factory import GetMessageClass
 
 MAX_DEPTH = 100
-"""Levels of messages, as protobuf's parsers have it; here with those in an `Any`."""
+"""The maximum number of levels of messages, as in protobuf's parsers. Here, levels in an `Any`
+count, too."""
 
 MAX_JSON_BYTES = 4 << 20
-"""Of a message's JSON, without the content of its strings and bytes, estimated from above.
+"""The maximum size of a message's JSON without the content of its strings and bytes. The size is
+estimated from above.
 
 It bounds the time, too: json_format takes some 3 µs for each of at most 100,000 small messages."""
 
@@ -36,7 +39,7 @@ class Bounds:
         self._spend(message, MAX_JSON_BYTES, MAX_DEPTH)
 
     def _spend(self, message: Any, left: int, levels: int) -> int:
-        """The bytes that are left after the message."""
+        """Return how many of the `left` bytes remain after the message. Raises ValueError."""
         if levels == 0:
             raise ValueError(f"more than {MAX_DEPTH} levels")
         descriptor = message.DESCRIPTOR
@@ -76,7 +79,7 @@ class Bounds:
         return unpacked
 
     def _empty_size(self, descriptor: Any) -> int:
-        """Of the JSON of a message without content."""
+        """The size (bytes) of the JSON of a message without content."""
         known = self._empty_sizes.get(descriptor.full_name)
         if known is None:
             known = _PUNCTUATION + sum(
@@ -88,7 +91,8 @@ class Bounds:
         return known
 
     def _item_size(self, field: Any) -> int:
-        """Of one item of a field that is not a message, without the content of strings."""
+        """The size (bytes) of one item of a field that is not a message, without the content of
+        strings."""
         known = self._item_sizes.get(field.full_name)
         if known is None:
             values = () if field.enum_type is None else field.enum_type.values

@@ -51,14 +51,16 @@ class MessageType:
         return self._render(self.parse(raw))
 
     def document(self, message: Any) -> bytes:
-        """The JSON of a message, of this type or one that it uses, within the bounds."""
+        """The JSON of a message of this type, or of a type that it uses. Raises ValueError if it is
+        beyond the bounds."""
         self._bounds.check(message)
         return self._render(message)
 
     def from_json(self, value: Any) -> bytes:
         """The message of a parsed JSON document, with its fields in the order of their numbers."""
         name = self._class.DESCRIPTOR.full_name
-        # json_format takes an empty array for a message; only protobuf's own types are no objects
+        # json_format accepts an empty array as a message. But the JSON of a message is an object,
+        # except for some of protobuf's own types.
         if not isinstance(value, dict) and not name.startswith("google.protobuf."):
             raise ValueError(f"not a {name}: it is a JSON object")
         try:
@@ -155,8 +157,8 @@ class ProtobufFile:
         return message.descriptor.full_name, raw[start:]
 
     def indexes(self, name: str) -> bytes:
-        """What the frame of a record has after the schema id, for a message type of this file; the
-        inverse of `located`. ValueError if another file has it."""
+        """The bytes after the schema id in the frame of a record, for a message type of this file.
+        The inverse of `located`. Raises ValueError if the type is in another file."""
         found = _index_path(self._file.message_type, self._file.package, name)
         if found is None:
             raise ValueError(f"{name} is not in {self._file.name}, the last file of the set")
@@ -192,7 +194,7 @@ class ProtobufFile:
 
 
 def from_descriptor_set(content: bytes) -> ProtobufFile:
-    """From a file of `protoc --include_imports --descriptor_set_out`; ValueError."""
+    """The types in a file of `protoc --include_imports --descriptor_set_out`. Raises ValueError."""
     try:
         files = FileDescriptorSet.FromString(content).file
     except Exception as e:
@@ -201,7 +203,7 @@ def from_descriptor_set(content: bytes) -> ProtobufFile:
 
 
 def from_registry(text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
-    """From what a registry returns for `format=serialized`; ValueError."""
+    """The types in the answer of a registry for `format=serialized`. Raises ValueError."""
     files = []
     for name, each in (*references, ("", text)):
         try:
@@ -244,7 +246,7 @@ def _in_order(files: Sequence[Any]) -> list[Any]:
 
 
 def _leave_out_imports(file: Any, by_name: dict[str, Any]) -> None:
-    """Remove the imports that are not in `by_name`; others refer to them by their index."""
+    """Remove the imports that are not in `by_name`. Other fields refer to imports by index."""
     imports, public = list(file.dependency), [file.dependency[i] for i in file.public_dependency]
     kept = [name for name in imports if name in by_name]
     if kept == imports:
