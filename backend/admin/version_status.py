@@ -84,8 +84,8 @@ def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[st
 
 
 def replicas_of(context: InstanceContext, view: View, statuses: Statuses) -> list[dict[str, Any]]:
-    """What each holder reports about each of its partitions. A partition without a holder has the
-    state `nobody`."""
+    """What each holder reports about each of its partitions. If a partition has no holder, its
+    state is `nobody`."""
     placed = context.topology.views.get(view.name)
     if placed is None:
         return []

@@ -148,8 +148,8 @@ class SchemaCache:
             if self._error is None:
                 log.warning("cannot fetch schema %d; records that need it wait: %s", schema_id, e)
             self._error = str(e)
-            # Count the time anew, because the source may have lost its schemas meanwhile. This does
-            # not apply to other ids, because one id may fail for ever
+            # The time for this id starts again, because the source may have lost its schemas. The
+            # times of other ids go on, because one id may fail for ever
             self._not_found_since.pop(schema_id, None)
             known.postpone(schema_id)
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from py4j.java_gateway import JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
 from local.kafka.broker import Broker
+from spark.checkpoints.files import CheckpointFiles
+from spark.jvm_names import keep_classes
 from spark.kafka_admin import KafkaAdmin, TopicPartition
 from spark.sources import Kafka
 from tests.support.plugins.fixtures import MakeTopic
@@ -51,3 +54,25 @@ def test_commits_need_no_lookup(
         admin.commit({topic: {unit: (offset, "") for unit, offset in offsets.items()}})
         assert admin.committed(topic) == offsets
         assert lookups == {}
+
+
+def test_files_of_checkpoints_need_no_lookup(
+    session: SparkSession, lookups: Counter[str], tmp_path: Path
+) -> None:
+    files, path = CheckpointFiles(session), str(tmp_path / "view.json")
+    lookups.clear()
+    files.replace_json(path, {"offset": 7})
+    assert files.read_json(path) == {"offset": 7}
+    assert lookups == {}
+
+
+def test_a_class_that_is_missing_is_looked_up_again(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch, lookups: Counter[str]
+) -> None:
+    """Its jar may be added later."""
+    jvm: Any = session._jvm
+    monkeypatch.setattr("spark.jvm_names._BY_PARTS", ("org.example.Missing",))
+    keep_classes(jvm)
+    lookups.clear()
+    assert isinstance(jvm.org.example.Missing, JavaPackage)
+    assert lookups == {"Missing": 1}
