@@ -110,7 +110,6 @@ def parse(arguments: list[str] | None = None) -> Settings:
         conf=schemas | conf,
         log_level=given.log_level,
         group_prefix=given.group_prefix,
-        same_rules=dict(given.same_rule),
     )
 
 
@@ -232,15 +231,6 @@ def _add_files(add: _Add) -> None:
         required=True,
         metavar="DIR",
         help="folder of the checkpoints; a path of any file system that Hadoop supports",
-    )
-    add(
-        "--same-rule",
-        action="append",
-        default=[],
-        type=_pair,
-        metavar="VIEW=DIGEST",
-        help="continue the checkpoint of a view whose code was rewritten but gives the same "
-        "results for all records; the error message of the view has the digest. Can be repeated",
     )
     add(
         "--progress",

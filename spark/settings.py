@@ -26,8 +26,6 @@ class Settings:
     """The parsed command line (``spark.options``). ``topics_deadline`` is in seconds.
 
     ``trigger``: of views without one. ``real_time_batch``: how often real-time views commit.
-    ``same_rules``: view ► digest of an edited rule that gives the same results as the rule of its
-    checkpoint.
     """
 
     views: list[View]
@@ -45,7 +43,6 @@ class Settings:
     conf: Mapping[str, str] = field(default_factory=dict)
     log_level: str = "off"
     group_prefix: str = GROUP_PREFIX
-    same_rules: Mapping[str, str] = field(default_factory=dict)
 
     def checkpoint(self, view: View) -> str:
         """The folder of a view's checkpoints: a path of any file system that Hadoop supports."""

@@ -48,8 +48,10 @@ class View:
     does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
     ``trigger``: ``"real-time"`` for Spark's real-time mode (``spark.realtime``), or the least time
     between two micro-batches, such as ``"5 seconds"``; by default the job's ``--trigger``.
-    ``state_version``: raise it if the state of earlier checkpoints must not be used. Such a
-    checkpoint is refused, as with an edited rule.
+    ``revision``: what the view computes, as a number that you raise when results change. A
+    checkpoint of another revision is refused. Without one, a checkpoint is refused if the view's
+    code was edited. ``written``: what the user wrote, as ``spark.checkpoints.identity.Written``;
+    ``spark.discovery`` adds it.
     """
 
     name: str = ""
@@ -62,8 +64,9 @@ class View:
     partitions: int = 3
     topic_config: Mapping[str, str] = field(default_factory=dict)
     output_mode: str = "update"
-    state_version: int = 1
+    revision: int | None = None
     trigger: str = ""
+    written: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.source and self.decoder):
@@ -72,6 +75,8 @@ class View:
             raise ValueError(f"output_mode {self.output_mode!r}: use {' or '.join(OUTPUT_MODES)}")
         if self.trigger not in ("", REAL_TIME) and milliseconds(self.trigger) is None:
             raise ValueError(f'trigger {self.trigger!r}: use "real-time" or "5 seconds"')
+        if self.revision is not None and (type(self.revision) is not int or self.revision < 1):
+            raise ValueError(f"revision {self.revision!r}: use a whole number from 1")
         topics = [source.topic for source in self.inputs]
         if len({*topics}) < len(topics):
             raise ValueError("two sources have the same topic; derive may use one source twice")

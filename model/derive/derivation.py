@@ -21,11 +21,6 @@ TEXT = "text"
 """The field of a record whose value is text."""
 
 
-IF_SET = {"of_rule": "if set"}
-"""Metadata of a field that is part of a view's rule only if it differs from its default, because
-checkpoints of earlier releases do not know it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """``name``: its field in a JSON value. ``of``: what is summed or compared, or the condition of
@@ -79,8 +74,8 @@ class Join:
     source: str
     on: Expression
     fields: tuple[tuple[str, Type], ...]
-    rows: RowRule | None = field(default=None, metadata=IF_SET)
-    paths: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=IF_SET)
+    rows: RowRule | None = None
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +88,7 @@ class Derivation:
     and window or session, ``aggregates``. ``session``: the gap that ends a session.
     ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read from
     values; None: every value is a row. ``paths``: the paths of the fields that are not members with
-    their own name.
+    their own name. ``written``: the table in its ``normal_form``.
     """
 
     source: str
@@ -111,8 +106,9 @@ class Derivation:
     window: Windows | None = None
     session: int | None = None
     points: bool = False
-    rows: RowRule | None = field(default=None, metadata=IF_SET)
-    paths: tuple[tuple[str, tuple[str, ...]], ...] = field(default=(), metadata=IF_SET)
+    rows: RowRule | None = None
+    paths: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    written: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def joined_fields(self) -> dict[str, Type]:

@@ -24,6 +24,7 @@ from model.derive.derivation import (
 from model.derive.expressions import Expression, Field, fields_of, known_not_null
 from model.derive.fields import MAX_FIELDS, parse_fields, parse_paths, parse_topic
 from model.derive.joins import check_places, parse_joins
+from model.derive.normal_form import normal_form
 from model.derive.reading import (
     TableError,
     check_keys,
@@ -112,6 +113,7 @@ def parse_derivation(table: Any) -> Derivation:
         joins=joins,
         rows=parse_rows(table),
         paths=parse_paths(table["fields"], ("fields",)) if fields else (),
+        written=normal_form(table),
     )
     check_rows(table, aggregates)
     check_places(derivation)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from model.derive.derivation import IF_SET, Join
+from model.derive.derivation import Join
 from model.derive.fields import Paths
 from model.derive.types import Kind, Type
 from model.rows.reader import RowRule
@@ -34,8 +34,8 @@ class TableDecoder:
     """
 
     fields: tuple[tuple[str, Type], ...]
-    rows: RowRule | None = field(default=None, metadata=IF_SET)
-    paths: Paths = field(default=(), metadata=IF_SET)
+    rows: RowRule | None = None
+    paths: Paths = ()
 
     @property
     def event_time(self) -> EventTimeBounds | None:

@@ -98,12 +98,8 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     time = derivation.time
     # Both orders give the same rows, but filtering first keeps fewer rows in the state. Also, the
     # decoder does not check the time of a record that does not count, so that time must not move
-    # the watermark. Other views keep the order of earlier releases: a plan that differs would be
-    # refused.
-    filters_first = derivation.filters_records and (
-        (derivation.each is None and not derivation.joins)
-        or (time is not None and time.field not in dict(derivation.fields))
-    )
+    # the watermark.
+    filters_first = derivation.filters_records
     if derivation.filter is not None and filters_first:
         rows = rows.where(column(derivation.filter))
     identity = [*derivation.identity]

@@ -6,7 +6,7 @@ They need no session. Decoding never fails: a record that cannot be decoded gets
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -61,8 +61,7 @@ class Rules:
     event_time: EventTimeBounds | None = None
     is_table: bool = False
     max_bytes: int = 1 << 30
-    # It follows from the decoder and the columns of its rows, which are part of a view's rule.
-    max_key_bytes: int | None = field(default=None, metadata={"of_rule": False})
+    max_key_bytes: int | None = None
 
     @property
     def columns(self) -> StructType:

@@ -58,14 +58,13 @@ Decode = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """A schema registry. ``auth``: user:password, or empty. The rule of a view stays the same if
-    its registry or ``auth`` changes. ``missing_after``: the seconds for which the registry must say
-    that a schema does not exist.
+    """A schema registry. ``auth``: user:password, or empty. ``missing_after``: the seconds for
+    which the registry must say that a schema does not exist.
     """
 
-    url: str = field(metadata={"of_rule": False})
-    auth: str = field(default="", repr=False, metadata={"of_rule": False})
-    missing_after: float = field(default=0.0, metadata={"of_rule": False})
+    url: str
+    auth: str = field(default="", repr=False)
+    missing_after: float = 0.0
 
     def client(self) -> RegistryClient:
         return RegistryClient(self.url, self.auth, urllib.request.urlopen)

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from spark.checkpoints.plans import placeholder
 from spark.formats.decoders import is_table
+from spark.formats.records import RAW_RECORD
 from spark.view import View, derived_rows
 
 _STATELESS = {
@@ -75,6 +76,14 @@ def dependence(session: SparkSession, view: View) -> Dependence:
         return Dependence.TABLE
     is_known = is_single and operators & _WITH_STATE
     return Dependence.NOTHING if is_known else Dependence.UNKNOWN
+
+
+def placeholder(session: SparkSession, *, streaming: bool = True) -> DataFrame:
+    """A DataFrame with the columns of RAW_RECORD, as the input of a view that is only planned. It
+    has no topic, brokers or offsets. It is never run."""
+    rows = session.readStream.format("rate").load() if streaming else session.sql("SELECT 1")
+    columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in RAW_RECORD)
+    return rows.select(*columns)
 
 
 def _operators(plan: Any) -> Iterator[str]:

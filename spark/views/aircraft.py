@@ -58,4 +58,5 @@ VIEW = View(
     ),
     topic="aircraft",
     derive=aircraft,
+    revision=1,
 )

@@ -99,4 +99,5 @@ VIEW = View(
     topic="airports",
     decoder=FLIGHTS,
     derive=airports,
+    revision=1,
 )

@@ -27,4 +27,5 @@ VIEW = View(
     topic="bytes-per-host",
     decoder=WEBLOG,
     derive=bytes_per_host,
+    revision=1,
 )

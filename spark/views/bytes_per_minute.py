@@ -33,4 +33,5 @@ VIEW = View(
     topic="bytes-per-minute",
     decoder=WEBLOG,
     derive=bytes_per_minute,
+    revision=1,
 )

@@ -38,4 +38,5 @@ VIEW = View(
     decoder=FLIGHTS,
     derive=departures,
     partitions=9,
+    revision=1,
 )

@@ -38,4 +38,5 @@ VIEW = View(
     decoder=FLIGHTS,
     derive=latest_departure,
     partitions=9,
+    revision=1,
 )

@@ -27,4 +27,5 @@ VIEW = View(
     topic="requests-per-host",
     decoder=WEBLOG,
     derive=requests_per_host,
+    revision=1,
 )

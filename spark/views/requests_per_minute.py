@@ -33,4 +33,5 @@ VIEW = View(
     topic="requests-per-minute",
     decoder=WEBLOG,
     derive=requests_per_minute,
+    revision=1,
 )

@@ -104,4 +104,5 @@ VIEW = View(
     topic="visits",
     decoder=WEBLOG,
     derive=visits,
+    revision=1,
 )

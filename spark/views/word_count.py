@@ -32,4 +32,5 @@ VIEW = View(
     decoder=TEXTS,
     derive=word_count,
     partitions=6,
+    revision=1,
 )

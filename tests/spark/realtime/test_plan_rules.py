@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-from spark.checkpoints.plans import placeholder
 from spark.errors import JobError
 from spark.formats.decoders import JsonDecoder, TextDecoder
+from spark.moved_keys.dependence import placeholder
 from spark.raw_topics.flights import FLIGHT
 from spark.realtime.plan_rules import Node, refusal
 from spark.realtime.views import check_plan, real_time_view

@@ -1,4 +1,4 @@
-"""``view.json``: its content, and differences between rules."""
+"""``view.json``: its content, and what differs between two of them."""
 
 from __future__ import annotations
 
@@ -7,40 +7,37 @@ from dataclasses import replace
 
 import pytest
 
-from spark.checkpoints.identity import Rule, ViewIdentity, from_json, to_json
-from spark.checkpoints.plans import normalised
+from spark.checkpoints.identity import ViewIdentity, edits, from_json, to_json
 
-RULE = Rule(
-    plan="Project [word#0]\n+- Filter rlike(word#0, [a-z]+)\n   +- Relation [word#0]",
-    functions=("f1",),
-    code="c1",
-    spark="4.2.0",
-    release="1.0",
-)
 IDENTITY = ViewIdentity(
     view="words",
     topic="words",
     sources=("texts", "more"),
-    state_version=1,
+    revision=1,
     state_store="RocksDBStateStoreProvider",
     state_partitions=2,
-    rule=RULE,
+    written=(("code", "0026a0c6"),),
 )
+TABLE = (("from", '"texts"'), ("key", '"word"'), ("count", "true"))
 
 
-def test_the_file_has_all_fields() -> None:
-    assert from_json(to_json(IDENTITY)) == IDENTITY
-    known = replace(RULE, literals=("#100", "@cafe"), function_details="f", code_details="")
-    full = replace(IDENTITY, rule=known)
-    assert from_json(to_json(full)) == full
+@pytest.mark.parametrize("written", [IDENTITY.written, TABLE, ()])
+def test_the_file_has_all_fields(written: tuple[tuple[str, str], ...]) -> None:
+    identity = replace(IDENTITY, written=written)
+    assert from_json(to_json(identity)) == identity
 
 
-def test_files_of_earlier_and_later_releases_are_read() -> None:
-    found = json.loads(to_json(IDENTITY))
-    # earlier releases refuse a rule with other fields, and ignore fields next to it
-    assert found["rule"].keys() == {"plan", "functions", "code", "spark", "release"}
-    del found["more_of_rule"]
-    assert from_json(json.dumps(found)) == IDENTITY
+def test_a_file_of_an_earlier_release_has_no_description_that_can_be_compared() -> None:
+    before = {
+        "format": 1,
+        **{name: json.loads(to_json(IDENTITY))[name] for name in ("view", "topic", "sources")},
+        "state_version": 3,
+        "state_store": IDENTITY.state_store,
+        "state_partitions": 2,
+        "rule": {"plan": "Project", "functions": [], "code": "c", "spark": "4", "release": "0"},
+        "more_of_rule": {"literals": []},
+    }
+    assert from_json(json.dumps(before)) == replace(IDENTITY, revision=3, written=None)
 
 
 @pytest.mark.parametrize(
@@ -49,9 +46,10 @@ def test_files_of_earlier_and_later_releases_are_read() -> None:
         ("", "Expecting value"),
         ("[]", "TypeError"),
         ("{}", "KeyError: 'format'"),
-        (json.dumps({"format": 2}), "it has format 2, and this release reads 1"),
-        (json.dumps({"format": 1, "rule": {}}), "KeyError: "),
-        (json.dumps({"format": 1, "rule": [], "more_of_rule": 1}), "TypeError"),
+        (json.dumps({"format": 3}), "it has format 3, and this release reads up to 2"),
+        (json.dumps({"format": 1}), "KeyError: 'state_version'"),
+        (json.dumps({"format": 2, "view": "words"}), "KeyError: 'topic'"),
+        (to_json(IDENTITY).replace('"0026a0c6"', '"0026a0c6", 1'), "too many values to unpack"),
     ],
 )
 def test_another_content_is_an_error(text: str, message: str) -> None:
@@ -59,71 +57,17 @@ def test_another_content_is_an_error(text: str, message: str) -> None:
         from_json(text)
 
 
-def test_the_same_plan_and_functions_are_the_same_rule() -> None:
-    assert RULE.difference(RULE) is None
-    # the code was rewritten
-    assert RULE.difference(replace(RULE, code="c2")) is None
+def test_edits_are_named() -> None:
+    assert edits(TABLE, tuple(reversed(TABLE))) == []
+    assert edits((("code", "a"),), (("code", "b"),)) == ["its code was edited"]
+    now = (("from", f'"{"x" * 500}"'), ("key", '"lower(word)"'), ("filter", "true"))
+    count, filter_, source, key = edits(TABLE, now)
+    assert (count, filter_) == ("count is gone", "filter is new")
+    assert source.startswith('from is "xxx')
+    assert source.endswith('x… instead of "texts"')
+    assert len(source) < 200
+    assert key == 'key is "lower(word)" instead of "word"'
 
 
-def test_a_difference_of_plans_is_shown() -> None:
-    edited = replace(RULE, plan=RULE.plan.replace("[a-z]+", "[A-Z]+"), code="c2")
-    assert RULE.difference(edited) == (
-        "its plan has `+- Filter rlike(word#0, [A-Z]+)` instead of "
-        "`+- Filter rlike(word#0, [a-z]+)`"
-    )
-    assert edited.digest != RULE.digest
-    longer = replace(RULE, plan=RULE.plan + "\n" + "x" * 5000)
-    assert len(RULE.difference(longer) or "") < 300
-
-
-def test_a_difference_of_literals_is_shown() -> None:
-    before, now = (replace(RULE, literals=("#7", text)) for text in ("#100", "#200"))
-    assert before.difference(now) == "its plan has the text `#200` instead of `#100`"
-    assert before.difference(replace(now, literals=("#7",))) == (
-        "its plan has the text `` instead of `#100`"
-    )
-    assert before.digest != now.digest
-    # a checkpoint of an earlier release has none
-    assert RULE.difference(now) is None
-    assert now.difference(RULE) is None
-    assert RULE.digest == replace(RULE, literals=()).digest
-
-
-def test_a_difference_of_functions_is_named() -> None:
-    edited = replace(RULE, functions=("f2",))
-    assert "a Python function that it runs" in (RULE.difference(edited) or "")
-    assert edited.digest != RULE.digest
-
-
-def test_details_count_if_both_releases_know_them() -> None:
-    before = replace(RULE, function_details="f1", code_details="c1")
-    edited = replace(before, function_details="f2")
-    assert "a Python function that it runs" in (before.difference(edited) or "")
-    assert edited.digest != before.digest
-    assert RULE.difference(edited) is None
-    assert edited.difference(RULE) is None
-    assert RULE.digest == replace(RULE, function_details="", code_details="c1").digest
-    upgraded = replace(edited, release="1.1")
-    assert before.difference(upgraded) is None
-    assert "its code was edited" in (before.difference(replace(upgraded, code_details="c2")) or "")
-    assert RULE.difference(upgraded) is None
-
-
-@pytest.mark.parametrize("upgrade", [{"spark": "4.3.0"}, {"release": "1.1"}])
-def test_after_an_upgrade_the_code_is_compared(upgrade: dict[str, str]) -> None:
-    upgraded = replace(RULE, plan="another", functions=("f2",), **upgrade)
-    assert RULE.difference(upgraded) is None
-    edited = replace(upgraded, code="c2")
-    assert "its code was edited" in (RULE.difference(edited) or "")
-
-
-def test_plans_of_two_sessions_are_the_same_text() -> None:
-    plan = (
-        "Aggregate [word#{0}], [word#{0}, count(1) AS n#{1}L]\n"
-        "+- EventTimeWatermark {2}, time#{3}\n   +- Relation Provider@{4}, [word#{0}]\n"
-    )
-    one = plan.format(17, 20, "0d9a3e6f-7a53-4a0c-9d4b-4c6a0f8b2f11", 18, "3fe1a2")
-    other = plan.format(117, 7, "1d9a3e6f-7a53-4a0c-9d4b-4c6a0f8b2f12", 9, "aa00")
-    assert normalised(one) == normalised(other)
-    swapped = plan.format(17, 17, "0d9a3e6f-7a53-4a0c-9d4b-4c6a0f8b2f11", 18, "3fe1a2")
-    assert normalised(one) != normalised(swapped)
+def test_a_table_instead_of_a_file_is_an_edit() -> None:
+    assert "code is gone" in edits((("code", "a"),), TABLE)

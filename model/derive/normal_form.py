@@ -1,0 +1,35 @@
+"""The normal form of a table ``derive``: what makes two tables the same rule."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_QUOTED_OR_SPACE = re.compile(r"""('(?:[^']|'')*'|"[^"]*")|((?<=\w)\s+(?=\w))|\s+""")
+
+
+def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The keys of the table in alphabetical order, each with its value as JSON.
+
+    White space in expressions does not count. The order of names in a value does: it is the order
+    of the columns in Spark's state. The form must be the same in all releases, because checkpoints
+    have it; so it does not have defaults, and nothing that a parser makes of the table.
+    """
+    return tuple((key, json.dumps(_normal(table[key]))) for key in sorted(table))
+
+
+def _normal(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _normal(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_normal(part) for part in value]
+    return _without_space(value) if isinstance(value, str) else value
+
+
+def _without_space(text: str) -> str:
+    """The text without white space outside of quotes, except one space between two words. A text
+    that is only white space, such as a separator, stays."""
+    found = _QUOTED_OR_SPACE.sub(lambda match: match[1] or (" " if match[2] else ""), text)
+    return found or text

@@ -1,0 +1,130 @@
+"""The user's own code of a view, in a normal form: without Spark.
+
+It is the file that has the view, and the modules that this file imports, directly or not. Modules
+of Python, of installed packages and of this project do not count, so an upgrade changes nothing.
+Nor do comments, docstrings, annotations, white space, the names of files, or Python's version.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from importlib.machinery import PathFinder
+from importlib.util import resolve_name
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+CODE = "code"
+"""The name of the digest in ``View.written``."""
+
+PROJECT = ("backend", "local", "model", "queryable", "spark")
+"""The packages of this project."""
+
+_IGNORED = {"annotation", "returns", "type_comment", "type_params", "kind"}
+_LIBRARY_FOLDERS = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
+
+
+def own_code(module: ModuleType) -> str:
+    """A digest of the normal forms of all files. ``module``: of the file that has the view."""
+    found: dict[Path, str] = {}
+    waiting = [(_place(module.__name__), module.__package__ or "")]
+    while waiting:
+        place, package = waiting.pop()
+        if place is None or place.file is None or place.file in found:
+            continue
+        content = place.file.read_bytes()
+        if place.file.suffix != ".py":
+            found[place.file] = _digest(content)
+            continue
+        tree = ast.parse(content)
+        found[place.file] = _digest(_normal(tree).encode())
+        for name in _imports(tree, package):
+            imported = _place(name)
+            if imported is not None and _is_own(name, imported, module.__name__):
+                is_package = imported.folders is not None
+                waiting.append((imported, name if is_package else name.rpartition(".")[0]))
+    return _digest(" ".join(sorted(found.values())).encode())
+
+
+class _Place(NamedTuple):
+    """Where a module is. ``folders``: of a package; None for another module."""
+
+    file: Path | None
+    folders: Sequence[str] | None
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """The modules that a file may import; some of the names are no modules. ``package``: that of
+    the file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _with_packages(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                try:
+                    base = resolve_name("." * node.level + base, package)
+                except ImportError:  # not in a package
+                    continue
+            yield from _with_packages(base)
+            for alias in node.names:
+                yield f"{base}.{alias.name}"
+
+
+def _with_packages(name: str) -> Iterator[str]:
+    """A module, after the packages that it is in: importing it runs their code, too."""
+    parts = name.split(".")
+    for count in range(1, len(parts) + 1):
+        yield ".".join(parts[:count])
+
+
+def _is_own(name: str, place: _Place, view: str) -> bool:
+    """Whether a module belongs to the user, as the module ``view`` does. The user's own package may
+    be installed."""
+    top = name.partition(".")[0]
+    if place.file is None or top in PROJECT:
+        return False
+    path = str(place.file)
+    is_installed = bool(_INSTALLED.search(path)) or path.startswith(_LIBRARY_FOLDERS)
+    return not is_installed or top == view.partition(".")[0]
+
+
+def _place(name: str) -> _Place | None:
+    """Finds a module without importing it; None if there is none."""
+    if name in sys.modules:
+        module = sys.modules[name]
+        file, folders = getattr(module, "__file__", None), getattr(module, "__path__", None)
+        return _Place(Path(file) if file else None, folders)
+    package = name.rpartition(".")[0]
+    within = _place(package) if package else None
+    if package and (within is None or within.folders is None):
+        return None
+    spec = PathFinder.find_spec(name, None if within is None else within.folders)
+    if spec is None:
+        return None
+    file = spec.origin if spec.has_location else None
+    return _Place(Path(file) if file else None, spec.submodule_search_locations)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _normal(node: object) -> str:
+    """Like ``ast.dump``, but the same for each version of Python, and without documentation."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_normal, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = {name: getattr(node, name, None) for name in node._fields if name not in _IGNORED}
+    if isinstance(node, ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        fields["body"] = node.body[ast.get_docstring(node, clean=False) is not None :]
+    shown = (f"{name}={_normal(part)}" for name, part in fields.items() if part not in (None, []))
+    return f"{type(node).__name__}({', '.join(shown)})"
