@@ -13,6 +13,40 @@ ANSWERABLE: Final = "answerable"
 CATCHING_UP: Final = "catching-up"
 
 
+class OldestEnd:
+    """The oldest end of a log that a reader has not reached yet, and when the log ended there.
+
+    The oldest one is kept because, with constant writes, the newest one would never be reached, and
+    the reader would seem to be ever more behind although its lag is small.
+    """
+
+    __slots__ = ("_at", "_end")
+
+    def __init__(self) -> None:
+        self._end = 0
+        self._at: float | None = None  # None: all known ends are reached
+
+    def passed(self, position: int) -> float | None:
+        """When the log ended there, if the reader has reached that end just now; else None.
+        `position`: the next offset to read. Hot path."""
+        at = self._at
+        if at is None or position < self._end:
+            return None
+        self._at = None
+        return at
+
+    def fetched(self, end: int, position: int, at: float) -> float | None:
+        """Note that the log ended at `end` at the time `at`. Returns the latest time at which the
+        reader had all records, if a later one is known now; else None."""
+        if position >= end:
+            self._at = None
+            return at
+        reached_at = self.passed(position)
+        if self._at is None:
+            self._end, self._at = end, at
+        return reached_at
+
+
 class Progress:
     """The position of a store partition relative to the end of its log.
 
@@ -25,8 +59,8 @@ class Progress:
     `verify`.
     """
 
-    __slots__ = ("_answers_from", "_held_since", "_pending_at", "_pending_end", "_verified",
-                 "answerable", "caught_up_at", "end", "end_at", "is_stopped", "position",
+    __slots__ = ("_answers_from", "_held_since", "_oldest_end", "_verified", "answerable",
+                 "caught_up_at", "end", "end_at", "is_stopped", "position",
                  "started_position", "target_offset")  # fmt: skip
 
     def __init__(
@@ -43,16 +77,13 @@ class Progress:
         self.end_at: float | None = None
         self.caught_up_at: float | None = None
         self._held_since: float | None = None
-        self._pending_end = target_offset
-        self._pending_at: float | None = None
+        self._oldest_end = OldestEnd()
 
     def applied(self, position: int) -> bool:
         """Record that the store has reached `position`. Returns True if it became answerable."""
         self.position = position
-        if self._pending_at is not None and position >= self._pending_end:
-            # all records that were in the log at that time have been applied
-            self.caught_up_at = self._pending_at
-            self._pending_at = None
+        if (at := self._oldest_end.passed(position)) is not None:
+            self.caught_up_at = at
         return self._update_answerable()
 
     def verify(self) -> bool:
@@ -90,14 +121,8 @@ class Progress:
             self._answers_from = min(self._answers_from, end)
         self.end = end
         self.end_at = now
-        if self.position >= whole:
-            self.caught_up_at = now
-            self._pending_at = None
-        elif self._pending_at is None:
-            # Keep the oldest end that is not reached yet. With constant writes, the newest one
-            # would never be reached, and the staleness would grow although the lag is small.
-            self._pending_end = whole
-            self._pending_at = now
+        if (at := self._oldest_end.fetched(whole, self.position, now)) is not None:
+            self.caught_up_at = at
 
     @property
     def open_transaction(self) -> float | None:

@@ -18,6 +18,7 @@ from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
+from zipimport import zipimporter
 
 CODE = "code"
 """The name of the digest in ``View.written``."""
@@ -38,7 +39,7 @@ def own_code(module: ModuleType) -> str:
         place, package = waiting.pop()
         if place is None or place.file is None or place.file in found:
             continue
-        content = place.file.read_bytes()
+        content = _content(place.file)
         if place.file.suffix != ".py":
             found[place.file] = _digest(content)
             continue
@@ -111,6 +112,15 @@ def _place(name: str) -> _Place | None:
         return None
     file = spec.origin if spec.has_location else None
     return _Place(Path(file) if file else None, spec.submodule_search_locations)
+
+
+def _content(file: Path) -> bytes:
+    """The content of a module's file, which may be in a ZIP archive on Python's path."""
+    try:
+        return file.read_bytes()
+    except NotADirectoryError:
+        archive = next(each for each in file.parents if each.is_file())
+        return bytes(zipimporter(str(archive)).get_data(str(file)))
 
 
 def _digest(content: bytes) -> str:

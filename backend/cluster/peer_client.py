@@ -18,6 +18,7 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import cached_property
 from typing import Any
 
 import aiohttp
@@ -59,7 +60,7 @@ _STREAM_BUFFER = 16 << 10  # bytes of read-ahead per stream, times two; then flo
 
 
 class PeerClient:
-    """HTTP clients for all peers. Created and used in the event loop."""
+    """HTTP clients for all peers. Created anywhere, used in the event loop."""
 
     def __init__(
         self,
@@ -83,9 +84,32 @@ class PeerClient:
         self._seconds = timeout
         self._posts = PeerPosts(instance_id, timeout, signer, self._certificates, self._counts)
         self._places = _Places(connections)
-        options = {"skip_auto_headers": _AUTO_HEADERS}
-        self._session = _session(connections, self._places.of_one, **options)
-        self._streams = _session(max(streams, 1), read_bufsize=_STREAM_BUFFER)
+        self._max_connections = connections
+        self._max_streams = max(streams, 1)
+        self._open: list[aiohttp.ClientSession] = []
+
+    @cached_property
+    def _session(self) -> aiohttp.ClientSession:
+        of_one = self._places.of_one
+        return self._opened(self._max_connections, of_one, skip_auto_headers=_AUTO_HEADERS)
+
+    @cached_property
+    def _streams(self) -> aiohttp.ClientSession:
+        return self._opened(self._max_streams, read_bufsize=_STREAM_BUFFER)
+
+    def _opened(self, connections: int, of_one: int = 0, **options: Any) -> aiohttp.ClientSession:
+        """`of_one`: how many of the connections one instance may have; 0: all."""
+        connector = aiohttp.TCPConnector(
+            limit=connections, limit_per_host=of_one, keepalive_timeout=30
+        )
+        session = aiohttp.ClientSession(
+            connector=connector,
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            **options,
+        )
+        self._open.append(session)
+        return session
 
     async def forward(
         self,
@@ -204,8 +228,8 @@ class PeerClient:
 
     async def close(self) -> None:
         await self._posts.close()
-        await self._session.close()
-        await self._streams.close()
+        for session in self._open:
+            await session.close()
 
 
 def _is_forwarded(header: Header) -> bool:
@@ -236,17 +260,6 @@ class _Places:
             taken[origin] -= 1
             if not taken[origin]:
                 del taken[origin]
-
-
-def _session(connections: int, of_one: int = 0, **options: Any) -> aiohttp.ClientSession:
-    """`of_one`: how many of the connections one instance may have; 0: all."""
-    connector = aiohttp.TCPConnector(limit=connections, limit_per_host=of_one, keepalive_timeout=30)
-    return aiohttp.ClientSession(
-        connector=connector,
-        auto_decompress=False,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        **options,
-    )
 
 
 def _timeout(seconds: float, silence: float) -> aiohttp.ClientTimeout:

@@ -45,7 +45,8 @@ log = logging.getLogger(__name__)
 
 
 class FastPath:
-    """Used in the event loop."""
+    """What the server's worker asks without ASGI (`backend.server.interface.FastPath`). Used in the
+    event loop."""
 
     def __init__(
         self,
@@ -53,18 +54,23 @@ class FastPath:
         paths: Paths,
         responses: Mapping[str, KeyResponses],
         access: AccessControl,
-        refused: Callable[[Forbidden, str, bytes], None] = lambda problem, client, target: None,
+        forwards: CoalescedForwards,
+        heartbeats: Heartbeats,
+        allows_host: Callable[[bytes], bool],
+        refused: Callable[[Forbidden, str, bytes], None],
     ) -> None:
-        """`refused(problem, client, target)` is called when an internal request is refused."""
+        """`allows_host(host)`: whether a request with this Host may be answered here.
+        `refused(problem, client, target)` is called when an internal request is refused."""
         self._context = context
+        self.allows_host = allows_host
         self._refused = refused
         self._paths = paths
         self._responses = responses
         self._access = access
         self._turn = TurnReads(context.latencies)
         self._series: dict[int, Series] = {}
-        self.forwards: CoalescedForwards | None = None
-        self.heartbeats: Heartbeats | None = None
+        self._forwards = forwards
+        self._heartbeats = heartbeats
         # the last read of a key that another instance has: its path, and whom to ask
         self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
         keys = BatchedKeys(paths, responses, self._turn)
@@ -96,7 +102,7 @@ class FastPath:
         Returns whether it is being asked. Then `ended` is called later, with the answer or with
         None. None leaves the request to the router: the instance does not answer, and others may
         have to be asked."""
-        if self.forwards is None or self._context.spans is not None or REQUESTS.isEnabledFor(INFO):
+        if self._context.spans is not None or REQUESTS.isEnabledFor(INFO):
             return False  # the router measures each request for the log
         elsewhere, self._elsewhere = self._elsewhere, None
         if elsewhere is None or elsewhere[0] is not raw_path:
@@ -104,7 +110,7 @@ class FastPath:
         _, responses, member = elsewhere
         began = perf_counter()
         path = path_of(responses.view, raw_path.rpartition(b"/")[2], self._context.versions)
-        asked = None if path is None else self.forwards.enqueue(member, path, token)
+        asked = None if path is None else self._forwards.enqueue(member, path, token)
         if asked is None:
             return False
         asked.add_done_callback(partial(self._forwarded, responses, began, ended))
@@ -183,11 +189,9 @@ class FastPath:
 
     def heartbeat_now(
         self, heartbeat: PlainPost, client: str, has_certificate: bool = False
-    ) -> Answer | None:
-        """The complete answer to a heartbeat of another instance; None before `heartbeats` is set.
-        `client`: the address of its socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
-        if self.heartbeats is None:
-            return None
+    ) -> Answer:
+        """The complete answer to a heartbeat of another instance. `client`: the address of its
+        socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
         self._turn.begin()
         try:
             sender = self._context.cluster.admit(
@@ -199,7 +203,7 @@ class FastPath:
             self._refused(problem, client, HEARTBEAT)
             answer = problem_answer(problem)
         else:
-            answer = self.heartbeats.answer(heartbeat.body)
+            answer = self._heartbeats.answer(heartbeat.body)
             if sender is not None:
                 sender.sign(answer)
         self._turn.note(self._context.latencies.series(_HEARTBEAT._replace(status=answer.status)))

@@ -96,44 +96,63 @@ class Router:
     """Matches a request to its handler and sends the answer."""
 
     def __init__(
-        self, context: InstanceContext, pages: App, access: AccessControl | None = None
+        self,
+        context: InstanceContext,
+        pages: App,
+        access: AccessControl | None = None,
+        peer_client: PeerClient | None = None,
     ) -> None:
-        """`pages`: the Flask application. `access`: None if authentication is off."""
+        """`pages`: the Flask application. `access`: None if authentication is off. `peer_client`:
+        how other instances are asked; None: by HTTP."""
+        settings = context.settings
         self._context = context
         self._pages = pages
-        self._browsers = BrowserRules.of(context.settings)
-        self.allows_host = self._browsers.allows_host
-        self._audit = AuditLog(context.settings.instance_id)
+        self._browsers = BrowserRules.of(settings)
+        self._audit = AuditLog(settings.instance_id)
         self._access = access = access or AccessControl(None)
         self._paths = Paths(context.versions)
-        self._reads = {name: reads_of(view, context) for name, view in context.views.items()}
-        self._scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
-        self._responses = {name: KeyResponses(of, context) for name, of in self._reads.items()}
-        self.keys = KeyRoutes(context, self._responses)
-        self._views = ViewRoutes(context)
-        self._append = AppendRoute(context, self._reads, self.keys.meant)
         self._cluster = context.cluster
-        self._clients = Clients.of(context.settings, context.cluster)
+        of = settings.instance_id, settings.forward_timeout, context.cluster.signer
+        tls = context.certificates
+        self._peer_client = peer_client or PeerClient(
+            *of, streams=settings.max_streams, certificates=tls, counts=context.peer_counts
+        )
+        posts = peer_client or PeerPosts(*of, tls)
+        self._heartbeats = Heartbeats(context, posts, settings.heartbeat_interval)
+        reads = {name: reads_of(view, context) for name, view in context.views.items()}
+        self._responses = {name: KeyResponses(of, context) for name, of in reads.items()}
+        scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
+        self.scatter_gather = ScatterGather(context, scans, self._peer_client)
+        any_partition = AnyPartitionReads(context, self.scatter_gather)
+        batches = Batches(context, reads, self._peer_client, any_partition)
+        asker = Asker(context, self._peer_client)
+        self.keys = KeyRoutes(context, self._responses, asker, any_partition, self.scatter_gather)
+        self._views = ViewRoutes(context, self.scatter_gather, batches)
+        self._append = AppendRoute(context, reads, self.keys.meant)
+        self._clients = Clients.of(settings, context.cluster)
         self._quotas = ViewQuotas(context)
-        self.fast_path = FastPath(context, self._paths, self._responses, access, self._refused_post)
-        self.answer_now, self.reads_now = self.fast_path.answer_now, self.fast_path.reads_now
-        self.forward_now = self.fast_path.forward_now
-        self.heartbeat_now = self.fast_path.heartbeat_now
-        self.unchanged_now = self.fast_path.unchanged_now
-        self._internal = InternalRoutes(context, self._scans, access)
-        self._admin = AdminRoutes(context, self._responses)
+        self.fast_path = FastPath(
+            context,
+            self._paths,
+            self._responses,
+            access,
+            self.keys.coalesced_forwards,
+            self._heartbeats,
+            self._browsers.allows_host,
+            self._refused_post,
+        )
+        self._internal = InternalRoutes(context, scans, batches, self._heartbeats, access)
+        self._admin = AdminRoutes(context, self._responses, self._peer_client)
         # two budgets: requests between instances find room however much clients send
         self._bodies, self._internal_bodies = BodyBudget(), BodyBudget()
-        most = context.settings.max_in_flight
+        most = settings.max_in_flight
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
         self._page_gates = page_gates()
         self._turns = Turns(Pace(context.reads_served))
         self.routes = self._all_routes()
         self._table = RouteTable(self.routes, self._paths, context.versions)
         context.on_versions.append(self._use_versions)
-        self._peer_client: PeerClient | None = None
-        self._unmatched = UnmatchedRequests(context, self._requests)
-        self._heartbeats: Heartbeats | None = None
+        self._unmatched = UnmatchedRequests(context, self._requests, asker)
 
     def _all_routes(self) -> tuple[Route, ...]:
         keys, views, internal = self.keys, self._views, self._internal
@@ -211,50 +230,23 @@ class Router:
         """The route of a path, and what the path names in the current versions. BadRequest."""
         return self._table.match(raw_path)
 
-    def start(self, peer_client: PeerClient | None = None) -> ScatterGather:
-        """Called in the event loop, before the first request. Returns the part that asks all
-        instances."""
-        settings, tls = self._context.settings, self._context.certificates
-        of = settings.instance_id, settings.forward_timeout, self._cluster.signer
-        self._peer_client = peer_client or PeerClient(
-            *of, streams=settings.max_streams, certificates=tls, counts=self._context.peer_counts
-        )
-        posts = peer_client or PeerPosts(*of, tls)
-        self._heartbeats = Heartbeats(self._context, posts, settings.heartbeat_interval)
-        scatter_gather = ScatterGather(self._context, self._scans, self._peer_client)
-        any_partition = AnyPartitionReads(self._context, scatter_gather)
-        batches = Batches(self._context, self._reads, self._peer_client, any_partition)
-        asker = Asker(self._context, self._peer_client)
-        self._unmatched.start(asker)
-        self.keys.start(asker, any_partition, scatter_gather)
-        self.fast_path.forwards = self.keys.coalesced_forwards
-        self.fast_path.heartbeats = self._heartbeats
-        self._views.start(scatter_gather, batches)
-        self._internal.start(batches, self._heartbeats)
-        self._admin.start(self._peer_client)
-        return scatter_gather
-
-    def start_heartbeats(self) -> None:
-        """Called in the event loop, after `start`."""
-        assert self._heartbeats is not None
+    def start(self) -> None:
+        """Starts heartbeats and measurements. Called in the event loop."""
         self.fast_path.start()
         self._heartbeats.start()
-        self._admin.start_history()
+        self._admin.start()
 
     async def stop(self) -> None:
         await self._admin.stop()
         await self.keys.stop()
-        if self._heartbeats is not None:
-            await self._heartbeats.stop()
-        if self._peer_client is not None:
-            await self._peer_client.close()
+        await self._heartbeats.stop()
+        await self._peer_client.close()
 
     def drain(self) -> None:
         """Ends the streams, so that their clients reconnect to the instance that has the partition
         by then. The other instances get a heartbeat at once."""
         self.keys.drain()
-        if self._heartbeats is not None:
-            self._heartbeats.beat_all()
+        self._heartbeats.beat_all()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw_path: bytes = scope["raw_path"]

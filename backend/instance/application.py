@@ -70,13 +70,8 @@ class Application:
             access_control(settings, self._token_keys, context.cluster),
         )
         self._on_failure = on_failure
-        # the worker uses these nine; the time-outs are in s
-        self.allows_host = self._router.allows_host
-        self.answer_now = self._router.answer_now
-        self.forward_now = self._router.forward_now
-        self.reads_now = self._router.reads_now
-        self.heartbeat_now = self._router.heartbeat_now
-        self.unchanged_now = self._router.unchanged_now
+        # the worker uses these four
+        self.fast_path = self._router.fast_path
         self.send_timeout = settings.send_timeout
         self.request_timeout = settings.request_timeout
         self.certificates = context.certificates
@@ -101,10 +96,9 @@ class Application:
             if message["type"] == "lifespan.startup":
                 if self._token_keys is not None:
                     self._token_keys.start()
-                scatter_gather = self._router.start()
-                self._router.start_heartbeats()
+                self._router.start()
                 if self._raw_reads is not None:
-                    self._raw_reads.start(self._router.keys, scatter_gather)
+                    self._raw_reads.start(self._router.keys, self._router.scatter_gather)
                 # start in the background and answer 503 until then, because a server that does not
                 # accept connections seems to hang
                 self._starting = asyncio.create_task(self._start())

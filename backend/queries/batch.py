@@ -99,159 +99,17 @@ class Batches:
         """The items of a client's batch. `asked`: keys as parsed JSON, and as written. Of the
         options, only `stale` and `timestamps` are passed to other instances."""
         reads = self._reads[view.name]
-        items = [b""] * len(asked)
-        keys = text_keys(reads, asked)
-        if keys is None:
-            keys = {}
-            for number, (value, written) in enumerate(asked):
-                try:
-                    keys[number] = record_key(reads, value, written)
-                except Problem as problem:
-                    count_refusal(reads.counts, problem)
-                    items[number] = problem_item(written or encode_json(value), problem)
-        answerers, budget = ServedBy(), _ReadBudget()
-        await self._read(reads, keys, items, options, answerers, budget)
-        if others := _others(reads, keys, items):
-            missing = {number: items[number] for number in others}
-            await self._read(reads, others, items, options, answerers, budget)
-            for number, item in missing.items():
-                if items[number].endswith(MISSING):
-                    items[number] = item  # it has the key as it was asked for
-        return BatchResult(items, answerers)
-
-    async def _read(
-        self,
-        reads: ViewReads,
-        keys: dict[int, bytes],
-        items: list[bytes],
-        options: ReadOptions,
-        answerers: ServedBy,
-        budget: _ReadBudget,
-    ) -> None:
-        """Writes the item of each key, by its number."""
-        view = reads.view
-        left, in_any = list(keys), list[int]()
-        rounds = self._asker.rounds()
-
-        async def attempt() -> bool:
-            nonlocal left
-            left = await self._round(
-                reads, keys, left, items, in_any, rounds, options, answerers, budget
-            )
-            return bool(left)
-
-        await rounds.repeat(attempt)
-        turn, ends = asyncio.Semaphore(_AT_ONCE), time.monotonic() + _SECONDS
-
-        async def ask_all(number: int) -> None:
-            async with turn:
-                if budget.left <= 0 or time.monotonic() > ends:
-                    why = _TOO_LARGE if budget.left <= 0 else _TOO_LONG
-                    items[number] = problem_item(view.key_codec.to_json(keys[number]), why)
-                    return
-                items[number] = await self._in_any_partition(view, keys[number], options, answerers)
-                budget.left -= len(items[number])
-
-        await asyncio.gather(*map(ask_all, in_any))
-
-    async def _round(
-        self,
-        reads: ViewReads,
-        keys: dict[int, bytes],
-        left: list[int],
-        items: list[bytes],
-        in_any: list[int],
-        rounds: Rounds[Holder],
-        options: ReadOptions,
-        answerers: ServedBy,
-        budget: _ReadBudget,
-    ) -> list[int]:
-        """Writes an item for each key in `left`; returns the keys for which a retry may help.
-
-        Keys that may be in any partition are added to `in_any`. Each round asks the next instance
-        that has a key.
-        """
-        again: list[int] = []
-        marked: list[tuple[int, bytes]] = []
-        of_others: dict[Turn[Holder], list[int]] = {}
-        roles = set[str]()
-        async for numbers in _turns(left, budget):
-            read, open_ = _read(reads, [keys[number] for number in numbers], options, roles, budget)
-            for number, item in zip(numbers, read, strict=True):
-                items[number] = item
-            for place, found in open_.items():
-                if isinstance(found, NotOwner):
-                    turn = rounds.turn(found.partition, found.members)
-                    of_others.setdefault(turn, []).append(numbers[place])
-                else:
-                    marked.append((numbers[place], found))
-        answerers.add(self._me, roles)
-        answers = await asyncio.gather(
-            *(
-                self._ask(
-                    turn, reads, [keys[number] for number in theirs], options, answerers, budget
-                )
-                for turn, theirs in of_others.items()
-            )
+        batch = _ClientBatch(
+            self._asker, self._any_partition, self._me, reads, options, [b""] * len(asked)
         )
-        for theirs, of_member in zip(of_others.values(), answers, strict=True):
-            for number, item in zip(theirs, of_member, strict=True):
-                items[number] = item[1:]
-                marked.append((number, item[:1]))
-        for number, mark in marked:
-            if mark == _AGAIN:
-                again.append(number)
-            elif mark == _ALL:
-                in_any.append(number)
-        return again
-
-    async def _ask(
-        self,
-        turn: Turn[Holder],
-        reads: ViewReads,
-        raw: list[bytes],
-        options: ReadOptions,
-        answerers: ServedBy,
-        budget: _ReadBudget,
-    ) -> list[bytes]:
-        """The items from another instance; each starts with its mark."""
-        to_json = reads.view.key_codec.to_json
-
-        def too_large(key: bytes) -> bytes:
-            return _FINAL + problem_item(to_json(key), _TOO_LARGE)
-
-        if budget.left <= 0:
-            return list(map(too_large, raw))
-        member = turn.holder
-        assert member is not None
-        view = reads.view
-        body = pack([_asked_of(view, options), view.hash.encode(), *raw])
-        reads.counts.forwarded += len(raw)
-        try:
-            answer = await self._asker.ask(turn, "POST", BATCH_PATH, [], body)
-            items = unpack(answer.body, len(raw)) if answer.status == 200 else []
-            if len(items) == len(raw) and _MARKS.issuperset(item[:1] for item in items):
-                if any(item[:1] == _FINAL for item in items):
-                    answerers.add(member.id, roles_said(answer.headers))
-                both = zip(raw, items, strict=True)
-                return [item if budget.take(item) else too_large(key) for key, item in both]
-            problem = Unavailable("owner-unreachable", "")
-        except ValueError:
-            problem = Unavailable("owner-unreachable", "")
-        except Unavailable as unavailable:
-            problem = unavailable
-        return [_AGAIN + problem_item(to_json(key), problem) for key in raw]
-
-    async def _in_any_partition(
-        self, view: View, key: bytes, options: ReadOptions, answerers: ServedBy
-    ) -> bytes:
-        key_json = view.key_codec.to_json(key)
-        try:
-            freshness = Freshness(answerers=answerers)
-            entry = await self._any_partition.newest(view, key, options, freshness)
-            return item_of(key_json, entry, view.value_codec.to_json, options.timestamps)
-        except Problem as problem:
-            return problem_item(key_json, problem)
+        await batch.read(_keys_of(reads, asked, batch.items))
+        if others := _others(reads, batch.keys, batch.items):
+            missing = {number: batch.items[number] for number in others}
+            await batch.read(others)
+            for number, item in missing.items():
+                if batch.items[number].endswith(MISSING):
+                    batch.items[number] = item  # it has the key as it was asked for
+        return BatchResult(batch.items, batch.answerers)
 
     async def serve(self, body: bytes, admit: Callable[[str], object]) -> BatchResult:
         """The items for another instance's batch, with their marks; ValueError, BadRequest.
@@ -282,6 +140,150 @@ class Batches:
         answerers = ServedBy()
         answerers.add(self._me, roles)
         return BatchResult(items, answerers)
+
+
+class _ClientBatch:
+    """One batch of a client, while it is being answered.
+
+    `keys`: the record keys that are read, by the number of their items. `items`: what is known of
+    each item. `answerers`: who has read them.
+    """
+
+    def __init__(
+        self,
+        asker: Asker,
+        any_partition: AnyPartitionReads,
+        me: str,
+        reads: ViewReads,
+        options: ReadOptions,
+        items: list[bytes],
+    ) -> None:
+        """`me`: the id of this instance. `items`: written in place."""
+        self._asker = asker
+        self._any_partition = any_partition
+        self._me = me
+        self._reads = reads
+        self._options = options
+        self._budget = _ReadBudget()
+        self.keys: dict[int, bytes] = {}
+        self.items = items
+        self.answerers = ServedBy()
+
+    async def read(self, keys: dict[int, bytes]) -> None:
+        """Writes the item of each key, by its number."""
+        self.keys = keys
+        left, in_any = list(keys), list[int]()
+        rounds = self._asker.rounds()
+
+        async def attempt() -> bool:
+            nonlocal left
+            marks = await self._round(left, rounds)
+            left = [number for number, mark in marks if mark == _AGAIN]
+            in_any.extend(number for number, mark in marks if mark == _ALL)
+            return bool(left)
+
+        await rounds.repeat(attempt)
+        await self._ask_all_partitions(in_any)
+
+    async def _round(self, left: list[int], rounds: Rounds[Holder]) -> list[tuple[int, bytes]]:
+        """Writes an item for each key in `left`; returns the marks of the items that this instance
+        has not read. Each round asks the next instance that has a key."""
+        marks: list[tuple[int, bytes]] = []
+        of_others: dict[Turn[Holder], list[int]] = {}
+        roles = set[str]()
+        async for numbers in _turns(left, self._budget):
+            keys = [self.keys[number] for number in numbers]
+            read, open_ = _read(self._reads, keys, self._options, roles, self._budget)
+            for number, item in zip(numbers, read, strict=True):
+                self.items[number] = item
+            for place, found in open_.items():
+                if isinstance(found, NotOwner):
+                    turn = rounds.turn(found.partition, found.members)
+                    of_others.setdefault(turn, []).append(numbers[place])
+                else:
+                    marks.append((numbers[place], found))
+        self.answerers.add(self._me, roles)
+        answers = await asyncio.gather(*(self._ask(*asked) for asked in of_others.items()))
+        for theirs, of_member in zip(of_others.values(), answers, strict=True):
+            for number, item in zip(theirs, of_member, strict=True):
+                self.items[number] = item[1:]
+                marks.append((number, item[:1]))
+        return marks
+
+    async def _ask(self, turn: Turn[Holder], numbers: list[int]) -> list[bytes]:
+        """The items from another instance; each starts with its mark."""
+        reads, budget = self._reads, self._budget
+        to_json = reads.view.key_codec.to_json
+        keys = [self.keys[number] for number in numbers]
+
+        def too_large(key: bytes) -> bytes:
+            return _FINAL + problem_item(to_json(key), _TOO_LARGE)
+
+        if budget.left <= 0:
+            return list(map(too_large, keys))
+        member = turn.holder
+        assert member is not None
+        view = reads.view
+        body = pack([_asked_of(view, self._options), view.hash.encode(), *keys])
+        reads.counts.forwarded += len(keys)
+        try:
+            answer = await self._asker.ask(turn, "POST", BATCH_PATH, [], body)
+            items = unpack(answer.body, len(keys)) if answer.status == 200 else []
+            if len(items) == len(keys) and _MARKS.issuperset(item[:1] for item in items):
+                if any(item[:1] == _FINAL for item in items):
+                    self.answerers.add(member.id, roles_said(answer.headers))
+                both = zip(keys, items, strict=True)
+                return [item if budget.take(item) else too_large(key) for key, item in both]
+            problem = Unavailable("owner-unreachable", "")
+        except ValueError:
+            problem = Unavailable("owner-unreachable", "")
+        except Unavailable as unavailable:
+            problem = unavailable
+        return [_AGAIN + problem_item(to_json(key), problem) for key in keys]
+
+    async def _ask_all_partitions(self, numbers: list[int]) -> None:
+        """Writes the items of keys that may be in any partition, some at the same time."""
+        places, ends = asyncio.Semaphore(_AT_ONCE), time.monotonic() + _SECONDS
+
+        async def ask(number: int) -> None:
+            async with places:
+                if self._budget.left <= 0 or time.monotonic() > ends:
+                    why = _TOO_LARGE if self._budget.left <= 0 else _TOO_LONG
+                    key_json = self._reads.view.key_codec.to_json(self.keys[number])
+                    self.items[number] = problem_item(key_json, why)
+                    return
+                self.items[number] = await self._newest(self.keys[number])
+                self._budget.left -= len(self.items[number])
+
+        await asyncio.gather(*map(ask, numbers))
+
+    async def _newest(self, key: bytes) -> bytes:
+        """The item of a key, from all partitions."""
+        view = self._reads.view
+        key_json = view.key_codec.to_json(key)
+        try:
+            freshness = Freshness(answerers=self.answerers)
+            entry = await self._any_partition.newest(view, key, self._options, freshness)
+            return item_of(key_json, entry, view.value_codec.to_json, self._options.timestamps)
+        except Problem as problem:
+            return problem_item(key_json, problem)
+
+
+def _keys_of(
+    reads: ViewReads, asked: list[tuple[Any, bytes]], items: list[bytes]
+) -> dict[int, bytes]:
+    """The record keys, by number. Writes the items of those that are malformed."""
+    keys = text_keys(reads, asked)
+    if keys is not None:
+        return keys
+    keys = {}
+    for number, (value, written) in enumerate(asked):
+        try:
+            keys[number] = record_key(reads, value, written)
+        except Problem as problem:
+            count_refusal(reads.counts, problem)
+            items[number] = problem_item(written or encode_json(value), problem)
+    return keys
 
 
 def _options_of(query: bytes) -> ReadOptions:

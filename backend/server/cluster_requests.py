@@ -7,7 +7,7 @@ from typing import Any
 
 from backend.security.connection_key import ConnectionKey
 from backend.security.mutual_tls import is_of_cluster
-from backend.server.interface import Application
+from backend.server.interface import FastPath
 from backend.wire.answer import Answer
 from backend.wire.plain_requests import plain_heartbeat, plain_poll, plain_reads
 from backend.wire.point_batch import READS
@@ -17,7 +17,7 @@ _POST = b"POST "
 
 
 def answer_to_cluster(
-    application: Application,
+    fast_path: FastPath,
     data: bytes,
     address: str,
     tls: Mapping[str, Any] | None,
@@ -29,12 +29,12 @@ def answer_to_cluster(
         reads = plain_reads(data)
         if reads is None:
             return None
-        return application.reads_now(reads, address, is_of_cluster(tls), key)
+        return fast_path.reads_now(reads, address, is_of_cluster(tls), key)
     if data.startswith(_POST):
         heartbeat = plain_heartbeat(data)
         if heartbeat is None:
             return None
-        return application.heartbeat_now(heartbeat, address, is_of_cluster(tls))
-    if (poll := plain_poll(data)) is not None and application.allows_host(poll.host):
-        return application.unchanged_now(poll, address, is_of_cluster(tls))
+        return fast_path.heartbeat_now(heartbeat, address, is_of_cluster(tls))
+    if (poll := plain_poll(data)) is not None and fast_path.allows_host(poll.host):
+        return fast_path.unchanged_now(poll, address, is_of_cluster(tls))
     return None

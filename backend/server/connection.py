@@ -48,6 +48,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self._server = server
         self._application = server.application
+        self._fast_path = server.application.fast_path
         self._transport: Any = None
         self.address = ""  # of the socket, without the port; "" if it is unknown
         self.client = ""  # the client that the application names; default: the address
@@ -180,23 +181,23 @@ class Connection(asyncio.Protocol):
 
     def _answer_now(self, data: bytes) -> Answer | None:
         if data.startswith(b"POST"):
-            return answer_to_cluster(self._application, data, self.address, self._tls, self._key)
+            return answer_to_cluster(self._fast_path, data, self.address, self._tls, self._key)
         if (get := plain_get(data)) is not None:
             if self._tls is not None:
                 self._tls = tls_after(self._tls, data)
-            if not self._application.allows_host(host_of_get(data)):
+            if not self._fast_path.allows_host(host_of_get(data)):
                 return None
-            answer = self._application.answer_now(*get)
+            answer = self._fast_path.answer_now(*get)
             if answer is None and not is_traced(data):
                 self._forward_now(data, *get)
             return answer
-        return answer_to_cluster(self._application, data, self.address, self._tls, self._key)
+        return answer_to_cluster(self._fast_path, data, self.address, self._tls, self._key)
 
     def _forward_now(self, data: bytes, raw_path: bytes, token: bytes | None) -> None:
         """Ask another instance. If it is being asked, wait for it; the bytes of further requests
         wait, too."""
         ended = partial(self._forward_ended, data)
-        if self._application.forward_now(raw_path, token, ended):
+        if self._fast_path.forward_now(raw_path, token, ended):
             self._is_forwarding = True
             self._is_between_requests = False
             self._deadline.clear()

@@ -11,16 +11,11 @@ from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPoll, PlainPost
 
 
-class Application(Protocol):
-    """The ASGI application, with the methods for answers without ASGI."""
+class FastPath(Protocol):
+    """Answers without ASGI."""
 
-    request_timeout: float
-    """Seconds within which a complete request must arrive."""
-    send_timeout: float
-    """Seconds after which a client that reads nothing of its response is disconnected."""
-
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
-    def allows_host(self, host: bytes) -> bool:
+    @property
+    def allows_host(self) -> Callable[[bytes], bool]:
         """Whether a plain GET with this Host may be answered by `answer_now`."""
 
     def answer_now(self, raw_path: bytes, token: bytes | None) -> Answer | None:
@@ -40,14 +35,24 @@ class Application(Protocol):
         """The answer to coalesced point reads of the proxy; None if `__call__` is needed. `client`:
         the address of the proxy's socket. `connection`: the key of its connection."""
 
-    def heartbeat_now(
-        self, heartbeat: PlainPost, client: str, has_certificate: bool
-    ) -> Answer | None:
-        """The answer to a heartbeat of another instance; None if `__call__` is needed."""
+    def heartbeat_now(self, heartbeat: PlainPost, client: str, has_certificate: bool) -> Answer:
+        """The answer to a heartbeat of another instance."""
 
     def unchanged_now(self, poll: PlainPoll, client: str, has_certificate: bool) -> Answer | None:
         """304 to a proxy that has the latest topology; None if `__call__` is needed."""
 
+
+class Application(Protocol):
+    """The ASGI application."""
+
+    request_timeout: float
+    """Seconds within which a complete request must arrive."""
+    send_timeout: float
+    """Seconds after which a client that reads nothing of its response is disconnected."""
+
+    @property
+    def fast_path(self) -> FastPath: ...
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]: ...
     def drain(self) -> float:
         """Called before the server stops. Returns the seconds for which it must continue to
         answer."""

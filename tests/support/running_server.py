@@ -50,6 +50,10 @@ class App:
     calls: int = 0
     forwarding: list[tuple[bytes, Callable[[Answer | None], None]]] = field(default_factory=list)
 
+    @property
+    def fast_path(self) -> App:
+        return self
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.calls += 1
         await self.handler(scope, receive, send)

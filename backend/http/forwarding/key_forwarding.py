@@ -69,21 +69,16 @@ class ForwardableRequest:
 class KeyForwarding:
     """Answers queries for one key: here, by a forward, or from all partitions."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(
+        self, context: InstanceContext, asker: Asker, scatter_gather: ScatterGather
+    ) -> None:
         self._context = context
-        self._asker: Asker | None = None
-        self._offset_checks: OffsetChecks | None = None
-        self.coalesced: CoalescedForwards | None = None
-
-    def start(self, asker: Asker, scatter_gather: ScatterGather) -> None:
-        """Called in the event loop."""
         self._asker = asker
-        self._offset_checks = OffsetChecks(self._context, scatter_gather)
+        self._offset_checks = OffsetChecks(context, scatter_gather)
         self.coalesced = CoalescedForwards(asker)
 
     async def stop(self) -> None:
-        if self.coalesced is not None:
-            await self.coalesced.close()
+        await self.coalesced.close()
 
     async def answer(self, query: KeyQuery, request: ForwardableRequest) -> Answer:
         """The answer to a query: from this instance, from another one, or from all partitions.
@@ -126,7 +121,6 @@ class KeyForwarding:
         try:
             return query.read()
         except OffsetsInDoubt as doubt:
-            assert self._offset_checks is not None
             if query.options.local:
                 raise
             await self._offset_checks.resolve(query.reads, doubt)
@@ -149,7 +143,6 @@ class KeyForwarding:
         request: ForwardableRequest,
     ) -> tuple[Answer, AsyncGenerator[bytes]]:
         """The stream of another instance, open until `stack` ends; Unavailable."""
-        assert self._asker is not None
         reads.counts.forwarded += 1
         return await self._asker.begin_stream(
             stack, others.partition, others.members, request.target, request.headers
@@ -172,7 +165,6 @@ class KeyForwarding:
         request: ForwardableRequest,
     ) -> Answer:
         """The answer of the next holder; a problem answer if it sends none."""
-        assert self._asker is not None
         query.reads.counts.forwarded += 1
         turn = rounds.turn(others.partition, others.members)
         assert turn.holder is not None
@@ -206,7 +198,6 @@ class KeyForwarding:
                 return None
         text = request.path.rpartition(b"/")[2]
         path = path_of(query.reads.view, text, self._context.versions)
-        assert self.coalesced is not None
         return None if path is None else partial(self.coalesced.ask, path=path, token=token)
 
 

@@ -43,13 +43,12 @@ _STREAMED = b"changes"
 class UnmatchedRequests:
     """Used in the event loop."""
 
-    def __init__(self, context: InstanceContext, gate: AbstractAsyncContextManager[None]) -> None:
+    def __init__(
+        self, context: InstanceContext, gate: AbstractAsyncContextManager[None], asker: Asker
+    ) -> None:
         """`gate`: limits the requests that are answered at once."""
         self._context = context
         self._gate = gate
-        self._asker: Asker | None = None
-
-    def start(self, asker: Asker) -> None:
         self._asker = asker
 
     def match(self, problem: Problem, scope: Scope) -> Match:
@@ -91,7 +90,6 @@ class UnmatchedRequests:
         target = path + b"?" + of.query if of.query else path
         headers = [header for header in of.headers if header[0] != VIEW_VERSION]
         body = of.body if method == "POST" else b""
-        assert self._asker is not None
         asker, rounds = self._asker, self._asker.rounds()
         answer: Answer | Unavailable
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import TimeoutError as TimedOut
 from contextlib import aclosing, contextmanager
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -80,46 +81,49 @@ class _ErrorAnswer(Problem):
         return self._answer.headers
 
 
+class _Running(NamedTuple):
+    """What reads need when the event loop runs."""
+
+    keys: KeyRoutes
+    scatter_gather: ScatterGather
+    loop: asyncio.AbstractEventLoop
+
+
 class RawReads:
     """Blocking reads, for all threads but the event loop's; Unavailable before `start`."""
 
     def __init__(self, context: InstanceContext) -> None:
         self._context = context
-        self._keys: KeyRoutes | None = None
-        self._scatter_gather: ScatterGather | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._running: _Running | None = None
 
     def start(self, keys: KeyRoutes, scatter_gather: ScatterGather) -> None:
         """Called in the event loop."""
-        self._keys = keys
-        self._scatter_gather = scatter_gather
-        self._loop = asyncio.get_running_loop()
+        self._running = _Running(keys, scatter_gather, asyncio.get_running_loop())
 
     def value(self, view: View, key: bytes) -> bytes:
         """The value of a key; Problem, NotFound if the key is missing."""
-        return self._run(self._value(view, key))
+        return self._run(partial(self._value, view, key))
 
     def history(
         self, view: View, key: bytes, first: int | None = None, last: int | None = None
     ) -> list[TimedEntry]:
         """The windows or sessions of a key within first..last (ms), in order; Problem."""
-        return self._run(self._history(view, key, first, last))
+        return self._run(partial(self._history, view, key, first, last))
 
     def scan(self, view: View, first: bytes | None, last: bytes | None) -> list[RawEntry]:
         """All entries with first <= key <= last in the order of keys; BadRequest, Unavailable."""
         low, high = view.layout.key_range(first, last)
-        return self._run(self._scan(view, Query(low, high)))
+        return self._run(partial(self._scan, view, Query(low, high)))
 
     def count(self, view: View) -> Count:
         """The number of entries in the view; an estimate if there are more than MAX_COUNTED, or if
         they cannot be counted within COUNTING_SECONDS. Raises Unavailable."""
-        return self._run(self._count(view))
+        return self._run(partial(self._count, view))
 
-    def _run(self, read: Coroutine[Any, Any, _T]) -> _T:
-        if self._loop is None:
-            read.close()
+    def _run(self, read: Callable[[_Running], Coroutine[Any, Any, _T]]) -> _T:
+        if (running := self._running) is None:
             raise Unavailable("no-topology", "This instance is being started.")
-        future = asyncio.run_coroutine_threadsafe(read, self._loop)
+        future = asyncio.run_coroutine_threadsafe(read(running), running.loop)
         try:
             return future.result(_TIMEOUT)
         except TimedOut:
@@ -127,32 +131,30 @@ class RawReads:
             raise Unavailable("took-too-long", f"It took more than {_TIMEOUT:.0f} s.") from None
 
     @contextmanager
-    def _counted(self, view: View) -> Iterator[KeyRoutes]:
-        """Yields the key routes. Counts a refusal, as the router does for requests to these
-        routes."""
-        assert self._keys is not None
+    def _counted(self, view: View) -> Iterator[None]:
+        """Counts a refusal, as the router does for requests to the key routes."""
         try:
-            yield self._keys
+            yield
         except _ErrorAnswer:
             raise  # counted where it was answered
         except Problem as problem:
             count_refusal(self._context.counts[view.name], problem)
             raise
 
-    async def _value(self, view: View, key: bytes) -> bytes:
-        with self._counted(view) as keys:
-            return _checked(await keys.record_value(view, key)).body
+    async def _value(self, view: View, key: bytes, running: _Running) -> bytes:
+        with self._counted(view):
+            return _checked(await running.keys.record_value(view, key)).body
 
     async def _history(
-        self, view: View, key: bytes, first: int | None, last: int | None
+        self, view: View, key: bytes, first: int | None, last: int | None, running: _Running
     ) -> list[TimedEntry]:
         found: list[TimedEntry] = []
         size = 0
         cursor: str | None = None
-        with self._counted(view) as keys:
+        with self._counted(view):
             while True:
                 span = Span(first, last, limit=MAX_LIMIT, cursor=cursor)
-                page = _checked(await keys.record_history(view, key, span))
+                page = _checked(await running.keys.record_history(view, key, span))
                 entries, cursor = _parse_page(page)
                 found += entries
                 size += sum([len(entry.value) for entry in entries])
@@ -160,12 +162,11 @@ class RawReads:
                 if cursor is None:
                     return found
 
-    async def _scan(self, view: View, query: Query) -> list[RawEntry]:
-        assert self._scatter_gather is not None
+    async def _scan(self, view: View, query: Query, running: _Running) -> list[RawEntry]:
         row_key = view.kind.row_key
         found: list[RawEntry] = []
         size = 0
-        steps = self._scatter_gather.rows(view, query, _PAGE, None, Freshness(), RAW)
+        steps = running.scatter_gather.rows(view, query, _PAGE, None, Freshness(), RAW)
         async with aclosing(steps):
             async for rows, _ in steps:
                 size += sum([len(key) + len(value) for key, _, value in rows])
@@ -176,61 +177,63 @@ class RawReads:
                 ]
         return found
 
-    async def _count(self, view: View) -> Count:
+    async def _count(self, view: View, running: _Running) -> Count:
         """Counts the entries before it uses RocksDB's estimate, which includes overwritten entries
         and can be many times too high even for a small view."""
         if not self._context.store_partitions.may_be_in_several(view):
             freshness = Freshness()
-            count = await self._count_of_partitions(view, freshness)
+            count = await _count_of_partitions(view, freshness, running.scatter_gather)
             if not freshness.mispartitioned:
                 return count
-        return await self._count_of_keys(view)
+        return await _count_of_keys(view, running.scatter_gather)
 
-    async def _count_of_partitions(self, view: View, freshness: Freshness) -> Count:
-        """The sum of all partitions; stops if a key may be in several."""
-        assert self._scatter_gather is not None
-        counted = 0
 
-        async def take(response: ScanResponse) -> None:
-            nonlocal counted
-            freshness.note(response)
-            counted += response.counted + response.unreadable
-            if freshness.mispartitioned or counted > MAX_COUNTED:
-                raise StopWalk
+async def _count_of_partitions(
+    view: View, freshness: Freshness, scatter_gather: ScatterGather
+) -> Count:
+    """The sum of all partitions; stops if a key may be in several."""
+    counted = 0
 
-        ask = self._scatter_gather.request(view, COUNT.name, Query())
-        try:
-            await self._scatter_gather.walk(ask, COUNTING_SECONDS, take)
-        except StopWalk:
-            pass
-        except Unavailable as e:
-            if e.code != "took-too-long":
-                raise
-        else:
-            return Count(counted, is_exact=True)
-        stored = 0
-        if not freshness.mispartitioned:
-            stored = await self._scatter_gather.estimate(view, Query(), Freshness())
-        return Count(max(stored, counted), is_exact=False)
+    async def take(response: ScanResponse) -> None:
+        nonlocal counted
+        freshness.note(response)
+        counted += response.counted + response.unreadable
+        if freshness.mispartitioned or counted > MAX_COUNTED:
+            raise StopWalk
 
-    async def _count_of_keys(self, view: View) -> Count:
-        """Counts each key once, also if it is in several partitions. If there are too many, the
-        estimate is RocksDB's, times the share of keys among the entries that were read."""
-        assert self._scatter_gather is not None
-        deadline = time.monotonic() + COUNTING_SECONDS
-        freshness = Freshness()
-        counted = 0
-        steps = self._scatter_gather.rows(view, Query(), _PAGE, None, freshness, BARE)
-        async with aclosing(steps):
-            async for rows, reached in steps:
-                counted += len(rows)
-                if reached is None:
-                    return Count(counted, is_exact=True)
-                if freshness.entries > MAX_COUNTED or time.monotonic() > deadline:
-                    break
-        share = min(counted / max(freshness.entries, 1), 1.0)
-        estimate = await self._scatter_gather.estimate(view, Query(), Freshness())
-        return Count(max(round(share * estimate), counted), is_exact=False)
+    ask = scatter_gather.request(view, COUNT.name, Query())
+    try:
+        await scatter_gather.walk(ask, COUNTING_SECONDS, take)
+    except StopWalk:
+        pass
+    except Unavailable as e:
+        if e.code != "took-too-long":
+            raise
+    else:
+        return Count(counted, is_exact=True)
+    stored = 0
+    if not freshness.mispartitioned:
+        stored = await scatter_gather.estimate(view, Query(), Freshness())
+    return Count(max(stored, counted), is_exact=False)
+
+
+async def _count_of_keys(view: View, scatter_gather: ScatterGather) -> Count:
+    """Counts each key once, also if it is in several partitions. If there are too many, the
+    estimate is RocksDB's, times the share of keys among the entries that were read."""
+    deadline = time.monotonic() + COUNTING_SECONDS
+    freshness = Freshness()
+    counted = 0
+    steps = scatter_gather.rows(view, Query(), _PAGE, None, freshness, BARE)
+    async with aclosing(steps):
+        async for rows, reached in steps:
+            counted += len(rows)
+            if reached is None:
+                return Count(counted, is_exact=True)
+            if freshness.entries > MAX_COUNTED or time.monotonic() > deadline:
+                break
+    share = min(counted / max(freshness.entries, 1), 1.0)
+    estimate = await scatter_gather.estimate(view, Query(), Freshness())
+    return Count(max(round(share * estimate), counted), is_exact=False)
 
 
 def _checked(answer: Answer) -> Answer:

@@ -30,19 +30,19 @@ _GET, _POST = ("GET",), ("POST",)
 class AdminRoutes:
     """Builds the routes. All commands need the scope `admin`, and are audited."""
 
-    def __init__(self, context: InstanceContext, responses: Mapping[str, KeyResponses]) -> None:
+    def __init__(
+        self,
+        context: InstanceContext,
+        responses: Mapping[str, KeyResponses],
+        peer_client: PeerClient,
+    ) -> None:
         self._context = context
-        self._instances = InstanceCommands(context)
-        self._replicas = ReplicaRoute(context, responses)
+        self._instances = InstanceCommands(context, peer_client)
+        self._replicas = ReplicaRoute(context, responses, peer_client)
         self._threads = DocumentThreads()
         self._history = HistoryRoute(context, self._threads)
 
-    def start(self, peer_client: PeerClient) -> None:
-        """Called in the event loop."""
-        self._instances.start(peer_client)
-        self._replicas.start(peer_client)
-
-    def start_history(self) -> None:
+    def start(self) -> None:
         """Called in the event loop."""
         self._history.start()
 

@@ -21,13 +21,9 @@ _ASKED_AT_ONCE = 16
 class InstanceCommands:
     """The handlers of `POST /admin/instances/{instance}/…`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: InstanceContext, peer_client: PeerClient) -> None:
         self._context = context
         self._peers = Peers(context.cluster.signer, context.certificates)
-        self._peer_client: PeerClient | None = None
-
-    def start(self, peer_client: PeerClient) -> None:
-        """Called in the event loop."""
         self._peer_client = peer_client
 
     async def drain(self, request: Request) -> Answer:
@@ -116,7 +112,7 @@ class InstanceCommands:
             raise NotFound(
                 "instance-not-found", f"Instance {id_} is not in the topology. It has: {known}."
             )
-        if request.header(MARK) is not None or self._peer_client is None:
+        if request.header(MARK) is not None:
             raise Unavailable("owner-unreachable", f"Another program answers for instance {id_}.")
         headers: list[Header] = [each for each in request.headers if each[0] in _PASSED_ON]
         return await self._peer_client.forward(

@@ -31,16 +31,17 @@ class InternalRoutes:
     """
 
     def __init__(
-        self, context: InstanceContext, scans: PartitionScans, access: AccessControl
+        self,
+        context: InstanceContext,
+        scans: PartitionScans,
+        batches: Batches,
+        heartbeats: Heartbeats,
+        access: AccessControl,
     ) -> None:
         self._context = context
         self._access = access
         self._scans = scans
         self._snapshots = SnapshotSender(context)
-        self._batches: Batches | None = None
-        self._heartbeats: Heartbeats | None = None
-
-    def start(self, batches: Batches, heartbeats: Heartbeats) -> None:
         self._batches = batches
         self._heartbeats = heartbeats
 
@@ -62,7 +63,6 @@ class InternalRoutes:
         return Answer(200, [OCTETS], encode_response(response))
 
     async def batch(self, request: Request) -> Answer:
-        assert self._batches is not None
         await next_turn()
         try:
             admit = partial(self._access.admit, Access.READ, request.headers)
@@ -73,7 +73,6 @@ class InternalRoutes:
         return Answer(200, [JSON, *served_by], pack(found.items))
 
     async def heartbeat(self, request: Request) -> Answer:
-        assert self._heartbeats is not None
         return self._heartbeats.answer(request.body)
 
     async def topology(self, request: Request) -> Answer:

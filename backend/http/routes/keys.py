@@ -65,7 +65,14 @@ _BASE64URL = b"encoding=base64url"
 class KeyRoutes:
     """The handlers of `{path}/{key}`, of the paths below it, and of `search`."""
 
-    def __init__(self, context: InstanceContext, responses: Mapping[str, KeyResponses]) -> None:
+    def __init__(
+        self,
+        context: InstanceContext,
+        responses: Mapping[str, KeyResponses],
+        asker: Asker,
+        any_partition: AnyPartitionReads,
+        scatter_gather: ScatterGather,
+    ) -> None:
         self._responses = responses
         with_history = [view for view in context.views.values() if view.kind.history is not None]
         self._histories = {view.name: History(responses[view.name].reads) for view in with_history}
@@ -81,18 +88,11 @@ class KeyRoutes:
         self._backlog_budget = BacklogBudget()
         self._context = context
         self._record_headers = RecordHeaders(context.record_reader)
-        self._forwarding = KeyForwarding(context)
-        self._any_partition: AnyPartitionReads | None = None
-
-    def start(
-        self, asker: Asker, any_partition: AnyPartitionReads, scatter_gather: ScatterGather
-    ) -> None:
-        self._forwarding.start(asker, scatter_gather)
-        self._any_partition = any_partition
+        self._forwarding = KeyForwarding(context, asker, scatter_gather)
+        self._all = any_partition
 
     @property
-    def coalesced_forwards(self) -> CoalescedForwards | None:
-        """The coalesced forwards; None before `start`."""
+    def coalesced_forwards(self) -> CoalescedForwards:
         return self._forwarding.coalesced
 
     async def stop(self) -> None:
@@ -303,11 +303,6 @@ class KeyRoutes:
             not_here = partial(_partition_unknown, view)
             return KeyQuery(responses.reads, options, not_here, read_by_partition)
         return KeyQuery(responses.reads, options, read, read_all)
-
-    @property
-    def _all(self) -> AnyPartitionReads:
-        assert self._any_partition is not None
-        return self._any_partition
 
     async def meant(self, view: View, key: bytes) -> bytes:
         """The key that the text of `key` means. That is `key` itself if the view has it, or if

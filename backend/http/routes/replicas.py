@@ -32,13 +32,14 @@ _SHOWN = ("offset", "lag", "staleness")
 class ReplicaRoute:
     """The handler of `GET /admin/views/{view}/replicas`."""
 
-    def __init__(self, context: InstanceContext, responses: Mapping[str, KeyResponses]) -> None:
+    def __init__(
+        self,
+        context: InstanceContext,
+        responses: Mapping[str, KeyResponses],
+        peer_client: PeerClient,
+    ) -> None:
         self._context = context
         self._responses = responses
-        self._peer_client: PeerClient | None = None
-
-    def start(self, peer_client: PeerClient) -> None:
-        """Called in the event loop."""
         self._peer_client = peer_client
 
     async def replicas(self, request: Request) -> Answer:
@@ -71,7 +72,6 @@ class ReplicaRoute:
         try:
             if member == self._context.me and history is None:
                 return self._responses[view.name].point(key, ReadOptions(stale=ALLOW))
-            assert self._peer_client is not None
             below = b"" if history is None else b"/%b" % history.encode()
             target = b"/views/%b/keys/%b%b?encoding=base64url&stale=allow" % (
                 view.base.encode(),

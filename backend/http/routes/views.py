@@ -40,15 +40,13 @@ _WRITE = 1 << 16  # bytes of lines that are sent at once
 class ViewRoutes:
     """The handlers of `/views/{view}/{resource}`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(
+        self, context: InstanceContext, scatter_gather: ScatterGather, batches: Batches
+    ) -> None:
         self._context = context
         # streams and pages share a gate: this one keeps places there for pages if clients do not
         # read their streams
         self._lines = Gate("streams of whole views", _MAX_STREAMS)
-        self._scatter_gather: ScatterGather | None = None
-        self._batches: Batches | None = None
-
-    def start(self, scatter_gather: ScatterGather, batches: Batches) -> None:
         self._scatter_gather = scatter_gather
         self._batches = batches
 
@@ -62,7 +60,6 @@ class ViewRoutes:
         return await self._page(request, SESSIONS)
 
     async def _page(self, request: Request, resource: str) -> Answer | None:
-        assert self._scatter_gather is not None
         if request.method != "HEAD" and wants_lines(request.headers):
             with self._measured(request.of, "stream"), self._lines:
                 await self._stream(request, resource)
@@ -90,7 +87,6 @@ class ViewRoutes:
     async def _stream(self, request: Request, resource: str) -> None:
         """Streams the items, one a line. An error before the first byte is answered as for a page.
         A later error ends the stream early: see `end_early`."""
-        assert self._scatter_gather is not None
         freshness = Freshness()
         view, page = self._parse(request, resource, stream=True)
         steps = stream_page(self._scatter_gather, view, page, freshness)
@@ -125,7 +121,6 @@ class ViewRoutes:
             scans.add_kind(query.name)
 
         async def handle(request: Request) -> Answer:
-            assert self._scatter_gather is not None
             view = request.of
             with self._measured(view, query.name):
                 parameters = parse_parameters(request.query, query.parameters)
@@ -135,7 +130,6 @@ class ViewRoutes:
         return handle
 
     async def batch(self, request: Request) -> Answer:
-        assert self._batches is not None
         view = request.of
         refuse_store(view, KEYS)
         require_json(request.headers)

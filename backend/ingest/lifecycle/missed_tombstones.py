@@ -8,6 +8,7 @@ may be gone when it resumes, and the deleted keys would stay in the store.
 from __future__ import annotations
 
 from model.machine.clock import boot_time
+from model.progress import OldestEnd
 
 # s that a store may be behind even if `delete.retention.ms` is smaller: otherwise, each burst of
 # records would lead to a rebuild
@@ -38,13 +39,12 @@ class Completeness:
     `boot_time`, and in metadata ms of the wall clock.
     """
 
-    __slots__ = ("_at", "_pending")
+    __slots__ = ("_at", "_oldest_end")
 
     def __init__(self, at: float | None = None) -> None:
         """`at`: when it had all records; None if it never had."""
         self._at = at
-        # the oldest end of the log that it has not reached yet, and when the log ended there
-        self._pending: tuple[int, float] | None = None
+        self._oldest_end = OldestEnd()
 
     @staticmethod
     def stored(at_ms: int | None, now_ms: int) -> Completeness:
@@ -63,16 +63,10 @@ class Completeness:
     def end_fetched(self, end: int, position: int, at: float) -> None:
         """Note that the log ended at `end` at the time `at` or later, and that the store has all
         records before `position`. The machine may have been suspended since `at`."""
-        if position >= end:
-            self._at, self._pending = at, None
-            return
-        if self._pending is not None and position >= self._pending[0]:
-            reached_at = self._pending[1]
-            self._pending = None
-            # a first replay that took long is complete when it reaches a recent end
-            if self._at is not None or at - reached_at <= _TOLERATED:
-                self._at = reached_at
-        self._pending = self._pending or (end, at)
+        reached_at = self._oldest_end.fetched(end, position, at)
+        # a first replay that took long is complete when it reaches a recent end
+        if reached_at is not None and (self._at is not None or at - reached_at <= _TOLERATED):
+            self._at = reached_at
 
     def rebuild_reason(self, delete_retention: int | None) -> str | None:
         """The reason to rebuild the store rather than to continue with the next record; else None.

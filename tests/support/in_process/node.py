@@ -60,8 +60,7 @@ class Node:
             appender=cast(Any, None),
             pushes=self.pushes,
         )
-        self.shell = Router(self.context, cast(Any, None))
-        self.shell.start(cast(Any, cluster))
+        self.shell = Router(self.context, cast(Any, None), None, cast(Any, cluster))
 
     def turn(self, most: int) -> None:
         """One round of the ingest thread, with up to `most` records per partition."""

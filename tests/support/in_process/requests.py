@@ -73,7 +73,6 @@ def posted(
         scope = {"type": "http", "raw_path": path.encode(), "method": method, "headers": headers,
                  "query_string": b"", "client": (client, 1) if client else None,
                  "extensions": {} if key is None else {EXTENSION: key}}  # fmt: skip
-        router.start()
         try:
             await router(scope, receive, send)
         finally:

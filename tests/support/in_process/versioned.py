@@ -79,8 +79,7 @@ class Deployment:
                     if partition % 2 == number:
                         made.store_partitions.add(_opened(data, of, partition))
             self.contexts[member.id] = made
-            self.routers[member.id] = Router(made, cast(Any, None), access)
-            self.routers[member.id].start(cast(Any, self))
+            self.routers[member.id] = Router(made, cast(Any, None), access, cast(Any, self))
 
     def switch(self, version: int, *instances: str, **more: Any) -> None:
         """These instances (all by default) learn that the version is current."""

@@ -101,8 +101,8 @@ class World:
         for id_, port in (("b1", 8081), ("b2", 8082)):
             of = {"instance_id": id_, "port": port, "wait_timeout": 0, **settings}
             instance = Instance(DataDirectory(folder / id_), view, **of)
-            router = Router(instance.context, cast(Any, None), access)
-            router.start(cast(Any, self.peers))
+            peers = cast(Any, self.peers)
+            router = Router(instance.context, cast(Any, None), access, peers)
             self.instances[id_], self.routers[id_] = instance, router
         self.place(0, 1, 0, 1)
         self.store_partitions: dict[int, StorePartition] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -179,3 +180,17 @@ def test_a_compiled_module_counts_as_it_is(
     before = code(text)
     native.write_bytes(b"two")
     assert code(text) != before
+
+
+def test_modules_in_an_archive_count(
+    code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "helpers.zip"
+    monkeypatch.syspath_prepend(archive)
+    digests = []
+    for limit in (1, 2):
+        with ZipFile(archive, "w") as files:
+            files.writestr("zipped/__init__.py", "")
+            files.writestr("zipped/limits.py", f"LIMIT = {limit}")
+        digests.append(code(f"{FILE}\ndef late():\n    from zipped.limits import LIMIT\n"))
+    assert digests[0] != digests[1]

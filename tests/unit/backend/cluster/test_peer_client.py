@@ -155,8 +155,6 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
         async with peer(answered, connected.release) as member:
             here = context(forward_timeout=60)
             shell = Router(here, None)  # type: ignore[arg-type]
-            shell.start()
-            assert shell._peer_client is not None
             placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
             views = {ORDERS.name: placed}
             here.apply_topology(Topology(Epoch(5, 1), (ME, member), views))
@@ -167,7 +165,6 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
                         await peer_client.forward(member, "GET", b"/hung", [])
 
             hung = [asyncio.create_task(hang(shell._peer_client)) for _ in range(300)]
-            assert shell._heartbeats is not None
             try:
                 for _ in range(64):  # all of the pool that are for this instance
                     await asyncio.wait_for(connected.acquire(), 20)

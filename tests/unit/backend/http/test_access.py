@@ -58,9 +58,8 @@ async def flask(scope: Any, receive: Any, send: Any) -> None:
 
 
 def router_of(keys: Keys | None = None, **options: Any) -> Router:
-    router = Router(context(VIEWS), flask, access_control(keys, **options))
-    router.start(_NoPeers())  # type: ignore[arg-type]
-    return router
+    access = access_control(keys, **options)
+    return Router(context(VIEWS), flask, access, _NoPeers())  # type: ignore[arg-type]
 
 
 class _NoPeers:

@@ -135,7 +135,7 @@ def in_batches(made: World, owner: str, key: bytes) -> list[Answer | Whole | Non
     partition = b"orders murmur2 %d %d" % (PARTITIONS, made.partition(key))
     groups = [Reads(None, [b"/orders/" + key]), Reads(partition, [ENTRY + key])]
     sent = PlainPost(None, encode_reads([], groups))
-    answer = made.routers[owner].reads_now(sent, LOOPBACK)
+    answer = made.routers[owner].fast_path.reads_now(sent, LOOPBACK)
     assert answer is not None
     answers = decode_answers(answer.body, groups)
     (item,) = answers.items
@@ -151,7 +151,7 @@ def test_reads_vary_by_the_origin_in_one_line_also_without_one(
     path = b"/orders/" + key
     owner = "b2" if made.partition(key) % 2 else "b1"
     answers = [
-        made.routers[owner].answer_now(path),
+        made.routers[owner].fast_path.answer_now(path),
         *in_batches(made, owner, key),
         *(ask(made, "GET", path.decode(), host="localhost", **more)
           for more in ({}, {"origin": APP}, {"if_none_match": "*"})),

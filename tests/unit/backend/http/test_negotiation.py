@@ -189,7 +189,7 @@ def test_requests_with_an_accept_header(folder: DataDirectory) -> None:
     status, _, body = asked(shell, path, accept="text/html")
     assert (status, json.loads(body)["code"]) == (406, "not-acceptable")
     plain = asked(shell, f"{path}?stale=allow", accept="*/*")
-    now = shell.answer_now(path.encode())
+    now = shell.fast_path.answer_now(path.encode())
     assert now is not None
     assert plain == (200, dict(now.headers), now.body)
     instance.close()

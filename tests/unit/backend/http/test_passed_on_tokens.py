@@ -116,8 +116,8 @@ def test_an_instance_with_other_keys_refuses_a_forwarded_token(tmp_path: Path) -
     keys = Keys()
     with world(tmp_path, ORDERS, access_control(keys)) as made:
         other = access_control(Keys(b"another secret" * 3))
-        made.routers["b2"] = Router(made.instances["b2"].context, cast(Any, None), other)
-        made.routers["b2"].start(cast(Any, made.peers))
+        of, peers = made.instances["b2"].context, cast(Any, made.peers)
+        made.routers["b2"] = Router(of, cast(Any, None), other, peers)
         made.put_all(dict.fromkeys(KEYS, b'{"n":1}'))
         assert statuses(made, "point", READER) == {200, 401}
 

@@ -156,8 +156,8 @@ def test_point_reads_of_the_view_are_counted_by_the_router(orders: World) -> Non
     router = orders.routers["b1"]
     key = next(n for n in range(20) if orders.partition(b"%d" % n) % 2 == 0)
     path = f"/orders/{key}".encode()
-    assert router.answer_now(path) is None
+    assert router.fast_path.answer_now(path) is None
     reads = PlainPost(None, encode_paths([path]))
-    counted = router.reads_now(reads, "127.0.0.1")
+    counted = router.fast_path.reads_now(reads, "127.0.0.1")
     assert counted.body.count(b'{"key"') == 1, "the proxy has counted it"
     assert [orders.ask(f"keys/{key}").status for _ in range(3)] == [200, 200, 429]

@@ -158,7 +158,6 @@ def test_a_body_that_is_too_large_is_refused(path: bytes) -> None:
 
     async def ask() -> None:
         shell = Router(context(), None)  # type: ignore[arg-type]
-        shell.start()
         scope = {"type": "http", "raw_path": path, "method": "POST", "headers": [],
                  "client": ("127.0.0.1", 1)}  # fmt: skip
         try:

@@ -235,7 +235,9 @@ def test_the_router_writes_lines(orders: World, audit_file: Path) -> None:
 def test_refused_coalesced_reads_have_a_line_on_the_fast_path_too(
     orders: World, audit_file: Path
 ) -> None:
-    answer = orders.routers["b1"].reads_now(PlainPost(None, b"paths 1 0\n/orders/a"), "192.0.2.7")
+    answer = orders.routers["b1"].fast_path.reads_now(
+        PlainPost(None, b"paths 1 0\n/orders/a"), "192.0.2.7"
+    )
     assert answer.status == 403
     (line,) = [json.loads(line) for line in audit_file.read_text().splitlines()]
     found = [line[name] for name in ("event", "method", "route", "client", "status", "code")]
@@ -245,7 +247,7 @@ def test_refused_coalesced_reads_have_a_line_on_the_fast_path_too(
 def test_refused_heartbeats_have_a_line_on_the_fast_path_too(
     orders: World, audit_file: Path
 ) -> None:
-    answer = orders.routers["b1"].heartbeat_now(PlainPost(None, b"{}"), "192.0.2.7")
+    answer = orders.routers["b1"].fast_path.heartbeat_now(PlainPost(None, b"{}"), "192.0.2.7")
     assert answer.status == 403
     (line,) = [json.loads(line) for line in audit_file.read_text().splitlines()]
     found = [line[name] for name in ("event", "method", "route", "client", "status", "code")]

@@ -75,7 +75,7 @@ def coalesced(
     if mixed and groups:
         reads = [read for group in groups for read in group.with_tokens()]
         groups = [Reads(None, [path for path, _ in reads], [token for _, token in reads])]
-    answer = shell.reads_now(
+    answer = shell.fast_path.reads_now(
         PlainPost(None, encode_reads(list(map(digest_of, tokens)), groups)), "127.0.0.1"
     )
     assert answer.status == 200, answer.body
@@ -84,7 +84,7 @@ def coalesced(
 
 
 def single(shell: Router, path: bytes, sent: bytes | None) -> tuple[int, bytes] | None:
-    answer = shell.answer_now(path, sent)
+    answer = shell.fast_path.answer_now(path, sent)
     return None if answer is None else (answer.status, answer.body)
 
 
@@ -164,11 +164,11 @@ def test_the_fast_path_verifies_no_token(instance: Instance) -> None:
     keys = Keys()
     access = access_control(keys)
     shell = router(instance, access)
-    assert shell.answer_now(b"/orders/a", ORDERS_TOKEN) is None
+    assert shell.fast_path.answer_now(b"/orders/a", ORDERS_TOKEN) is None
     assert keys.verifications == 0
     verify(access, ORDERS_TOKEN)
-    assert isinstance(shell.answer_now(b"/orders/a", ORDERS_TOKEN), Answer)
-    assert shell.answer_now(b"/prices/a", ORDERS_TOKEN) is None
+    assert isinstance(shell.fast_path.answer_now(b"/orders/a", ORDERS_TOKEN), Answer)
+    assert shell.fast_path.answer_now(b"/prices/a", ORDERS_TOKEN) is None
     assert keys.verifications == 1
 
 
@@ -205,7 +205,7 @@ def test_an_expired_token_and_one_of_an_old_key_get_no_answer(instance: Instance
     group: PathsOfToken = (token("read:orders", seconds=60), [b"/orders/a"])
 
     def answered() -> list[bool]:
-        alone = shell.answer_now(b"/orders/a", group[0])
+        alone = shell.fast_path.answer_now(b"/orders/a", group[0])
         return [alone is not None, coalesced(shell, [group]) != [None]]
 
     assert answered() == [False, False]

@@ -159,7 +159,7 @@ def test_the_answer_says_that_the_connection_has_a_key(secret: ClusterSecret) ->
     router, proxy, key = router_of(secret), ProxyConnection(secret), ConnectionKey()
 
     def on_arrival(signature: bytes, key: ConnectionKey | None) -> Answer:
-        answer = router.reads_now(PlainPost(signature, BODY), "10.0.0.1", False, key)
+        answer = router.fast_path.reads_now(PlainPost(signature, BODY), "10.0.0.1", False, key)
         assert answer is not None
         return answer
 

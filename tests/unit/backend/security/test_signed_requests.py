@@ -67,8 +67,8 @@ def test_without_a_secret_internal_routes_answer_on_loopback_only(path: str) -> 
         answer = posted(router, path, b"{}", client=client)
         assert b"QUERYABLE_CLUSTER_SECRET_FILE" not in answer.body
     reads = PlainPost(None, encode_paths([b"/orders/a"]))
-    assert code(router.reads_now(reads, "10.0.0.1")) == "not-a-member"
-    assert router.reads_now(reads, "127.0.0.1").status == 200
+    assert code(router.fast_path.reads_now(reads, "10.0.0.1")) == "not-a-member"
+    assert router.fast_path.reads_now(reads, "127.0.0.1").status == 200
 
 
 @pytest.mark.parametrize("path", INTERNAL)
@@ -111,7 +111,7 @@ def test_the_fast_path_checks_signatures(secret: ClusterSecret) -> None:
     body = encode_paths([b"/orders/a"])
 
     def status(header: bytes | None, body: bytes = body) -> int:
-        return router.reads_now(PlainPost(header, body), "10.0.0.1").status
+        return router.fast_path.reads_now(PlainPost(header, body), "10.0.0.1").status
 
     header = proxy.sign("POST", READS, "b1", body).header
     assert [status(header), status(header)] == [200, 403]
@@ -159,7 +159,7 @@ def test_the_fast_path_signs_refusals(
 
     def refused(body: bytes) -> int:
         sent = Signer(secret).sign("POST", READS, "b1", body)
-        answer = router.reads_now(PlainPost(sent.header, body), "10.0.0.1")
+        answer = router.fast_path.reads_now(PlainPost(sent.header, body), "10.0.0.1")
         assert answer is not None
         value = dict(answer.headers).get(HEADER)
         assert sent.is_answer(answer.status, answer.body, value)

@@ -106,10 +106,8 @@ class Group:
 
     @cached_property
     def routers(self) -> list[Router]:
-        routers = [Router(each, cast(Any, None)) for each in self.contexts]
-        for router in routers:
-            router.start(cast(Any, self))
-        return routers
+        peers = cast(Any, self)
+        return [Router(each, cast(Any, None), None, peers) for each in self.contexts]
 
     async def forward(
         self, member: Member, method: str, target: bytes, *_: Any, **__: Any

@@ -59,7 +59,7 @@ def test_coalesced_reads_and_the_fast_path_name_the_definition(made: Deployment)
             assert answer.status == 200
             assert line in answer.body
         for key in KEYS:
-            now = made.routers[instance].answer_now(b"/o/" + key.encode())
+            now = made.routers[instance].fast_path.answer_now(b"/o/" + key.encode())
             assert now is None or dict(now.headers)[b"view-definition"] == FIRST.hash.encode()
 
 

@@ -149,7 +149,7 @@ def test_coalesced_reads_and_the_fast_path_say_the_version(made: Deployment, cur
             assert b"view-version: %d\n" % current in answer.body
             assert b"view-version: %d" % (3 - current) not in answer.body
         for key in KEYS:
-            now = router.answer_now(b"/o/" + key.encode())
+            now = router.fast_path.answer_now(b"/o/" + key.encode())
             if now is not None:
                 assert dict(now.headers)[b"view-version"] == b"%d" % current
                 assert orjson.loads(now.body)["value"]["v"] == current
@@ -222,7 +222,7 @@ def test_an_undecided_view_answers_only_for_named_versions(made: Deployment) -> 
         answer = made.ask(target)
         assert (answer.status, answer.json["code"]) == (503, "version-unknown"), target
         assert "retry-after" in answer.named
-    assert made.routers["b1"].answer_now(b"/o/key-1") is None
+    assert made.routers["b1"].fast_path.answer_now(b"/o/key-1") is None
     assert made.ask("/views/orders@2/keys/key-1").json["value"]["v"] == 2
     status = made.ask("/views/orders/versions")
     assert status.status == 200
@@ -232,7 +232,7 @@ def test_an_undecided_view_answers_only_for_named_versions(made: Deployment) -> 
 def test_a_dropped_version_is_not_found(made: Deployment) -> None:
     made.switch(2, dropped=(1,))
     assert made.ask("/o/key-1").version == 2
-    assert made.routers["b1"].answer_now(b"/views/orders@1/keys/key-1") is None
+    assert made.routers["b1"].fast_path.answer_now(b"/views/orders@1/keys/key-1") is None
 
 
 def test_a_scope_is_for_all_versions_of_a_view(tmp_path: Path) -> None:

@@ -78,8 +78,7 @@ def _main(root: Path) -> None:
     instance = Instance(DataDirectory(root, TUNING), ORDERS)
     instance.place(*[0] * PARTITIONS)
     _fill(instance)
-    router = Router(instance.context, cast(Any, None))
-    router.start(cast(Any, object()))
+    router = Router(instance.context, cast(Any, None), None, cast(Any, object()))
     asyncio.run(_stream(router, b"to=customer-0020000"))  # what is needed once, and the caches
     Path("/proc/self/clear_refs").write_text("5")  # peaks begin anew; see proc(5)
     before = _resident("VmRSS")

@@ -58,7 +58,7 @@ def ageless(answer: Answer) -> Answer:
 
 def answers_to_paths(shell: Router, paths: list[bytes]) -> list[Answer | None]:
     """The answer to each coalesced read; None for those that have to be sent separately."""
-    answer = shell.reads_now(PlainPost(None, encode_paths(paths)), LOOPBACK)
+    answer = shell.fast_path.reads_now(PlainPost(None, encode_paths(paths)), LOOPBACK)
     assert answer.status == 200, answer.body
     epoch, _, heads, items = decode_answers(answer.body, [Reads(None, paths)])
     assert epoch == b"5-1"

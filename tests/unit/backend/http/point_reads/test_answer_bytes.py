@@ -59,7 +59,7 @@ def test_answers_have_a_limit_in_bytes(tmp_path: Path, form: str, value: str) ->
 
 def sent(shell: Router, groups: Sequence[Reads]) -> tuple[int, int]:
     """The size of the response, and how many of the reads it answers."""
-    answer = shell.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
+    answer = shell.fast_path.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
     assert answer is not None
     assert answer.status == 200, answer.body
     decoded = decode_answers(answer.body, groups)

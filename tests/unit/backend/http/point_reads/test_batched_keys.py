@@ -52,7 +52,7 @@ def answers_to(
     shell: Router, groups: list[Reads], tokens: Sequence[bytes] = ()
 ) -> dict[bytes, Answer | None]:
     """The answer to the read of each key; None for those that have to be sent separately."""
-    answer = shell.reads_now(
+    answer = shell.fast_path.reads_now(
         PlainPost(None, encode_reads(list(map(digest_of, tokens)), groups)), LOOPBACK
     )
     assert answer.status == 200, answer.body
@@ -94,7 +94,7 @@ def assert_as_alone(
     )
     for key, answer in answers.items():
         if answer is not None:
-            alone = shell.answer_now(b"/views/%b/keys/%b" % (of.name.encode(), key))
+            alone = shell.fast_path.answer_now(b"/views/%b/keys/%b" % (of.name.encode(), key))
             assert alone is not None
             assert comparable(answer) == comparable(alone), key
     return answers
@@ -261,7 +261,7 @@ def test_reads_with_several_tokens_may_be_in_one_group(tmp_path: Path) -> None:
             if number != 2:
                 assert answer is None
                 continue
-            alone = shell.answer_now(b"/orders/" + key, tokens[1])
+            alone = shell.fast_path.answer_now(b"/orders/" + key, tokens[1])
             assert answer is not None
             assert alone is not None
             assert comparable(answer) == comparable(alone)
@@ -289,7 +289,7 @@ def test_keys_and_paths_may_be_in_one_request(tmp_path: Path) -> None:
             Reads(b"orders murmur2 1 0", [b"\x01a", b"\x01x"]),
             Reads(None, [b"/orders/nobody"]),
         ]
-        answer = shell.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
+        answer = shell.fast_path.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
         decoded = decode_answers(answer.body, groups)
         assert [decoded.heads[head][0] for head, _, _ in decoded.items] == [200, 404]
         of_keys = whole_answers(decoded.keys[0], [b"a", b"x"])

@@ -44,11 +44,11 @@ from tests.unit.backend.http.point_reads.instances import (
 def assert_as_alone(instance: Instance, shell: Router, paths: list[bytes]) -> list[Answer | None]:
     before = replace(instance.reads.counts)
     answers = answers_to_paths(shell, paths)
-    counts = shell._reads[instance.view.name].counts
+    counts = instance.reads.counts
     assert counts.found - before.found == sum(a is not None and a.status == 200 for a in answers)
     assert counts.missed - before.missed == sum(a is not None and a.status == 404 for a in answers)
     for path, answer in zip(paths, answers, strict=True):
-        alone = shell.answer_now(path)
+        alone = shell.fast_path.answer_now(path)
         if answer is None:
             assert alone is None or len(alone.body) >= 65_536
         else:
@@ -151,7 +151,7 @@ def test_too_many_reads_are_refused(tmp_path: Path) -> None:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         most = MAX_LINES - 1
         assert len(answers_to_paths(shell, [b"/orders/a"] * most)) == most
-        refused = shell.reads_now(
+        refused = shell.fast_path.reads_now(
             PlainPost(None, encode_paths([b"/orders/a"] * MAX_LINES)), LOOPBACK
         )
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
@@ -175,7 +175,7 @@ def test_the_route_gives_the_same_answer(tmp_path: Path) -> None:
             "client": (LOOPBACK, 1),
         }  # fmt: skip
         asyncio.run(shell(scope, receive, send))  # type: ignore[arg-type]
-        now = shell.reads_now(PlainPost(None, body), LOOPBACK)
+        now = shell.fast_path.reads_now(PlainPost(None, body), LOOPBACK)
         assert sent[0]["status"] == 200
         # the digits of a staleness change its length
         assert [n for n, _ in sent[0]["headers"]] == [n for n, _ in now.headers]  # type: ignore[attr-defined]
@@ -202,7 +202,7 @@ def test_many_reads_that_take_long_are_answered_in_steps(
     with holding(tmp_path, ORDERS, entries) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         body = encode_paths(paths)
-        assert shell.reads_now(PlainPost(None, body), LOOPBACK) is None
+        assert shell.fast_path.reads_now(PlainPost(None, body), LOOPBACK) is None
         sent: list[Any] = []
 
         async def receive() -> Any:
@@ -219,7 +219,7 @@ def test_many_reads_that_take_long_are_answered_in_steps(
         _, _, heads, items = decode_answers(sent[1]["body"], groups)
         for path, item in zip(paths, items, strict=True):
             assert item != ASK_ALONE
-            alone = shell.answer_now(path)
+            alone = shell.fast_path.answer_now(path)
             assert alone is not None
             assert ageless(whole_answer(heads[item[0]], item)) == ageless(alone)
     assert len(turns) > 30

@@ -73,7 +73,7 @@ def test_coalesced_reads_of_paths(instance: Instance, caplog: pytest.LogCaptureF
 def test_a_plain_read(instance: Instance, caplog: pytest.LogCaptureFixture) -> None:
     shell = Router(instance.context, None)  # type: ignore[arg-type]
     instance.context.latencies.series = fail  # type: ignore[method-assign]
-    answer = shell.answer_now(b"/orders/key1")
+    answer = shell.fast_path.answer_now(b"/orders/key1")
     assert answer is not None
     assert answer.status == 200
     assert_logged(caplog)

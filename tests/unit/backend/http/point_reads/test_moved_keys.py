@@ -47,7 +47,9 @@ def test_after_partitions_were_added_only_moved_keys_are_sent_separately(
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         add_partitions(instance, known_from)
         answers = assert_as_alone(instance, shell, ORDERS, KEYS, 6)
-        at_once = {key for key in KEYS if shell.answer_now(b"/orders/%b" % key) is not None}
+        at_once = {
+            key for key in KEYS if shell.fast_path.answer_now(b"/orders/%b" % key) is not None
+        }
         assert {key for key, answer in answers.items() if answer is not None} == at_once
         assert {answer.status for answer in answers.values() if answer is not None} == {200, 404}
         counts = {"metadata": (6, 12), "a store": (3, 6), "the topology": (3, 6)}.get(known_from)

@@ -40,8 +40,8 @@ def forward_now(
             path = f"/views/orders/keys/{target}".encode()
             router = made.routers["b1"]
             # as a connection does
-            answered = router.answer_now(path, token) is not None
-            if answered or not router.forward_now(path, token, future.set_result):
+            answered = router.fast_path.answer_now(path, token) is not None
+            if answered or not router.fast_path.forward_now(path, token, future.set_result):
                 future.set_result(None)
             waiting.append(future)
         async with asyncio.timeout(10):
