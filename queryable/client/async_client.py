@@ -18,6 +18,7 @@ from yarl import URL
 from queryable.client.api import ApiMethods
 from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import AsyncRunner
+from queryable.client.protocol.answers import K, V
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.errors import BadUse
 from queryable.client.protocol.session_offsets import SessionOffsets
@@ -37,8 +38,7 @@ from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
 from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
-from queryable.client.typed.async_view import AsyncTypedView
-from queryable.client.typed.rows import K, V
+from queryable.client.typed_views import AsyncTypedView
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ class AsyncClient(ApiMethods, AsyncRunner):
         """
         if value is None:
             return self._describe(name)
-        return AsyncTypedView(self._run, self._context, name, key, value)
+        return AsyncTypedView(self, name, key, value)
 
     async def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform

@@ -1,8 +1,9 @@
-"""Calls as methods of both clients.
+"""Calls as methods of both clients, and of both handles of views with types.
 
 `get = method(point.get)` in a base class of both clients makes the call a method of `Client`, which
 returns the result, and a coroutine method of `AsyncClient`. `rows_method` is for calls that return
-a pager: the methods return Rows and AsyncRows.
+a pager: the methods return Rows and AsyncRows. `view_method` and `view_rows_method` decorate calls
+that are written in the base class of both handles.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ AsyncResult = TypeVar("AsyncResult")
 
 
 class SyncRunner:
-    """A client that runs a call in the caller's thread."""
+    """A client or a handle that runs a call in the caller's thread."""
 
     _context: ClientContext
 
@@ -32,7 +33,7 @@ class SyncRunner:
 
 
 class AsyncRunner:
-    """A client that runs a call in the caller's event loop."""
+    """A client or a handle that runs a call in the caller's event loop."""
 
     _context: ClientContext
 
@@ -74,33 +75,58 @@ class Method(Generic[P, SyncResult, AsyncResult]):
         return function.__get__(client, owner)
 
 
+def view_method(
+    call: Callable[Concatenate[Any, P], Call[T]],
+) -> Method[P, T, Coroutine[Any, Any, T]]:
+    """The methods for a call that returns a T. Its first argument is the runner itself."""
+
+    @wraps(call)
+    def sync_method(runner: SyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return runner._run(call(runner, *args, **kwargs))
+
+    @wraps(call)
+    async def async_method(runner: AsyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await runner._run(call(runner, *args, **kwargs))
+
+    return Method(sync_method, async_method)
+
+
+def view_rows_method(
+    call: Callable[Concatenate[Any, P], Call[Pager[T]]],
+) -> Method[P, Rows[T], AsyncRows[T]]:
+    """The methods for a call that returns a pager of T. Its first argument is the runner itself."""
+
+    @wraps(call)
+    def sync_method(runner: SyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> Rows[T]:
+        return Rows(runner._run, lambda: call(runner, *args, **kwargs))
+
+    @wraps(call)
+    def async_method(runner: AsyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> AsyncRows[T]:
+        return AsyncRows(runner._run, lambda: call(runner, *args, **kwargs))
+
+    return Method(sync_method, async_method)
+
+
 def method(
     call: Callable[Concatenate[ClientContext, P], Call[T]],
 ) -> Method[P, T, Coroutine[Any, Any, T]]:
-    """The methods for a call that returns a T."""
-
-    @wraps(call)
-    def sync_method(client: SyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return client._run(call(client._context, *args, **kwargs))
-
-    @wraps(call)
-    async def async_method(client: AsyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await client._run(call(client._context, *args, **kwargs))
-
-    return Method(sync_method, async_method)
+    """The methods for a call that returns a T. Its first argument is the client's context."""
+    return view_method(_of_context(call))
 
 
 def rows_method(
     call: Callable[Concatenate[ClientContext, P], Call[Pager[T]]],
 ) -> Method[P, Rows[T], AsyncRows[T]]:
-    """The methods for a call that returns a pager of T."""
+    """The methods for a call that returns a pager of T. Its first argument is the client's
+    context."""
+    return view_rows_method(_of_context(call))
 
+
+def _of_context(
+    call: Callable[Concatenate[ClientContext, P], T],
+) -> Callable[Concatenate[Any, P], T]:
     @wraps(call)
-    def sync_method(client: SyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> Rows[T]:
-        return Rows(client._run, lambda: call(client._context, *args, **kwargs))
+    def of_runner(runner: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(runner._context, *args, **kwargs)
 
-    @wraps(call)
-    def async_method(client: AsyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> AsyncRows[T]:
-        return AsyncRows(client._run, lambda: call(client._context, *args, **kwargs))
-
-    return Method(sync_method, async_method)
+    return of_runner

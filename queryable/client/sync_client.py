@@ -23,6 +23,7 @@ from urllib3.exceptions import (
 from queryable.client.api import ApiMethods
 from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import SyncRunner
+from queryable.client.protocol.answers import K, V
 from queryable.client.protocol.context import ClientContext
 from queryable.client.protocol.session_offsets import SessionOffsets
 from queryable.client.protocol.transport import (
@@ -42,8 +43,7 @@ from queryable.client.settings import client_settings
 from queryable.client.timed_responses import READ_TIMEOUT, LimitedConnection, LimitedTlsConnection
 from queryable.client.tls import TLS, client_tls, handshake_problem
 from queryable.client.tokens import Token
-from queryable.client.typed.rows import K, V
-from queryable.client.typed.sync_view import TypedView
+from queryable.client.typed_views import TypedView
 
 T = TypeVar("T")
 
@@ -252,7 +252,7 @@ class Client(ApiMethods, SyncRunner):
         """
         if value is None:
             return self._describe(name)
-        return TypedView(self._run, self._context, name, key, value)
+        return TypedView(self, name, key, value)
 
     def _run(self, call: Call[T]) -> T:
         perform = self._transport.perform

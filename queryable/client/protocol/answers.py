@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+# The types of keys and values in rows. Without `client.view(…, value=…)` both are Any. Python 3.13
+# has defaults of type variables. Type checkers know them from typing_extensions, which need not be
+# installed.
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", default=Any)
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K")
+    V = TypeVar("V")
 
 
 class Source:
@@ -168,11 +182,11 @@ class Unreadable:
         return {"partition": self.partition, "offset": self.offset, "reason": self.reason}
 
 
-class Entry(NamedTuple):
+class Entry(NamedTuple, Generic[K, V]):
     """A row of a scan or a ranking."""
 
-    key: Any
-    value: Any
+    key: K
+    value: V
 
 
 class DatedEntry(NamedTuple):
@@ -193,35 +207,35 @@ class Ranking(list[Entry]):
         self.unreadable = unreadable
 
 
-class Window(NamedTuple):
+class Window(NamedTuple, Generic[K, V]):
     """Times are epoch ms; `end` is None if the view has no window size."""
 
-    key: Any
+    key: K
     start: int
     end: int | None
     sequence: int
-    value: Any
+    value: V
 
 
-class Session(NamedTuple):
+class Session(NamedTuple, Generic[K, V]):
     """Times are epoch ms."""
 
-    key: Any
+    key: K
     start: int
     end: int
-    value: Any
+    value: V
 
 
-class Version(NamedTuple):
+class Version(NamedTuple, Generic[K, V]):
     """Times are epoch ms; `valid_to` is None if the version is still valid."""
 
-    key: Any
+    key: K
     valid_from: int
     valid_to: int | None
-    value: Any
+    value: V
 
 
-class Change(NamedTuple):
+class Change(NamedTuple, Generic[K, V]):
     """A key's new value, or its deletion. The value may be Unreadable.
 
     `partition` and `offset` are those of the record; offset -1: the partition was empty. `version`:
@@ -230,8 +244,8 @@ class Change(NamedTuple):
     timestamps were asked for and it has one.
     """
 
-    key: Any
-    value: Any
+    key: K
+    value: V
     is_deleted: bool
     partition: int
     offset: int

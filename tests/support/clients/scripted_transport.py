@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from queryable.client.methods import SyncRunner
 from queryable.client.protocol.calls import metadata
 from queryable.client.protocol.context import ClientContext, Settings
 from queryable.client.protocol.transport import (
@@ -64,8 +65,9 @@ CUT = TransportError("cut", may_have_arrived=True)
 LATE = TransportError("no answer in time", may_have_arrived=True, timed_out=True)
 
 
-class Driver:
-    """Runs calls. Its clock advances only when a call sleeps, or reads if `seconds_per_read`."""
+class Driver(SyncRunner):
+    """Runs calls, also of a TypedView. Its clock advances only when a call sleeps, or reads if
+    `seconds_per_read`."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class Driver:
         self.requests: list[Request] = []
         self.sleeps: list[float] = []
         self.replies = list(replies)
-        self.context = ClientContext(
+        self.context = self._context = ClientContext(
             Settings(BASE, timeout, direct, other_urls=other_urls), lambda: self.now
         )
 
@@ -117,6 +119,8 @@ class Driver:
                     operation = call.send(result)
         except StopIteration as end:
             return end.value
+
+    _run = run
 
     @property
     def targets(self) -> list[str]:

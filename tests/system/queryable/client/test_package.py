@@ -144,6 +144,11 @@ def ask(client: Client) -> None:
     reveal_type(orders.get_many([7]))
     for order in orders.scan(from_=7):
         reveal_type(order.value)
+    for ordered in orders.windows(7, from_=0, order="desc"):
+        reveal_type(ordered)
+    for changed in orders.changes(7):
+        reveal_type(changed)
+        orders.changes(7, after=changed)
 
 
 async def wait(client: AsyncClient) -> None:
@@ -153,19 +158,27 @@ async def wait(client: AsyncClient) -> None:
     reveal_type(await AsyncClient.count(client, "v"))
     reveal_type(client.sessions("v", "a"))
     reveal_type(await client.view("v"))
-    reveal_type(await client.view("v", key=str, value=Order).get("a"))
+    orders = client.view("v", key=str, value=Order)
+    reveal_type(await orders.get("a"))
+    async for session in orders.sessions("a", limit=1):
+        reveal_type(session)
+    reveal_type(await orders.append("a", Order(1)))
 """
 REVEALED = [
     "queryable.client.protocol.answers.Answer", "list[queryable.client.protocol.answers.Answer]",
-    "queryable.client.protocol.answers.Entry", "int", "queryable.client.protocol.answers.Change",
+    "queryable.client.protocol.answers.Entry[Any, Any]", "int",
+    "queryable.client.protocol.answers.Change[Any, Any]",
     "queryable.client.protocol.answers.Appended", "typing.Mapping[str, typing.Mapping[int, int]]",
     "queryable.client.protocol.answers.Answer", "typing.Mapping[str, Any]",
     "queryable.client.protocol.views.View", "program.Order | None", "dict[int, program.Order]",
-    "program.Order",
-    "queryable.client.protocol.answers.Answer", "queryable.client.protocol.answers.Entry",
+    "program.Order", "queryable.client.protocol.answers.Window[int, program.Order]",
+    "queryable.client.protocol.answers.Change[int, program.Order | None]",
+    "queryable.client.protocol.answers.Answer", "queryable.client.protocol.answers.Entry[Any, Any]",
     "queryable.client.protocol.answers.Count",
-    "queryable.client.rows.AsyncRows[queryable.client.protocol.answers.Session]",
+    "queryable.client.rows.AsyncRows[queryable.client.protocol.answers.Session[Any, Any]]",
     "queryable.client.protocol.views.View", "program.Order | None",
+    "queryable.client.protocol.answers.Session[str, program.Order]",
+    "queryable.client.protocol.answers.Appended",
 ]  # fmt: skip
 WRONG = """\
 from queryable import AsyncClient, Client
@@ -183,6 +196,8 @@ AsyncClient().scan("v", order="up")
 client.view("v", key=int, value=str).get("a")
 client.view("v", key=int, value=str).append(1, 2)
 client.get("v", "a", route="remote")
+client.view("v", key=int, value=str).windows(1, order="up")
+AsyncClient().view("v", key=int, value=str).scan(from_="a")
 """
 
 
@@ -194,7 +209,8 @@ def test_types_are_precise_for_a_strict_type_checker(tmp_path: Path) -> None:
     lines = checked.stdout.splitlines()
     notes = [line for line in lines if ": note: Revealed type is" in line]
     # mypy shows a named tuple with the types of its fields
-    shown = [re.sub(r"tuple\[.*fallback=([\w.]+)]", r"\1", line.split('"')[1]) for line in notes]
+    named_tuple = r"tuple\[.*fallback=([\w.]+(?:\[[^]]*])?)]"
+    shown = [re.sub(named_tuple, r"\1", line.split('"')[1]) for line in notes]
     assert shown == REVEALED, checked.stdout
     errors = {line.partition(": error:")[0] for line in lines if ": error:" in line}
-    assert errors == {f"wrong.py:{n}" for n in range(3, 16)}, checked.stdout
+    assert errors == {f"wrong.py:{n}" for n in range(3, 18)}, checked.stdout

@@ -1,7 +1,9 @@
-"""Conversion between JSON and types. test_answers.py has the handles of both clients."""
+"""Views with types: the handles of both clients, and the conversion between JSON and types."""
 
 from __future__ import annotations
 
+import asyncio
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -12,8 +14,31 @@ from uuid import UUID
 import pydantic
 import pytest
 
-from queryable import BadUse, Client
-from queryable.client.typed.conversion import Mismatch, nested_document, reader_of
+from queryable import (
+    Appended,
+    AsyncRows,
+    BadUse,
+    Change,
+    Client,
+    Entry,
+    Rows,
+    Session,
+    UnexpectedValue,
+    Version,
+    Window,
+)
+from queryable.client.methods import AsyncRunner
+from queryable.client.protocol.transport import Call
+from queryable.client.typed_conversion import Mismatch, reader_of, to_document
+from queryable.client.typed_views import AsyncTypedView, TypedView
+from tests.support.clients.scripted_transport import (
+    Driver,
+    Reply,
+    ScriptedStream,
+    ok,
+    orders,
+    problem,
+)
 
 ID = UUID(int=7)
 
@@ -59,7 +84,7 @@ def test_a_dataclass_is_read_and_written() -> None:
         "tea", 2, Decimal("2.50"), datetime(2013, 1, 1, tzinfo=UTC), ID, Colour.RED, "old",
         [Place("A"), Place("B", 7)], {"x": 1.5},
     )  # fmt: skip
-    assert nested_document(order) == FULL
+    assert to_document(order) == FULL
     # fields that the class does not have are left out
     assert reader_of(Order)({"item": "a", "amount": 1, "new": True}) == Order("a", 1)
 
@@ -94,8 +119,8 @@ def test_models_of_libraries(library: str) -> None:
     read = reader_of(kind)
     value = read({"item": "tea", "amount": 2})
     assert isinstance(value, kind)
-    assert nested_document(value) == {"item": "tea", "amount": 2}
-    assert nested_document([value]) == [{"item": "tea", "amount": 2}]
+    assert to_document(value) == {"item": "tea", "amount": 2}
+    assert to_document([value]) == [{"item": "tea", "amount": 2}]
     with pytest.raises(Mismatch, match=f"not a valid {kind.__name__}: .*amount"):
         read({"item": "tea", "amount": "many"})
 
@@ -103,8 +128,8 @@ def test_models_of_libraries(library: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
     [
-        (str, "a", 1), (int, 1, 1.0), (float, 1, "1"), (bool, False, 0), (bytes, b"a", "a"),
-        (UUID, ID, "7"), (dict[str, int], {"a": 1}, {"a": "1"}),
+        (str, "a", 1), (int, 1, 1.0), (float, 1, "1"), (float, 0.5, 10**400), (bool, False, 0),
+        (bytes, b"a", "a"), (UUID, ID, "7"), (dict[str, int], {"a": 1}, {"a": "1"}),
         (list[int | None], [1, None], [""]), (dict, {}, []), (None, None, 0),
     ],
 )  # fmt: skip
@@ -138,3 +163,91 @@ def test_the_first_type_of_a_union_that_fits_is_used() -> None:
     assert reader_of(Wide | Narrow)(document) == Wide("tea", 2)
     assert reader_of(list[Narrow | Wide])([document]) == [Narrow("tea")]
     assert reader_of(list[Wide | Narrow])([document]) == [Wide("tea", 2)]
+
+
+class AsyncDriver(AsyncRunner):
+    def __init__(self, driver: Driver) -> None:
+        self._context = driver.context
+        self._driver = driver
+
+    async def _run(self, call: Call[Any]) -> Any:
+        return self._driver.run(call)
+
+
+def outcome(result: Any) -> Any:
+    """The result of a method of either handle. Of rows: the first."""
+
+    async def waited() -> Any:
+        return await (anext(aiter(result)) if isinstance(result, AsyncRows) else result)
+
+    if isinstance(result, Rows):
+        return next(iter(result))
+    if isinstance(result, AsyncRows) or asyncio.iscoroutine(result):
+        return asyncio.run(waited())
+    return result
+
+
+def page(**fields: Any) -> Reply:
+    """One row."""
+    return ok({"items": [{"value": {"city": "A"}, **fields}], "next": None})
+
+
+A, RED = Place("A"), Colour.RED
+EVENT = b'id: 2:4\ndata: {"key": "red", "value": {"city": "A"}}\n\n'
+WRITTEN = ok({"partition": 2, "offset": 4})
+KEY = "/views/orders/keys/red"
+CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any], Reply, str, Any]] = [
+    ("get", (RED,), {"stale": "allow"}, ok({"value": {"city": "A"}}), f"{KEY}?stale=allow", A),
+    ("get", (RED,), {}, problem(404, "key-not-found"), KEY, None),
+    ("get_many", ([RED],), {}, page(status=200), '/views/orders/batch {"keys":["red"]}', {RED: A}),
+    ("scan", (), {"from_": RED, "limit": 1}, page(key="red"),
+     "/views/orders/keys?from=red&order=asc&limit=1", Entry(RED, A)),
+    ("windows", (RED,), {"from_": 5}, page(start=5, end=6, sequence=0),
+     f"{KEY}/windows?from=5&order=asc&limit=1000", Window(RED, 5, 6, 0, A)),
+    ("windows", (), {}, page(key="red", start=5, end=6, sequence=0),
+     "/views/orders/windows?order=asc&limit=1000", Window(RED, 5, 6, 0, A)),
+    ("sessions", (RED,), {"to": 9}, page(start=5, end=6),
+     f"{KEY}/sessions?to=9&order=asc&limit=1000", Session(RED, 5, 6, A)),
+    ("versions", (RED,), {"order": "desc"}, page(valid_from=5, valid_to=None),
+     f"{KEY}/versions?order=desc&limit=1000", Version(RED, 5, None, A)),
+    ("changes", (RED,), {}, ScriptedStream([EVENT]), f"{KEY}/changes", Change(RED, A, False, 2, 4)),
+    ("count", (), {}, ok({"count": 2, "exact": False}), "/views/orders/count", None),
+    ("append", (RED, A), {}, WRITTEN,
+     '/topics/orders/records {"key":"red","value":{"city":"A","zip":null}}', Appended(2, 4)),
+    ("delete", (RED,), {}, WRITTEN, '/topics/orders/records {"key":"red"}', Appended(2, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(
+    ("name", "args", "options", "reply", "target", "expected"),
+    CALLS, ids=[call[0] for call in CALLS],
+)  # fmt: skip
+def test_both_handles_convert_keys_and_values(
+    name: str, args: Any, options: Any, reply: Reply, target: str, expected: Any, is_async: bool
+) -> None:
+    driver = orders(deepcopy(reply))
+    handle: Any = TypedView(driver, "orders", Colour, Place)
+    if is_async:
+        handle = AsyncTypedView(AsyncDriver(driver), "orders", Colour, Place)
+    found = outcome(getattr(handle, name)(*args, **options))
+    if name == "count":
+        assert (found.count, found.is_exact) == (2, False)
+    else:
+        assert (found, type(found)) == (expected, type(expected))
+    [sent] = driver.requests
+    assert f"{sent.target} {(sent.body or b'').decode()}".rstrip() == target
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"key": "blue"}, "View orders, key 'blue': expected one of 'red', not 'blue'."),
+        ({"value": {}}, "View orders, value of key 'red': .city: is missing."),
+    ],
+)
+def test_a_row_of_another_type_is_an_error(fields: dict[str, Any], message: str) -> None:
+    view = TypedView(orders(page(**{"key": "red", **fields})), "orders", Colour, Place)
+    with pytest.raises(UnexpectedValue) as raised:
+        list(view.scan())
+    assert raised.value.detail == message

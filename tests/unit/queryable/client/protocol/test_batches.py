@@ -16,7 +16,7 @@ from queryable import BadUse, ServerError
 from queryable.client.protocol.calls import batch
 from queryable.client.protocol.calls.batch import split_into_batches
 from queryable.client.protocol.transport import Response
-from queryable.client.typed.calls import TypedCalls
+from queryable.client.typed_views import TypedView
 from tests.support.clients.scripted_transport import (
     VALUE,
     ok,
@@ -75,7 +75,7 @@ class Name:
 def test_keys_that_a_dict_cannot_have_are_refused_before_the_read() -> None:
     driver = orders()
     for kind, key in ((Name, Name("a")), (dict[str, str], {"first": "a"}), (list[str], ["a"])):
-        typed = TypedCalls[Any, Any](driver.context, "orders", kind, dict)
+        typed = TypedView[Any, Any](driver, "orders", kind, dict)
         with pytest.raises(BadUse, match="get_many returns a dict"):
-            driver.run(typed.get_many([key]))
+            typed.get_many([key])
     assert driver.requests == []

@@ -13,7 +13,7 @@ from queryable.client.protocol.answers import Change
 from queryable.client.protocol.calls import changes
 from queryable.client.protocol.errors import NoAnswer
 from queryable.client.protocol.transport import Response
-from queryable.client.typed.calls import TypedCalls
+from queryable.client.typed_views import TypedView
 from tests.support.clients.scripted_transport import (
     ORDERS,
     Driver,
@@ -156,13 +156,12 @@ def test_a_typed_change_that_was_seen_is_not_returned_again() -> None:
     """Its value is compared with a document."""
     document = {"item": "tea", "id": str(UUID(int=7))}
     driver = orders(ScriptedStream([event("a", document, "2:4")]))
-    typed = TypedCalls[str, Order](driver.context, "orders", str, Order)
-    [seen] = driver.run(driver.run(typed.changes("a", None, 60.0)()).next())
+    typed = TypedView(driver, "orders", str, Order)
+    seen = next(iter(typed.changes("a")))
     assert seen.value == Order("tea", UUID(int=7))
     again = event("a", document, "2:4") + event("a", document, "2:5")
     driver.replies = [ScriptedStream([again])]
-    [change] = driver.run(driver.run(typed.changes("a", seen, 60.0)()).next())
-    assert change.offset == 5
+    assert next(iter(typed.changes("a", after=seen))).offset == 5
 
 
 def test_a_typed_change_that_was_seen_may_have_lost_fields() -> None:
@@ -170,13 +169,13 @@ def test_a_typed_change_that_was_seen_may_have_lost_fields() -> None:
     document = {"item": "tea", "price": 3}
     first = event("a", document, "2:4")
     driver = orders(ScriptedStream([first]))
-    typed = TypedCalls[str, Order](driver.context, "orders", str, Order)
+    typed = TypedView(driver, "orders", str, Order)
 
-    def after_the_seen(*chunks: bytes) -> Change:
+    def after_the_seen(*chunks: bytes) -> Change[str, Order | None]:
         driver.replies = [ScriptedStream([*chunks])]
-        return driver.run(driver.run(typed.changes("a", seen, 60.0)()).next())[0]
+        return next(iter(typed.changes("a", after=seen)))
 
-    [seen] = driver.run(driver.run(typed.changes("a", None, 60.0)()).next())
+    seen = next(iter(typed.changes("a")))
     assert seen.value == Order("tea")
     later = event("a", document, "2:5")
     for chunks in ([first + later], [first, later], [later]):

@@ -13,7 +13,7 @@ from queryable.cli.output import Output, write_rows
 from queryable.client.dataframes import to_arrow, to_pandas
 from queryable.client.protocol.calls import aggregate, batch, changes, count, point, scan, top
 from queryable.client.protocol.transport import Response
-from queryable.client.typed.calls import TypedCalls
+from queryable.client.typed_views import TypedView
 from tests.support.clients.scripted_transport import ScriptedStream, ok, orders, rows
 
 REPORT = {"partition": 3, "offset": 9, "reason": "no JSON"}
@@ -67,9 +67,8 @@ def test_numbers() -> None:
 def test_a_view_with_types_raises() -> None:
     item = {"key": "b", "status": 406, "code": "value-unreadable", "unreadable": REPORT}
     driver = orders(ok({"items": [item]}))
-    typed: TypedCalls[str, int] = TypedCalls(driver.context, "orders", str, int)
     with pytest.raises(ValueUnreadable, match="no JSON"):
-        driver.run(typed.get_many(["b"]))
+        TypedView(driver, "orders", str, int).get_many(["b"])
 
 
 def test_frames_have_the_reason() -> None:
