@@ -15,6 +15,7 @@ from local.progress import console
 from local.settings import StackSettings
 from local.stack.run_folder import ended_in_background, running_in_background
 from local.stack.stack import Stack
+from model.http.answers import Answer
 
 FIRST_VIEWS = ("latest-departure", "word-count")
 """Derived and shown first; DEMO_ONCE verifies only these."""
@@ -94,7 +95,7 @@ def show_more(stack: Stack) -> None:
     )
 
 
-def answer_without_lag(stack: Stack, url: str) -> http.Answer:
+def answer_without_lag(stack: Stack, url: str) -> Answer:
     """Repeats the request until the answer has lag 0; after 20 s returns the last answer."""
     headers = stack.settings.headers
     answer = http.get(url, headers=headers)
@@ -111,7 +112,7 @@ def answer_without_lag(stack: Stack, url: str) -> http.Answer:
     return answer
 
 
-def format_answer(answer: http.Answer) -> str:
+def format_answer(answer: Answer) -> str:
     """Status, some headers and the body, on two lines."""
     headers = ", ".join(f"{n}: {answer.headers[n]}" for n in HEADERS if n in answer.headers)
     try:

@@ -7,13 +7,14 @@ from typing import Any
 
 from local import http
 from local.settings import StackSettings
+from model.http.answers import Answer
 from model.kinds.registry import kind_of
 from queryable import ALL_KEYS, Client, View
 
 
 def example_request(
     settings: StackSettings, client: Client, name: str
-) -> tuple[str, http.Answer] | None:
+) -> tuple[str, Answer] | None:
     """The target of a request and its answer, which has status 200; None if the view has no entry.
 
     Raises QueryableError.

@@ -1,32 +1,18 @@
-"""A small HTTP client for readiness checks and example answers."""
+"""Requests of readiness checks and examples."""
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Mapping
-from typing import NamedTuple
-from urllib.parse import urlsplit
 
+from model.http.answers import Answer, RequestFailed
+from model.http.requests import send
 
-class Answer(NamedTuple):
-    """``status`` 0: no answer; ``body`` has the error."""
-
-    status: int
-    headers: dict[str, str]
-    body: bytes
+_MAX_BYTES = 64 << 20
 
 
 def get(url: str, timeout: float = 5.0, headers: Mapping[str, str] | None = None) -> Answer:
-    """GET of an http URL. The path is sent unchanged; header names are in lower case."""
-    parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=timeout)
-    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    """GET of a URL. Status 0: there is no answer, and ``body`` has the reason."""
     try:
-        connection.request("GET", target, headers=dict(headers or {}))
-        response = connection.getresponse()
-        headers = {name.lower(): value for name, value in response.getheaders()}
-        return Answer(response.status, headers, response.read())
-    except (OSError, http.client.HTTPException) as error:
+        return send(url, timeout, _MAX_BYTES, headers=headers or {})
+    except RequestFailed as error:
         return Answer(0, {}, str(error).encode())
-    finally:
-        connection.close()

@@ -17,13 +17,13 @@ from typing import Any
 from local.commands import curl, report, run_until_interrupted
 from local.errors import LocalError, TimedOut
 from local.example_requests import example_request
-from local.http import Answer
 from local.interrupts import interrupted_once
 from local.kafka.connection import deployment_of
 from local.settings import StackSettings, load_settings
 from local.spark_views import DerivedView, declared_views
 from local.stack.stack import Stack
 from local.unreadable_views import unreadable_lines
+from model.http.answers import Answer
 from queryable import Client, QueryableError
 
 SPARK_PATIENCE = 60.0

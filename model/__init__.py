@@ -2,5 +2,6 @@
 the topology.
 
 This package does no I/O, starts no threads, reads no clock, and has no mutable globals. The
-exception is `model.machine`, which reads the limits of the process.
+exceptions are `model.machine`, which reads the limits of the process, and `model.http`, which sends
+requests.
 """

@@ -3,7 +3,6 @@ instance."""
 
 from __future__ import annotations
 
-import http.client
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -16,11 +15,13 @@ from backend.instance.context import InstanceContext
 from backend.security.authorization import passed_on
 from backend.security.certificates import Certificates
 from backend.security.signatures import Signer
+from model.http.answers import RequestFailed
+from model.http.requests import send
 from model.progress import ANSWERABLE
 from model.topology import Member
 from model.versions import split_name
 
-_TIMEOUT = 1.0  # s to wait for data from an instance
+_TIMEOUT = 1.0  # s for the answer of an instance
 _DEADLINE = 2.0  # s to wait for all instances
 _MAX_REQUESTS = 16
 _MAX_BYTES = 8 << 20
@@ -83,25 +84,26 @@ class Peers:
         ]
 
     def _ask(self, member: Member, headers: Mapping[str, str]) -> Status:
-        connection = self._certificates.connection(member, self._timeout)
+        signer = self._signer
+        path = self._path
+        signed = None if signer is None else signer.sign("GET", path.encode(), member.id)
+        own = {} if signed is None else signed.headers
         try:
-            signer = self._signer
-            path = self._path
-            signed = None if signer is None else signer.sign("GET", path.encode(), member.id)
-            own = {} if signed is None else signed.headers
-            connection.request("GET", path, headers={**headers, **own})
-            response = connection.getresponse()
-            if response.status != 200:
-                raise ValueError(f"unexpected status {response.status}")
-            status = json.loads(response.read(_MAX_BYTES))
+            answer = send(
+                member.origin + path,
+                self._timeout,
+                _MAX_BYTES,
+                headers={**headers, **own},
+                tls=lambda: self._certificates.for_peers,
+            )
+            if answer.status != 200:
+                raise ValueError(f"unexpected status {answer.status}")
+            status = json.loads(answer.body)
             if not isinstance(status, dict) or status.get("id") != member.id:
                 raise ValueError("another instance or program uses this address")
             return status
-        except (OSError, http.client.HTTPException, ValueError) as e:
-            why = getattr(e, "strerror", None) or str(e) or type(e).__name__
-            return {"state": UNREACHABLE, "error": why}
-        finally:
-            connection.close()
+        except (RequestFailed, ValueError) as e:
+            return {"state": UNREACHABLE, "error": str(e)}
 
 
 def statuses_of(context: InstanceContext, peers: Peers) -> dict[str, Status]:

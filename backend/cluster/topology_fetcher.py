@@ -7,20 +7,18 @@ during a rebalance.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import random
-import socket
-import threading
+import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 
 from backend.cluster.encoded_topologies import EncodedTopologies
-from backend.security.certificates import Certificates
 from backend.security.signatures import HEADER, Signer
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.group.topology_reference import TopologyReference
+from model.http.answers import TLS, RequestFailed
+from model.http.requests import send
 from model.topology import Member, Topology, TopologyError
 
 log = logging.getLogger(__name__)
@@ -30,8 +28,8 @@ GIVE_UP_AFTER = 30.0
 """Seconds after which the group needs a new topology, because no instance has this one. The time
 doubles each time, because this instance may be the only one that cannot fetch the topology."""
 
-_TIMEOUT = 1.5  # s for the connection, and for all of the answer: the member must poll its group
-_READ_BYTES = 1 << 16
+_TIMEOUT = 2.0  # s for all of the answer: the member must poll its group
+_MAX_PROBLEM_BYTES = 4096  # a topology may be shorter than a problem
 _MAX_GIVE_UP_AFTER = 16 * GIVE_UP_AFTER
 SPREAD, MAX_SPREAD = 0.001, 2.0
 """Seconds per instance, and at most, over which the first requests to the leader are spread."""
@@ -47,18 +45,18 @@ class TopologyFetcher:
         id_: str,
         topologies: EncodedTopologies,
         signer: Signer | None,
-        connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
+        tls: TLS = ssl.create_default_context,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`id_`: of this instance. `topologies`: where the topology is kept for others.
 
-        `signer`: None without a cluster secret. `connect(member, timeout)`: see
-        Certificates.connection. `clock()`: s.
+        `signer`: None without a cluster secret. `tls()`: the context for instances with https.
+        `clock()`: s.
         """
         self._id = id_
         self._topologies = topologies
         self._signer = signer
-        self._connect = connect or Certificates().connection
+        self._tls = tls
         self._clock = clock
         self._failures = RateLimitedLog(log)
         self._reference: TopologyReference | None = None
@@ -123,8 +121,7 @@ class TopologyFetcher:
             member = random.choice(others)
         try:
             return self._fetch_from(member, reference)
-        # ValueError: another member has sent an invalid host name
-        except (OSError, http.client.HTTPException, ValueError) as e:
+        except (RequestFailed, TopologyError) as e:
             self._failures.warn(
                 member.id, f"instance {member.id} has not sent the new topology: {e!r}"
             )
@@ -134,48 +131,20 @@ class TopologyFetcher:
         """The encoded topology. Raises TopologyError if the answer is not the topology."""
         body = reference.digest.encode()
         signed = self._signer and self._signer.sign("POST", PATH.encode(), member.id, body)
-        connection = self._connect(member, _TIMEOUT)
-        try:
-            connection.connect()
-            with _ended_after(_TIMEOUT, connection.sock):
-                connection.request("POST", PATH, body, signed.headers if signed else {})
-                response = connection.getresponse()
-                encoded = self._read(response, reference.size)
-        finally:
-            connection.close()
-        given = (response.getheader(HEADER.decode()) or "").encode("latin-1")
-        if response.status != 200:
-            raise TopologyError(f"status {response.status}: {encoded[:500]!r}")
-        if signed and not signed.is_answer(response.status, encoded, given):
+        answer = send(
+            member.origin + PATH,
+            _TIMEOUT,
+            max(reference.size, _MAX_PROBLEM_BYTES),
+            body=body,
+            headers=signed.headers if signed else {},
+            tls=self._tls,
+        )
+        encoded = answer.body
+        given = answer.headers.get(HEADER.decode(), "").encode("latin-1")
+        if answer.status != 200:
+            raise TopologyError(f"status {answer.status}: {encoded[:500]!r}")
+        if signed and not signed.is_answer(answer.status, encoded, given):
             raise TopologyError("its signature by the cluster secret is not valid")
         if not reference.is_to(encoded):
             raise TopologyError(f"{len(encoded)} bytes that are not the requested topology")
         return encoded
-
-    def _read(self, response: http.client.HTTPResponse, size: int) -> bytes:
-        """The body, but at most a few bytes more than the topology or an error's document has."""
-        chunks, received = [], 0
-        while received <= size and (chunk := response.read1(_READ_BYTES)):
-            chunks.append(chunk)
-            received += len(chunk)
-        return b"".join(chunks)
-
-
-@contextmanager
-def _ended_after(seconds: float, sock: socket.socket) -> Iterator[None]:
-    """Ends the connection if the block takes longer than `seconds`: the socket's own time-out
-    begins again with each packet."""
-
-    def end() -> None:
-        with suppress(OSError):  # it is closed already
-            sock.shutdown(socket.SHUT_RDWR)
-
-    timer = threading.Timer(seconds, end)
-    timer.name = "topology-timeout"
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()

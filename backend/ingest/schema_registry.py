@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 import time
-import urllib.request
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,6 +18,7 @@ from backend.instance.settings import Settings
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotFound, SchemaNotYet
+from model.http.requests import send
 from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from model.views import Deployment
@@ -307,7 +307,7 @@ class SchemaRegistry:
 
     def _client(self) -> RegistryClient:
         auth = resolve_value("QUERYABLE_SCHEMA_REGISTRY_AUTH", self._auth, open, os.environ)
-        return RegistryClient(self.name, auth, urllib.request.urlopen)
+        return RegistryClient(self.name, auth, send)
 
 
 class SchemaFolder:

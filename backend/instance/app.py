@@ -108,7 +108,7 @@ class Instance:
             lambda *partition_id: self.context.snapshot_sources(*partition_id),
             self._cluster.signer,
             settings.copy_threshold,
-            connect=lambda member, timeout: self.context.certificates.connection(member, timeout),
+            tls=lambda: self.context.certificates.for_peers,
             may_be_in_several=self._registry.may_be_in_several,
         )
         self._push_fetcher = PushFetcher.of(
@@ -200,7 +200,7 @@ class Instance:
                 settings.instance_id,
                 self._topologies,
                 self._cluster.signer,
-                lambda member, timeout: self.context.certificates.connection(member, timeout),
+                lambda: self.context.certificates.for_peers,
             ),
             max_record_bytes=settings.group_record_bytes,
             polled=self._polled_partitions,

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
 import json
 import ssl
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
+from urllib.parse import urlencode
 
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from backend.security.no_redirects import NoRedirects
+from model.http.answers import RequestFailed, basic
+from model.http.requests import send
 from model.kafka.config import OidcClient
 
-_TIMEOUT = 3.0  # s; the client's other connections wait meanwhile
+_TIMEOUT = 5.0  # s for an answer; the client's other connections wait meanwhile
 _MAX_ANSWER_BYTES = 64 * 1024
 _RENEWED_AFTER = 0.8  # of a token's life, as in librdkafka
 
@@ -32,10 +29,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         self._lock = threading.Lock()
         self._token = ""
         self._renew_at = 0.0
-        context = ssl.create_default_context(cafile=client.ca_file)
-        self._opener = urllib.request.build_opener(
-            NoRedirects, urllib.request.HTTPSHandler(context=context)
-        )
+        self._tls = ssl.create_default_context(cafile=client.ca_file)
 
     def token(self) -> str:
         """The current token. Raises KafkaConnectionError, after which kafka-python tries again."""
@@ -55,29 +49,29 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         form = {"grant_type": "client_credentials"} | (
             {"scope": client.scope} if client.scope else {}
         )
-        credentials = f"{client.client_id}:{client.client_secret}".encode()
-        request = urllib.request.Request(
-            client.token_url,
-            urllib.parse.urlencode(form).encode(),
-            {
-                "Accept": "application/json",
-                "Authorization": f"Basic {base64.b64encode(credentials).decode()}",
-            },
-        )
+        headers = {
+            "Accept": "application/json",
+            "Authorization": basic(f"{client.client_id}:{client.client_secret}"),
+            "Content-Type": "application/x-www-form-urlencoded",
+        }
         try:
-            with self._opener.open(request, timeout=_TIMEOUT) as answer:
-                body = answer.read(_MAX_ANSWER_BYTES + 1)
-            if len(body) > _MAX_ANSWER_BYTES:
-                raise ValueError("the answer is too long")
-            document = json.loads(body)
+            answer = send(
+                client.token_url,
+                _TIMEOUT,
+                _MAX_ANSWER_BYTES,
+                body=urlencode(form).encode(),
+                headers=headers,
+                tls=lambda: self._tls,
+                use_proxies=True,
+            )
+            if not answer.is_success:  # without its body, which may repeat what was sent
+                raise self._failure(f"status {answer.status}")
+            document = json.loads(answer.body)
             token, seconds = document["access_token"], float(document.get("expires_in", 0))
             if not isinstance(token, str) or not token.isascii() or not token.isprintable():
                 raise ValueError("access_token is not a text")
-        except urllib.error.HTTPError as e:
-            e.close()  # without its body, which may repeat what was sent
-            raise self._failure(f"status {e.code}") from None
-        except (OSError, http.client.HTTPException) as e:
-            raise self._failure(str(e) or type(e).__name__) from None
+        except RequestFailed as e:
+            raise self._failure(str(e)) from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise self._failure("the answer has no access_token") from None
         return token, seconds

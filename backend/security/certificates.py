@@ -6,7 +6,6 @@ open connections stay. TLS 1.2 is the oldest version.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import os
 import ssl
@@ -19,7 +18,6 @@ from cryptography import x509
 from backend.instance.settings import Settings
 from backend.security.private_files import exposure
 from model.problems import ConfigurationError
-from model.topology import HTTPS, Member
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +60,6 @@ class Certificates:
         if self._client is None:
             self._client = _client_context(self._files)
         return self._client
-
-    def connection(self, member: Member, timeout: float) -> http.client.HTTPConnection:
-        """A connection to another instance, not opened yet. `timeout` in s."""
-        if member.scheme == HTTPS:
-            return http.client.HTTPSConnection(
-                member.address, member.port, timeout=timeout, context=self.for_peers
-            )
-        return http.client.HTTPConnection(member.address, member.port, timeout=timeout)
 
     def refresh(self) -> None:
         """Use the files if they have changed. If the new ones are wrong, the last valid ones stay

@@ -13,23 +13,20 @@ import logging
 import os
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Sequence
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
 from backend.security.key_formats import MAX_BYTES, MAX_TRIED, VerificationKey
-from backend.security.no_redirects import NoRedirects
 from backend.security.private_files import exposure
+from model.http.answers import RequestFailed
+from model.http.requests import send
 from model.problems import ConfigurationError, RetryLater
 
 FILE_INTERVAL = 0.5  # s between two looks at a file
 MIN_URL_INTERVAL = 5.0  # s, however often unknown keys are named
 _MAX_WANTED = 64  # unknown keys that are remembered between two reads
-_TIMEOUT = 5.0  # s in which the server must send something
-_DEADLINE = 10.0  # s for all of its answer
+_TIMEOUT = 10.0  # s for an answer
 
 log = logging.getLogger(__name__)
 
@@ -97,34 +94,22 @@ class UrlSource:
         self.min_interval: float | None = min(min_interval, interval)
         self.max_age = max_age
         self._url = url
-        self._opener = urllib.request.build_opener(NoRedirects)
         self._content, self._etag = b"", ""
 
     def read(self) -> bytes:
         headers = {"Accept": "application/json"}
         if self._etag:
             headers["If-None-Match"] = self._etag
-        request = urllib.request.Request(self._url, headers=headers)
-        deadline = time.monotonic() + _DEADLINE
-        content = b""
         try:
-            with self._opener.open(request, timeout=_TIMEOUT) as answer:
-                while len(content) <= MAX_BYTES and (chunk := answer.read1(MAX_BYTES)):
-                    content += chunk
-                    if time.monotonic() > deadline:
-                        raise ValueError(f"its answer took more than {_DEADLINE:.0f} s")
-                if answer.length and len(content) <= MAX_BYTES:
-                    raise ValueError("its answer is incomplete")
-                self._etag = answer.headers.get("ETag", "")
-        except urllib.error.HTTPError as e:
-            if e.code == 304 and self._etag:
-                return self._content
-            raise ValueError(f"it answers with status {e.code}") from None
-        except (OSError, HTTPException) as e:
-            reason = getattr(e, "reason", None) or e
-            raise ValueError(f"it cannot be fetched: {reason}") from None
-        self._content = content
-        return content
+            answer = send(self._url, _TIMEOUT, MAX_BYTES, headers=headers, use_proxies=True)
+        except RequestFailed as e:
+            raise ValueError(f"it cannot be fetched: {e}") from None
+        if answer.status == 304 and self._etag:
+            return self._content
+        if not answer.is_success:
+            raise ValueError(f"it answers with status {answer.status}")
+        self._content, self._etag = answer.body, answer.headers.get("ETag", "")
+        return self._content
 
     def discard(self) -> None:
         self._content, self._etag = b"", ""

@@ -1,18 +1,14 @@
 """The REST API of a schema registry: Confluent's, Karapace, Apicurio, Redpanda.
 
-The caller gives ``urlopen``: this package does no I/O of its own.
+The caller gives ``send``: this package does no I/O of its own.
 """
 
 from __future__ import annotations
 
-import base64
-import http.client
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 import orjson
 
@@ -20,12 +16,12 @@ from model.formats.format import SchemaFormat
 from model.formats.json_decoder import decode_json
 from model.formats.registry import SCHEMA_FORMATS
 from model.formats.schemas import Schema, SchemaNotFound
+from model.http.answers import Answer, AnswerTooLong, Options, RequestFailed, Send, basic
 
-UrlOpen = Callable[..., Any]
-"""As ``urllib.request.urlopen``."""
-
-_TIMEOUT = 5.0  # s
+_TIMEOUT = 10.0  # s for an answer
 _MAX_BYTES = 8 << 20
+_MAX_REDIRECTS = 5
+_REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REFERENCES = 100
 _DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
 _BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
@@ -56,11 +52,11 @@ class RegistryClient:
     """A schema registry. Methods wait for its answer, and raise SchemaSourceUnavailable if it does
     not answer as a registry does."""
 
-    def __init__(self, url: str, auth: str, urlopen: UrlOpen) -> None:
-        """`auth`: user:password, or empty."""
+    def __init__(self, url: str, auth: str, send: Send) -> None:
+        """`auth`: user:password, or empty. `send`: see `model.http.requests`."""
         self.name = url
-        self._urlopen = urlopen
-        self._authorization = f"Basic {base64.b64encode(auth.encode()).decode()}" if auth else ""
+        self._send = send
+        self._authorization = {"Authorization": basic(auth)} if auth else {}
 
     def fetch(self, schema_id: int) -> Schema:
         """The parsed schema. Raises SchemaNotFound, or ValueError if it is not supported."""
@@ -127,40 +123,46 @@ class RegistryClient:
 
     def _answer(self, path: str, body: bytes | None = None) -> Any:
         """The parsed answer; None if it is not JSON. With a body, the request is a POST."""
-        headers = {"Accept": f"{_MEDIA_TYPE}, application/json"}
+        url, headers = self.name + path, {"Accept": f"{_MEDIA_TYPE}, application/json"}
+        first: Options = {"headers": headers | self._authorization, "use_proxies": True}
+        redirects = _MAX_REDIRECTS
         if body is not None:
-            headers["Content-Type"] = _MEDIA_TYPE
-        request = urllib.request.Request(self.name + path, body, headers)
-        if self._authorization:  # not for the server to which a redirect leads
-            request.add_unredirected_header("Authorization", self._authorization)
+            first["headers"] = {**first["headers"], "Content-Type": _MEDIA_TYPE}
+            first["body"] = body
+            redirects = 0
         try:
-            with self._urlopen(request, timeout=_TIMEOUT) as response:
-                answer = response.read(_MAX_BYTES + 1)
-        except urllib.error.HTTPError as e:
-            with e:
-                self._raise_for_status(e, path)
-        except (OSError, http.client.HTTPException) as e:
+            answer = self._send(url, _TIMEOUT, _MAX_BYTES, **first)
+            for _ in range(redirects):
+                location = answer.headers.get("Location")
+                if answer.status not in _REDIRECTS or not location:
+                    break
+                # the password is not for the server to which a redirect leads
+                url = urljoin(url, location)
+                answer = self._send(url, _TIMEOUT, _MAX_BYTES, headers=headers, use_proxies=True)
+        except AnswerTooLong:
+            raise ValueError(f"the schema has more than {_MAX_BYTES} bytes") from None
+        except RequestFailed as e:
             raise SchemaSourceUnavailable(f"{self.name} does not answer: {e}") from None
-        if len(answer) > _MAX_BYTES:
-            raise ValueError(f"the schema has more than {_MAX_BYTES} bytes")
+        if not answer.is_success:
+            self._raise_for_status(answer, path)
         try:
-            return decode_json(answer)
+            return decode_json(answer.body)
         except ValueError:
             return None
 
     def _no_registry(self, path: str) -> SchemaSourceUnavailable:
         return SchemaSourceUnavailable(f"{self.name}{path} does not answer like a schema registry")
 
-    def _raise_for_status(self, error: urllib.error.HTTPError, path: str) -> None:
+    def _raise_for_status(self, answer: Answer, path: str) -> None:
         try:
-            document = orjson.loads(error.read(_MAX_BYTES))
+            document = orjson.loads(answer.body)
             code, message = document["error_code"], str(document.get("message", ""))
         except Exception:
             code, message = None, ""
-        if error.code == 404 and code == _NOT_FOUND:
+        if answer.status == 404 and code == _NOT_FOUND:
             raise SchemaNotFound("the registry has no schema with this id")
-        if error.code == 404 and code in _REFERENCE_NOT_FOUND:
+        if answer.status == 404 and code in _REFERENCE_NOT_FOUND:
             raise SchemaNotFound(f"the registry has no schema at {path}, which this one references")
-        if error.code in (409, 422) and code is not None:
+        if answer.status in (409, 422) and code is not None:
             raise ValueError(f"the registry rejects the schema: {message[:500]}")
-        raise SchemaSourceUnavailable(f"{self.name}{path} answers {error.code} {error.reason}")
+        raise SchemaSourceUnavailable(f"{self.name}{path} answers {answer.status}")

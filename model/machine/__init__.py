@@ -1,2 +1,1 @@
-"""What the machine or the container offers to a process. It reads files of the kernel: the rest of
-`model` does no I/O."""
+"""What the machine or the container offers to a process. It reads files of the kernel."""

@@ -15,8 +15,9 @@ from weakref import WeakValueDictionary
 import aiohttp
 from yarl import URL
 
+from model.http.answers import TLS
+from model.http.problems import NOT_IN_TIME, connection_problem
 from queryable.client.api import ApiMethods
-from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import AsyncRunner
 from queryable.client.protocol.answers import K, V
 from queryable.client.protocol.context import ClientContext
@@ -36,7 +37,7 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
-from queryable.client.tls import TLS, client_tls, handshake_problem
+from queryable.client.tls import client_tls, handshake_problem
 from queryable.client.tokens import Token
 from queryable.client.typed_views import AsyncTypedView
 

@@ -20,8 +20,10 @@ from urllib3.exceptions import (
     NewConnectionError,
 )
 
+from model.http.answers import TLS
+from model.http.problems import NOT_IN_TIME, connection_problem
+from model.http.timed_connections import READ_TIMEOUT, use_timed_connections
 from queryable.client.api import ApiMethods
-from queryable.client.connection_errors import NOT_IN_TIME, connection_problem
 from queryable.client.methods import SyncRunner
 from queryable.client.protocol.answers import K, V
 from queryable.client.protocol.context import ClientContext
@@ -40,8 +42,7 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 from queryable.client.settings import client_settings
-from queryable.client.timed_responses import READ_TIMEOUT, LimitedConnection, LimitedTlsConnection
-from queryable.client.tls import TLS, client_tls, handshake_problem
+from queryable.client.tls import client_tls, handshake_problem
 from queryable.client.tokens import Token
 from queryable.client.typed_views import TypedView
 
@@ -154,7 +155,7 @@ class Transport:
     def _new_pool(self, base_url: str) -> tuple[urllib3.HTTPConnectionPool, str]:
         tls = {"ssl_context": self._tls()} if base_url.startswith("https:") else {}
         pool = urllib3.connection_from_url(base_url, maxsize=self._connections, **tls)
-        pool.ConnectionCls = LimitedTlsConnection if tls else LimitedConnection
+        use_timed_connections(pool)
         # if two threads race, one pool is kept and the other is discarded unused
         return self._pools.setdefault(base_url, (pool, urlsplit(base_url).path))
 

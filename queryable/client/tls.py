@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable
 from functools import cache
-from typing import cast
 
+from model.http.answers import TLS
+from model.http.problems import NOT_ACCEPTED, tls_problem
 from queryable.client.protocol.errors import BadUse
-
-TLS = Callable[[], ssl.SSLContext]
-"""The context, made when it is first used: loading the system's authorities takes milliseconds."""
 
 
 def client_tls(ca_file: str | os.PathLike[str] | None, verify: bool) -> TLS:
@@ -41,32 +38,10 @@ def _unverified() -> ssl.SSLContext:
 
 def handshake_problem(error: BaseException) -> str | None:
     """Why a handshake failed, with what to do; None if `error` has another cause."""
-    found = _ssl_error(error)
-    if isinstance(found, ssl.SSLCertVerificationError):
-        why = found.verify_message.rstrip(".")
+    problem = tls_problem(error)
+    if problem is not None and problem.startswith(NOT_ACCEPTED):
         return (
-            f"the server's certificate is not accepted: {why}. The authority that issued it is "
-            "given by ca_file, QUERYABLE_CA_FILE or SSL_CERT_FILE."
+            f"{problem}. The authority that issued it is given by ca_file, QUERYABLE_CA_FILE or "
+            "SSL_CERT_FILE."
         )
-    if found is None or found.reason is None:
-        return None
-    if found.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"):
-        return "the server does not speak TLS at this port. Is it http:// instead of https://?"
-    return f"the TLS handshake failed: {found.reason.lower().replace('_', ' ')}."
-
-
-def _ssl_error(error: BaseException) -> ssl.SSLError | None:
-    """The error of the handshake within an error of urllib3 or aiohttp."""
-    seen: set[int] = set()
-    pending: list[object] = [error]
-    while pending:
-        each = pending.pop()
-        if not isinstance(each, BaseException) or id(each) in seen:
-            continue
-        # no subclass: aiohttp's subclasses lack the attributes, and a connection that ends early is
-        # not a failed handshake
-        if type(each) in (ssl.SSLError, ssl.SSLCertVerificationError):
-            return cast(ssl.SSLError, each)
-        seen.add(id(each))
-        pending += [*each.args, each.__cause__, getattr(each, "os_error", None)]
-    return None
+    return problem if problem is None or problem.endswith("?") else f"{problem}."

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import time
-import urllib.request
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from model.formats.format import SchemaFormat
 from model.formats.frames import FRAME, schema_id_of
 from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import SchemaNotFound
+from model.http.requests import send
 from model.kafka.config_providers import resolve_value
 from model.problems import ConfigurationError
 from spark.errors import JobError, Unavailable
@@ -67,7 +67,7 @@ class Registry:
     missing_after: float = 0.0
 
     def client(self) -> RegistryClient:
-        return RegistryClient(self.url, self.auth, urllib.request.urlopen)
+        return RegistryClient(self.url, self.auth, send)
 
 
 def registry_of(session: SparkSession) -> Registry:

@@ -12,9 +12,9 @@ the partitions for which it is the active, and copies the others.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import queue
+import ssl
 import threading
 import time
 from bisect import insort
@@ -28,10 +28,11 @@ import orjson
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition, StorePartitionId
-from backend.security.certificates import Certificates
 from backend.security.signatures import Signer
 from backend.wire.answer import code_in
 from backend.wire.snapshot import PATH, SnapshotError, receive, seconds_left
+from model.http.answers import TLS
+from model.http.requests import opened
 from model.progress import CATCHING_UP
 from model.topology import ACTIVE, Member
 from model.views import View
@@ -103,19 +104,19 @@ class SnapshotFetcher:
         signer: Signer | None,
         threshold: int,
         read_timeout: float = _READ_TIMEOUT,
-        connect: Callable[[Member, float], http.client.HTTPConnection] | None = None,
+        tls: TLS = ssl.create_default_context,
         may_be_in_several: Callable[[View], bool] = lambda view: False,
     ) -> None:
         """`sources(view, partition)`: the instances to ask, best first. `signer`: None without a
         cluster secret. `threshold`: minimum number of records for a snapshot. `read_timeout`: s
-        without a byte, after which the next instance is asked. `connect(member, timeout)`: see
-        Certificates.connection. `may_be_in_several(view)`: whether keys of the view may be in
-        several partitions."""
+        for the head of an answer, and s without a byte of its body, after which the next instance
+        is asked. `tls()`: the context for instances with https. `may_be_in_several(view)`: whether
+        keys of the view may be in several partitions."""
         self._directory = directory
         self._sources = sources
         self._signer = signer
         self._threshold = threshold
-        self._connect = connect or Certificates().connection
+        self._tls = tls
         self._may_be_in_several = may_be_in_several
         self._read_timeout = read_timeout
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
@@ -360,7 +361,6 @@ class SnapshotFetcher:
         if self._signer is not None:
             signed = self._signer.sign("POST", PATH.encode(), member.id, body)
             headers, mac = signed.headers, signed.answer_mac()
-        connection = self._connect(member, self._read_timeout)
 
         def progress(received: int) -> None:
             if self._stop.is_set():
@@ -369,26 +369,23 @@ class SnapshotFetcher:
                 raise SnapshotError("it is not needed any more")
             transfer.received = received
 
-        try:
-            connection.request("POST", PATH, body, headers)
-            response = connection.getresponse()
-            if response.status != 200:
-                problem = response.read(_MAX_PROBLEM_BYTES)
+        url, timeout = member.origin + PATH, self._read_timeout
+        with opened(url, timeout, timeout, body=body, headers=headers, tls=self._tls) as answer:
+            if answer.status != 200:
+                problem = answer.read(_MAX_PROBLEM_BYTES)
                 code = code_in(problem)
                 if code in _MAX_WAIT:
                     message = f"{member.id} cannot send a snapshot yet: {code}"
                     raise AskAgain(code, message, seconds_left(problem))
-                raise SnapshotError(f"status {response.status}: {problem!r}")
+                raise SnapshotError(f"status {answer.status}: {problem!r}")
             transfer.is_waiting = False
             return receive(
-                response.read,
-                response.readline,
+                answer.read,
+                answer.readline,
                 lambda name: (snapshot / name).open("xb"),
                 progress,
                 mac,
             )
-        finally:
-            connection.close()
 
 
 def _pause(seconds_left: float | None, others: int) -> float:

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import urllib3
 from pydantic import ValidationError
 
 from backend.instance.settings import Settings, problems_of
@@ -20,13 +19,17 @@ from backend.instance.settings import check_port as ensure_port_is_free
 from backend.security.certificates import Certificates
 from backend.storage.ownership import FolderRefused, inspect
 from backend.storage.recognition import is_store
+from model.http.answers import RequestFailed
+from model.http.requests import send
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, counted, ok, warning, wrong
+from queryable.client.tls import client_tls
 
 _PREFIX = "QUERYABLE_"
 _GB = 1e9
 _LOW_SPACE, _NO_SPACE = 5 * _GB, 0.1 * _GB
 _TIMEOUT = 2.0  # s
+_MAX_ANSWER_BYTES = 8 << 20
 _DAY = 86_400.0  # s
 _RENEW_BEFORE = 14 * _DAY
 
@@ -135,14 +138,12 @@ def _instance_at(settings: Settings) -> str | None:
     try:
         scheme = "http" if settings.tls_cert_file is None else "https"
         # what listens on this machine's port is asked for its name, and gets nothing secret
-        with urllib3.PoolManager(
-            timeout=_TIMEOUT, retries=False, cert_reqs="NONE", assert_hostname=False
-        ) as pool:
-            response = pool.request("GET", f"{scheme}://{settings.host}:{settings.port}/instance")
-            if response.status == 401 and "Topology-Epoch" in response.headers:
-                return "an instance that needs a token"
-            return f"instance {json.loads(response.data)['id']}"
-    except (urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError):
+        url = f"{scheme}://{settings.host}:{settings.port}/instance"
+        answer = send(url, _TIMEOUT, _MAX_ANSWER_BYTES, tls=client_tls(None, verify=False))
+        if answer.status == 401 and "Topology-Epoch" in answer.headers:
+            return "an instance that needs a token"
+        return f"instance {json.loads(answer.body)['id']}"
+    except (RequestFailed, ValueError, KeyError, TypeError):
         return None
 
 

@@ -342,7 +342,7 @@ def test_peers_are_asked_over_http_and_those_that_do_not_answer_are_unreachable(
     assert statements[0] == B2_SAYS
     assert [statement["state"] for statement in statements[1:]] == ["unreachable"] * 6
     assert all(statement["error"] for statement in statements[1:])
-    assert statements[5]["error"] == "Connection refused"
+    assert statements[5]["error"] == "connection refused"
 
 
 @pytest.mark.slow

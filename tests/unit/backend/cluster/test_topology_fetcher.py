@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -315,17 +314,3 @@ def test_only_the_latest_topologies_are_kept() -> None:
         topologies.add(each)
     kept = [each for each in encoded if topologies.get(digest_of(each)) == each]
     assert kept == encoded[-4:]
-
-
-def test_connections_end(group: Group) -> None:
-    connections: list[http.client.HTTPConnection] = []
-
-    def connect(member: Member, timeout: float) -> http.client.HTTPConnection:
-        connections.append(http.client.HTTPConnection(member.host, member.port, timeout=timeout))
-        return connections[-1]
-
-    fetcher = TopologyFetcher("b3", group.topologies, None, connect, group.clock)
-    group.fetcher = fetcher
-    fetcher.request(group.reference, 17)
-    group.attempt()
-    assert [connection.sock for connection in connections] == [None]

@@ -4,8 +4,6 @@ has a secret. tests/system/security has the real broker."""
 from __future__ import annotations
 
 import dataclasses
-import http.server
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,11 +11,13 @@ import jwt
 import pytest
 from kafka.errors import KafkaConnectionError
 
+from backend.kafka import tokens
 from backend.kafka.tokens import TokenProvider
 from local.ports import free_ports
 from model.kafka.config import OidcClient
 from tests.support.secure_kafka.certificates import Authority
 from tests.support.secure_kafka.token_endpoint import TokenEndpoint
+from tests.unit.model.http.servers import HEADS, dripping, proxy, speaking
 
 SECRET = "s3cret:é"
 
@@ -73,7 +73,9 @@ def test_a_wrong_secret_is_not_in_the_error(endpoint: TokenEndpoint, authority: 
 
 def test_an_endpoint_of_another_authority_is_refused(endpoint: TokenEndpoint) -> None:
     client = OidcClient(endpoint.url, "me", SECRET)
-    with pytest.raises(KafkaConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(
+        KafkaConnectionError, match="certificate is not accepted: unable to get local"
+    ):
         TokenProvider(client).token()
     assert not endpoint.forms
 
@@ -89,29 +91,46 @@ def test_an_endpoint_that_is_away_is_named() -> None:
     ("answer", "why"),
     [
         (b"HTTP/1.0 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", "status 302"),
-        (b"no http\r\n\r\n", "no http"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n{}", "no access_token"),
+        (b"no http\r\n\r\n", "the answer is not HTTP"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n{}", "before the answer was complete"),
         (b"HTTP/1.0 200 OK\r\n\r\n{}", "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\n[]", "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\ns3cret", "no access_token"),
         (b'HTTP/1.0 200 OK\r\n\r\n{"access_token": "a\\u0001b"}', "no access_token"),
-        (b"HTTP/1.0 200 OK\r\n\r\n" + b" " * 70_000, "no access_token"),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + b" " * 70_000, "more than 65536 bytes"),
     ],
 )
 def test_odd_answers_are_errors(answer: bytes, why: str) -> None:
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.wfile.write(answer)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.handle_request)
-        thread.start()
-        client = OidcClient(f"http://127.0.0.1:{server.server_port}/", "me", SECRET)
-        with pytest.raises(KafkaConnectionError, match=why) as raised:
-            TokenProvider(client).token()
-        thread.join(10)
+    with speaking(answer) as url, pytest.raises(KafkaConnectionError, match=why) as raised:
+        TokenProvider(OidcClient(url, "me", SECRET)).token()
     assert "s3cret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+def test_an_endpoint_that_drips_is_not_waited_for(
+    head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: it held kafka-python's thread for as long as it sent a byte now and then."""
+    monkeypatch.setattr(tokens, "_TIMEOUT", 0.2)
+    with dripping(head) as url, pytest.raises(KafkaConnectionError, match="no answer in time"):
+        TokenProvider(OidcClient(url, "me", SECRET)).token()
+
+
+def test_a_file_is_no_endpoint(tmp_path: Path) -> None:
+    """Regression: the token was read from it."""
+    file = tmp_path / "token"
+    file.write_text('{"access_token": "a"}')
+    with pytest.raises(KafkaConnectionError, match="URL"):
+        TokenProvider(OidcClient(file.as_uri(), "me", SECRET)).token()
+
+
+def test_the_proxy_of_the_environment_is_used(
+    endpoint: TokenEndpoint, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "")
+    with proxy() as running:
+        monkeypatch.setenv("https_proxy", running.url)
+        assert TokenProvider(client_of(endpoint, authority)).token()
+    [head] = running.heads
+    assert head.startswith("CONNECT ")
+    assert "Authorization" not in head

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from backend.instance.settings import Settings
 from backend.security.certificates import Certificates
 from backend.security.mutual_tls import has_cluster_certificate
 from model.problems import ConfigurationError
-from model.topology import Member
 from tests.support.security.private_file import write_private
 from tests.support.security.tls import Authority
 
@@ -32,18 +30,6 @@ def test_without_files_an_instance_speaks_http_and_can_verify_peers() -> None:
     none.refresh()
     assert none.for_peers.check_hostname
     assert none.for_peers is none.for_peers
-
-
-def test_an_instance_at_an_ipv6_address_is_reached() -> None:
-    """Regression: no copies and no topologies were fetched from one."""
-    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
-        port = listener.getsockname()[1]
-        connection = Certificates().connection(Member("b2", "[::1]", port), 5)
-        connection.request("GET", "/")
-        accepted, _ = listener.accept()
-        with accepted:
-            assert b"\r\nHost: [::1]:%d\r\n" % port in accepted.recv(1000)
-        connection.close()
 
 
 def test_an_empty_setting_is_none() -> None:

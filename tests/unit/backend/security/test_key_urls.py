@@ -16,6 +16,7 @@ from local.waiting import wait_until
 from model.problems import Unauthenticated, Unavailable
 from tests.support.in_process.avro_examples import FakeRegistry, registry
 from tests.support.security.signing_keys import PRIVATE, jwk, jwk_set, signed
+from tests.unit.model.http.servers import HEADS, dripping, proxy
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 PATH = "/keys"
@@ -98,7 +99,7 @@ def test_keys_stay_usable_while_the_url_is_away(
     with pytest.raises(Unavailable):
         verifier.identity(signed(**BY_SECOND))
     assert "it answers with status 503" in caplog.text
-    assert "it has more than" in caplog.text
+    assert f"the answer has more than {MAX_BYTES} bytes" in caplog.text
 
 
 def test_an_unknown_key_is_fetched_once(issuer: FakeRegistry) -> None:
@@ -192,11 +193,30 @@ def test_a_url_is_read_again_each_interval(issuer: FakeRegistry) -> None:
         keys.stop()
 
 
-def test_a_slow_answer_has_an_end(issuer: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+def test_a_url_that_drips_is_not_waited_for(head: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regression: there was no limit for the head, nor for the size of a chunk."""
+    monkeypatch.setattr(key_sources, "_TIMEOUT", 0.2)
+    with dripping(head) as url, pytest.raises(ValueError, match="no answer in time"):
+        UrlSource("SETTING", url, 60, 3600).read()
+
+
+def test_the_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "")
+    with proxy() as running:
+        monkeypatch.setenv("http_proxy", running.url)
+        assert UrlSource("SETTING", "http://issuer.test/keys", 60, 3600).read() == b"by the proxy"
+    assert running.heads[0].startswith("GET http://issuer.test/keys ")
+
+
+def test_a_redirect_is_not_followed(issuer: FakeRegistry) -> None:
     publish(issuer, FIRST)
-    monkeypatch.setattr(key_sources, "_DEADLINE", -1.0)
-    with pytest.raises(ValueError, match="took more than"):
-        UrlSource("SETTING", issuer.url + PATH, 60, 3600).read()
+    with (
+        serving(lambda request: request.respond(302, b"", Location=issuer.url + PATH)) as server,
+        pytest.raises(ValueError, match="status 302"),
+    ):
+        UrlSource("SETTING", server.url, 60, 3600).read()
+    assert issuer.asked == []
 
 
 def test_a_set_that_has_not_changed_is_not_sent_again() -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import urllib.request
-
 import pytest
 
 from model.formats.frames import schema_id_of
 from model.formats.registry import FORMATS
 from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import CONFLUENT
+from model.http.requests import send
 from model.problems import ConfigurationError
 from model.views import View
 from model.views_file import parse_views
@@ -82,7 +81,7 @@ def test_protobuf_that_is_registered_as_descriptors() -> None:
     document = {"schema": framed.registered, "schemaType": "PROTOBUF"}
     proto = {"schema": 'syntax = "proto3";', "schemaType": "PROTOBUF"}
     with registry() as running:
-        client = RegistryClient(running.url, "", urllib.request.urlopen)
+        client = RegistryClient(running.url, "", send)
         for query in ("", "?format=serialized"):
             running.answers[f"/schemas/ids/3{query}"] = (200, document)
             running.answers[f"/schemas/ids/4{query}"] = (200, proto)

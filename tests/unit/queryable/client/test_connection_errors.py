@@ -8,16 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from local.ports import free_ports
 from local.waiting import wait_until
+from model.http.timed_connections import LimitedReader
 from queryable import AsyncClient, Client, NoAnswer, ServerError, Unavailable, Unconfirmed
-from queryable.client.timed_responses import LimitedReader
 from tests.support.clients.both_clients import AnyClient
+from tests.unit.model.http.servers import HEADS, dripping
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 KINDS = ["threads", "asyncio"]
@@ -84,39 +85,6 @@ def test_timeout_when_the_view_is_known(runner: asyncio.Runner, kind: str) -> No
             client.append("orders", "a", 1, timeout=0.2)
         finished.set()
         client.close()
-
-
-@contextmanager
-def dripping(head: bytes) -> Iterator[str]:
-    """A server that sends the head, then a byte every 50 ms until the client has disconnected."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            with suppress(OSError):
-                while True:
-                    connection, _ = server.accept()
-                    threading.Thread(target=drip, args=(connection,), daemon=True).start()
-
-        def drip(connection: socket.socket) -> None:
-            with suppress(OSError), connection:
-                connection.sendall(head)
-                connection.settimeout(0.05)
-                while True:
-                    with suppress(TimeoutError):
-                        if not connection.recv(65536):
-                            return
-                    connection.sendall(b"x")
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-
-
-HEADS = {
-    "head": b"HTTP/1.1 200 OK\r\nX: ",
-    "body": b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n",
-    "without length": b"HTTP/1.1 200 OK\r\n\r\n",
-}
 
 
 @pytest.mark.parametrize("kind", KINDS)

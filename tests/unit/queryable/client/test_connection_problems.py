@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from local.ports import free_ports
 from queryable import AsyncClient, Client, NoAnswer
+from tests.unit.model.http.servers import speaking
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 _LIBRARY = re.compile(
@@ -41,26 +39,6 @@ async def _ask_async(url: str, timeout: float) -> None:
         await client.get("orders", "a")
 
 
-@contextmanager
-def speaking(answer: bytes) -> Iterator[str]:
-    """A server that sends these bytes to each client, and closes the connection."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def serve() -> None:
-            while True:
-                try:
-                    connection, _ = server.accept()
-                except OSError:
-                    return
-                with connection:
-                    connection.recv(65536)
-                    connection.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
-        server.shutdown(socket.SHUT_RDWR)
-
-
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])
 @pytest.mark.slow
 def test_problems_in_words(kind: str) -> None:
@@ -77,6 +55,8 @@ def test_problems_in_words(kind: str) -> None:
         texts["half"] = problem(kind, url)
     with speaking(b"SSH-2.0-OpenSSH\r\n\r\n") as url:
         texts["other"] = problem(kind, url)
+    with speaking(b"") as url:
+        texts["no TLS"] = problem(kind, url.replace("http:", "https:"))
     closed = "the connection was closed before the answer was complete. [no-answer]"
     assert texts == {
         "refused": "connection refused. [no-answer]",
@@ -85,5 +65,6 @@ def test_problems_in_words(kind: str) -> None:
         "closed": closed,
         "half": closed,
         "other": "the answer is not HTTP. [no-answer]",
+        "no TLS": closed,
     }
     assert [text for text in texts.values() if _LIBRARY.search(text)] == []

@@ -5,19 +5,47 @@ from __future__ import annotations
 import http.client
 import os
 import socket
+import ssl
 from collections.abc import Iterator
 
 NOT_IN_TIME = "no answer in time"
 _CLOSED = "the connection was closed before the answer was complete"
 _NO_HTTP = "the answer is not HTTP"
+_LONG_HEAD = "the head of the answer is too long"
 _BY_NAME = {
     "ClientPayloadError": _CLOSED,
     "IncompleteRead": _CLOSED,
-    "ProtocolError": _CLOSED,
+    "ConnectionError": _CLOSED,
     "ServerDisconnectedError": _CLOSED,
+    "SSLEOFError": _CLOSED,
+    "SSLZeroReturnError": _CLOSED,
+    "LineTooLong": _LONG_HEAD,
+    "UnknownProtocol": _NO_HTTP,
+    "HTTPException": _LONG_HEAD,  # the others that http.client raises have names above
+    "ProtocolError": _CLOSED,
     "ClientResponseError": _NO_HTTP,
+    "ProxyError": "the proxy does not connect to the server",
 }
 """Errors of the two libraries; neither is imported here, because a client uses only one of them."""
+
+NOT_ACCEPTED = "the server's certificate is not accepted"
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+
+
+def tls_problem(error: BaseException) -> str | None:
+    """Why the TLS handshake failed, without a full stop; None if `error` has another cause."""
+    # no subclasses: aiohttp's subclasses lack the attributes, and a connection that ends early is
+    # not a failed handshake
+    for each in _causes(error):
+        if type(each) is ssl.SSLCertVerificationError:
+            return f"{NOT_ACCEPTED}: {each.verify_message.rstrip('.')}"
+        if type(each) is ssl.SSLError and each.reason is not None:
+            if each.reason in _NO_TLS:
+                return (
+                    "the server does not speak TLS at this port. Is it http:// instead of https://?"
+                )
+            return f"the TLS handshake failed: {each.reason.lower().replace('_', ' ')}"
+    return None
 
 
 def connection_problem(error: BaseException) -> str:
@@ -32,8 +60,11 @@ def connection_problem(error: BaseException) -> str:
             each, http.client.RemoteDisconnected
         ):
             return _NO_HTTP
-        if isinstance(each, OSError) and each.errno:
+        # the number of an SSLError is OpenSSL's
+        if isinstance(each, OSError) and each.errno and not isinstance(each, ssl.SSLError):
             return os.strerror(each.errno).lower()
+        if isinstance(each, OSError) and (text := str(each)).startswith("Tunnel connection failed"):
+            return f"t{text[1:200]}"
     for each in causes:
         for kind in type(each).__mro__:
             if kind.__name__ in _BY_NAME:

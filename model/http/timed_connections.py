@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util.connection import allowed_gai_family
@@ -68,18 +69,24 @@ class _LimitedResponse(http.client.HTTPResponse):
             self._limited.limit_each_read(seconds)
 
 
-class LimitedConnection(HTTPConnection):
+class _LimitedConnection(HTTPConnection):
     response_class = _LimitedResponse
 
     def _new_conn(self) -> socket.socket:
         return _connected(self, super()._new_conn)
 
 
-class LimitedTlsConnection(HTTPSConnection):
+class _LimitedTlsConnection(HTTPSConnection):
     response_class = _LimitedResponse
 
     def _new_conn(self) -> socket.socket:
         return _connected(self, super()._new_conn)
+
+
+def use_timed_connections(pool: HTTPConnectionPool) -> None:
+    """The pool's time-outs are in total from now on."""
+    tls = pool.scheme == "https"
+    pool.ConnectionCls = _LimitedTlsConnection if tls else _LimitedConnection
 
 
 def _connected(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
