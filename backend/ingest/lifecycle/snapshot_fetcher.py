@@ -380,7 +380,7 @@ class SnapshotFetcher:
                 raise SnapshotError(f"status {answer.status}: {problem!r}")
             transfer.is_waiting = False
             return receive(
-                answer.read,
+                answer.read1,  # so that `progress` is called for each packet
                 answer.readline,
                 lambda name: (snapshot / name).open("xb"),
                 progress,

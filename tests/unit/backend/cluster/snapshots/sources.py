@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -134,6 +135,14 @@ def endless(send: Any, stream: bytes) -> None:
     send(file_header("000001.sst", 1 << 60))
     while True:
         send(bytes(10_000))
+
+
+def drip(send: Any, stream: bytes) -> None:
+    """As `endless`, but a byte now and then."""
+    send(file_header("000001.sst", 1 << 60))
+    while True:
+        send(b"x")
+        time.sleep(0.02)
 
 
 @dataclass

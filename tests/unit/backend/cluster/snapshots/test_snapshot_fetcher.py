@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.unit.backend.cluster.snapshots.sources import (
     changed,
     check_installed,
     cut,
+    drip,
     endless,
     half,
     no_store,
@@ -155,8 +157,12 @@ def test_a_copy_that_is_not_needed_any_more_is_abandoned_before_the_next_one(
     check_installed(setup)
 
 
-def test_stopping_the_instance_ends_a_copy_in_progress(setup: Setup, add_source: AddSource) -> None:
-    add_source(endless)
+@pytest.mark.parametrize("respond", [endless, drip])
+def test_stopping_the_instance_ends_a_copy_in_progress(
+    setup: Setup, add_source: AddSource, respond: Callable[[Any, bytes], None]
+) -> None:
+    """Regression: a source that drips was noticed after 256 kB only."""
+    add_source(respond)
     other = add_source(whole)
     assert not setup.snapshot_fetcher.has_ended(ORDERS, 0, METADATA)
 
