@@ -8,13 +8,12 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
-from typer.models import CommandInfo
 
 import queryable
-from queryable.cli.config import Connection, set_connection
+from queryable.cli.config import Connection, Timeout, set_connection
+from queryable.cli.declaration.command import COMMANDS, name_of
+from queryable.cli.declaration.help import Group
 from queryable.cli.exit_codes import UNAVAILABLE
-from queryable.cli.help import Command, Group
-from queryable.cli.options import Timeout
 from queryable.cli.output import escape_other_characters, open_closed_streams
 
 SECTIONS: Mapping[str, Sequence[str]] = {
@@ -84,19 +83,12 @@ def main_options(
     set_connection(Connection(url, timeout, token_file))
 
 
-def name_of(command: CommandInfo) -> str:
-    """As people type it."""
-    assert command.callback is not None
-    return command.callback.__name__.replace("_", "-")
-
-
 for _title, _names in SECTIONS.items():
     for _name in _names:
         _module = import_module(f"queryable.cli.commands.{_name}")
-        for _command in _module.app.registered_commands:
-            _command.cls = Command
-            app.registered_commands.append(_command)
-            _Commands.sections.setdefault(_title, []).append(name_of(_command))
+        _commands = COMMANDS[_module.__name__]
+        app.registered_commands += _commands
+        _Commands.sections.setdefault(_title, []).extend(map(name_of, _commands))
 
 
 def main() -> None:

@@ -15,9 +15,12 @@ import tomllib
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from queryable import Client
+from queryable.cli.declaration.groups import OptionGroup
 from queryable.client.protocol.errors import BadUse
 
 _MAX_TIMEOUT = 3_600.0  # s, for the broker
@@ -69,14 +72,30 @@ def read_config() -> dict[str, Any]:
     return config
 
 
+Timeout = Annotated[
+    float | None,
+    typer.Option("--timeout", metavar="SECONDS", help="Time limit per request. [default: 10]"),
+]
+
+
 @dataclass(frozen=True, slots=True)
-class Connection:
-    """The connection options, which most commands have. What is None is taken from the options
+class Connection(OptionGroup):
+    """The options of all commands that ask a deployment. What is None is taken from the options
     before the command."""
 
-    url: str | None = None
-    timeout: float | None = None
-    token_file: Path | None = None
+    url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="URL of the proxy or a backend. [default: see `queryable --help`]"
+        ),
+    ] = None
+    timeout: Timeout = None
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="File with the bearer token. [default: see `queryable --help`]"
+        ),
+    ] = None
 
     def client(self, url: str | None = None) -> Client:
         """A client for `url`, or for the configured deployment. Raises BadUse."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from queryable.cli.config import BadSetting
+from queryable.cli.declaration.query_options import QUERY_OPTIONS
 from queryable.client.protocol.errors import QueryableError
 
 _VIEW = r"(?P<view>[^\s/]+)"
@@ -22,13 +23,8 @@ _COMMANDS = tuple(
 )  # fmt: skip
 _LISTS = re.compile(r"GET /views lists the views( and their paths)?")
 _UNKNOWN_PATH = re.compile(r"^(Unknown path .*?\.) GET /views lists the views.*", re.DOTALL)
-_OPTIONS = {
-    name: f"--{name.replace('_', '-')}"
-    for name in (
-        "as_of", "by", "from", "key_from", "key_to", "limit", "max_lag", "max_staleness", "order",
-        "partition", "prefix", "stale", "timeout", "to", "token_file", "value",
-    )
-}  # fmt: skip
+_OPTIONS = {option.name.rstrip("_"): option.flag for option in QUERY_OPTIONS}
+_OPTIONS |= {"timeout": "--timeout", "token_file": "--token-file"}
 _NAMES = "|".join(sorted(_OPTIONS, key=len, reverse=True))
 # parameters at the start of a sentence about them, with or without the value
 _WITH_VALUE = re.compile(rf"^({_NAMES})=(\S*?)(?=:| )")

@@ -1,29 +1,34 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options that several commands have, and what completes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 
-from model.times import parse_duration
 from queryable import Client, View
-from queryable.cli.config import Connection
-from queryable.cli.values import parse_value
+from queryable.cli.answers import is_confirmed
+from queryable.cli.config import Connection, Timeout, broker_timeout
+from queryable.cli.declaration.groups import OptionGroup
+from queryable.cli.exit_codes import NOT_FOUND, print_stderr
+from queryable.cli.progress import when_complete
+from queryable.cli.values import json_value
 from queryable.client.protocol.errors import QueryableError
-from queryable.client.protocol.parameters import Stale
 
 DEFAULT_SERVERS = "127.0.0.1:9092"
 # s; a shell waits for the completion
 _COMPLETION_TIMEOUT = 1.0
+_MAX_KEYS = 50
 
 
 def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
     """The names of views that begin with `incomplete`; empty if the deployment does not answer."""
     return _complete(
-        ctx, incomplete, lambda client: [n for view in client.views() for n in _names_of(view)]
+        ctx, incomplete, lambda client: (n for view in client.views() for n in _names_of(view))
     )
 
 
@@ -31,12 +36,28 @@ def complete_instance(ctx: typer.Context, incomplete: str) -> list[str]:
     """The ids of instances that begin with `incomplete`; empty if the deployment does not
     answer."""
     return _complete(
-        ctx, incomplete, lambda client: [each["id"] for each in client.topology()["processors"]]
+        ctx, incomplete, lambda client: (each["id"] for each in client.topology()["processors"])
     )
 
 
+def complete_key(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Some keys of the view that begin with `incomplete`; empty if the view does not list keys, or
+    the deployment does not answer."""
+
+    def keys(client: Client) -> Iterable[str]:
+        view = client.view(ctx.params["view"])
+        # only keys that are text have a prefix; the first of the others are offered
+        prefix = incomplete if incomplete and view.key.has_prefixes else None
+        rows = client.scan(
+            view.name, prefix=prefix and view.key.python.from_typed(prefix), limit=_MAX_KEYS
+        )
+        return (str(json_value(row.key)) for row in rows)
+
+    return _complete(ctx, incomplete, keys)
+
+
 def _complete(
-    ctx: typer.Context, incomplete: str, names: Callable[[Client], list[str]]
+    ctx: typer.Context, incomplete: str, names: Callable[[Client], Iterable[str]]
 ) -> list[str]:
     try:
         url, token_file = (
@@ -55,70 +76,13 @@ def _names_of(view: View) -> list[str]:
     return [view.name, *(f"{view.name}@{version}" for version in versions)]
 
 
-def one_of(*names: str) -> Callable[[str | None], str | None]:
-    """A callback of arguments and options that must have one of these values."""
-
-    def check(text: str | None) -> str | None:
-        if text is not None and text not in names:
-            raise typer.BadParameter(f"{text!r} is not one of {', '.join(names)}.")
-        return text
-
-    return check
-
-
-Wait = Annotated[
-    bool, typer.Option("--wait", help="Wait until it is complete, however long that takes.")
-]
 ViewName = Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)]
-Order = Annotated[str, typer.Option("--order", metavar="ORDER", help="asc or desc.")]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of rows.")
-]
-StaleOption = Annotated[
-    str | None,
-    typer.Option(
-        "--stale",
-        metavar="MODE",
-        callback=one_of(*get_args(Stale)),
-        help="allow: also from partitions that are still being restored; never: from the active "
-        "only.",
-    ),
-]
+Key = Annotated[str, typer.Argument(metavar="KEY", autocompletion=complete_key)]
 RawKey = Annotated[
     bool, typer.Option("--raw", help="KEY is the base64url of the record key's bytes.")
 ]
-Url = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="URL of the proxy or a backend. [default: see `queryable --help`]",
-    ),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option("--timeout", metavar="SECONDS", help="Time limit per request. [default: 10]"),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        metavar="FILE",
-        help="File with the bearer token. [default: see `queryable --help`]",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV, with times in ISO 8601.")]
-Vertical = Annotated[
-    bool, typer.Option("--vertical", help="Print one line per field, not a table.")
-]
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        metavar="HOST:PORT,…",
-        help=f"Kafka brokers. [default: QUERYABLE_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}]",
-    ),
+Force = Annotated[
+    bool, typer.Option("--force", help="Do not check that it is complete, and that its job runs.")
 ]
 SampleSize = Annotated[
     int, typer.Option("--records", min=1, metavar="N", help="Records to sample from each topic.")
@@ -133,24 +97,80 @@ KafkaFile = Annotated[
 ]
 
 
-def check_duration(text: str | None) -> str | None:
-    """A callback of options with a duration."""
-    try:
-        if text is not None:
-            parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{error}.") from None
-    return text
+@dataclass(frozen=True, slots=True)
+class Brokers(OptionGroup):
+    """The options of commands that ask Kafka."""
+
+    bootstrap_servers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,…",
+            help=f"Kafka brokers. [default: QUERYABLE_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}]",
+        ),
+    ] = None
+    timeout: Timeout = None
+
+    @property
+    def named(self) -> str | None:
+        """The brokers that the option or the environment names."""
+        return self.bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS")
+
+    @property
+    def servers(self) -> str:
+        return self.named or DEFAULT_SERVERS
+
+    @property
+    def seconds(self) -> float:
+        """The time for one request. Raises BadUse."""
+        return broker_timeout(self.timeout)
 
 
-def parse_bound(text: str | None, view: View, option: str) -> Any:
-    """The first or last key of a range. Raises BadUse, which names the option."""
-    return None if text is None else parse_value(text, view.key, option)
+@dataclass(frozen=True, slots=True)
+class Switch(OptionGroup):
+    """The options of commands that make something else current."""
+
+    max_lag: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="RECORDS",
+            help="How many records may be missing. [default: none of those written before]",
+        ),
+    ] = None
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it is complete, however long that takes.")
+    ] = False
+    force: Force = False
+
+    def made(self, send: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+        """The answer to the change, which `send` sends. Raises BadRequest if it is refused: with
+        `--wait`, only for a reason that does not end by itself."""
+        return when_complete(
+            lambda seconds: send(max_lag=self.max_lag, wait=seconds, force=self.force), self.wait
+        )
 
 
-def parse_prefix(text: str | None, view: View) -> str | bytes | None:
-    """A prefix of keys. The client rejects it for formats without prefixes."""
-    if text is None or not view.key.has_prefixes:
-        return text
-    prefix: str | bytes = parse_value(text, view.key, "--prefix")
-    return prefix
+@dataclass(frozen=True, slots=True)
+class Confirmation(OptionGroup):
+    """The option of commands that ask before they do something that cannot be undone."""
+
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False
+
+    def require(self, question: str) -> None:
+        """Exits with NOT_FOUND unless `--yes` is given or the user says yes. Raises BadUse if there
+        is no terminal."""
+        if not self.yes and not is_confirmed(question):
+            print_stderr("nothing was done")
+            raise SystemExit(NOT_FOUND)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared(OptionGroup):
+    """The options of commands that compare two views."""
+
+    sample: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Entries to sample from each of them.")
+    ] = 1000
+    show: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
+    ] = 20

@@ -11,15 +11,19 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, islice, pairwise
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+from rich.bar import Bar
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from queryable.cli.declaration.groups import OptionGroup
 from queryable.cli.table_layout import column_widths, record_lines
 from queryable.cli.values import (
     as_item,
@@ -36,6 +40,9 @@ _SPARK_CHARACTERS = "▁▂▃▄▅▆▇█"
 _MAX_TABLE_ROWS = 10_000
 _OTHER_COLUMNS = "other"
 _BAR_COLUMN = 13  # the least that a bar needs
+_BAR_WIDTH = 30
+
+Row = Mapping[str, Any]
 
 
 class Output(Enum):
@@ -56,24 +63,54 @@ _chosen: ContextVar[Output | None] = ContextVar("output", default=None)
 
 
 def set_default_output(output: Output) -> None:
-    """What `output_of` returns without an option from now on: in the shell."""
+    """How rows are printed without an option from now on: in the shell."""
     _chosen.set(output)
 
 
-def output_of(as_json: bool, as_csv: bool = False, vertical: bool = False) -> Output:
-    """The output that the options choose: without one, a table on a terminal, else JSON lines.
+@dataclass(frozen=True, slots=True)
+class DocumentOutput(OptionGroup):
+    """The options of commands that print one document, or text for people."""
 
-    Raises BadUse.
-    """
-    if as_json + as_csv + vertical > 1:
-        raise BadUse("Give only one of --json, --csv and --vertical.")
-    if as_csv:
-        return Output.CSV
-    if vertical:
-        return Output.VERTICAL
-    if as_json:
-        return Output.JSON
-    return _chosen.get() or (Output.TABLE if sys.stdout.isatty() else Output.JSON)
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines, also on a terminal.")
+    ] = False
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether to print text: on a terminal, without `--json`."""
+        return not self.as_json and sys.stdout.isatty()
+
+    def show(self, document: Mapping[str, Any], text: str) -> None:
+        """Prints the text for people, else the document as a line of NDJSON."""
+        if self.is_for_people:
+            print(text, flush=True)
+        else:
+            write_line(document)
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutput(DocumentOutput):
+    """The options of commands that print rows."""
+
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV, with times in ISO 8601.")] = (
+        False
+    )
+    vertical: Annotated[
+        bool, typer.Option("--vertical", help="Print one line per field, not a table.")
+    ] = False
+
+    def chosen(self) -> Output:
+        """The chosen output: without an option, a table on a terminal, else JSON lines. Raises
+        BadUse."""
+        if self.as_json + self.as_csv + self.vertical > 1:
+            raise BadUse("Give only one of --json, --csv and --vertical.")
+        if self.as_csv:
+            return Output.CSV
+        if self.vertical:
+            return Output.VERTICAL
+        if self.as_json:
+            return Output.JSON
+        return _chosen.get() or (Output.TABLE if sys.stdout.isatty() else Output.JSON)
 
 
 def open_closed_streams() -> None:
@@ -98,11 +135,6 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
 
 
-def is_for_terminal(as_json: bool) -> bool:
-    """Whether to print for people: on a terminal, without `--json`."""
-    return not as_json and sys.stdout.isatty()
-
-
 def write_line(document: Mapping[str, Any]) -> None:
     """Prints a document as a line of NDJSON."""
     cells = {name: json_value(value) for name, value in document.items()}
@@ -110,17 +142,19 @@ def write_line(document: Mapping[str, Any]) -> None:
 
 
 def write_rows(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Iterable[Row],
     output: Output,
     *,
     on_row: Callable[[int], None] = lambda _: None,
+    bars: Callable[[Sequence[Row]], Sequence[RenderableType]] | None = None,
 ) -> int:
     """Prints the rows; returns their number. Times are in ISO 8601, but in JSON in epoch ms.
 
-    `on_row` is called after each row with the number of rows so far.
+    `on_row` is called after each row with the number of rows so far. `bars`: makes the last column
+    of a table from its rows.
     """
     counted = _Counted(rows, on_row)
-    _write(counted, output)
+    _write(counted, output, bars or (lambda _: ()))
     if counted.unreadable:
         note_unreadable(counted.unreadable)
     return counted.number
@@ -132,7 +166,9 @@ def note_unreadable(count: int) -> None:
     print(f"{what} not in the view's format, and cannot be read", file=sys.stderr)
 
 
-def _write(counted: _Counted, output: Output) -> None:
+def _write(
+    counted: _Counted, output: Output, bars: Callable[[Sequence[Row]], Sequence[RenderableType]]
+) -> None:
     if output is Output.JSON:
         for row in counted:
             write_line(row)
@@ -148,7 +184,7 @@ def _write(counted: _Counted, output: Output) -> None:
     kept = list(islice(shown, _MAX_TABLE_ROWS))
     for _ in shown:
         pass  # they are counted
-    print_table(kept)
+    print_table(kept, bars=bars(kept))
     if counted.number > len(kept):
         Console(stderr=True).print(f"… {counted.number - len(kept):,} more rows: use --json.")
 
@@ -157,12 +193,12 @@ class _Counted:
     """Rows; `number` is how many of them were read, and `unreadable` how many have a value that
     cannot be read."""
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], on_row: Callable[[int], None]) -> None:
+    def __init__(self, rows: Iterable[Row], on_row: Callable[[int], None]) -> None:
         self._rows = rows
         self._on_row = on_row
         self.number = self.unreadable = 0
 
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+    def __iter__(self) -> Iterator[Row]:
         for row in map(as_item, self._rows):
             yield row
             self.number += 1
@@ -170,7 +206,7 @@ class _Counted:
             self._on_row(self.number)
 
 
-def _write_csv(rows: Iterator[Mapping[str, Any]]) -> None:
+def _write_csv(rows: Iterator[Row]) -> None:
     """RFC 4180, with a line of names. The columns are those of the first 10,000 rows; fields that
     only later rows have are JSON in the column `other`."""
     first = list(islice(rows, _MAX_TABLE_ROWS))
@@ -207,7 +243,7 @@ def _csv_text_of_terminal(value: Any) -> str:
     return printable(_csv_text(value), kept="\n\t")
 
 
-def _write_records(rows: Iterable[Mapping[str, Any]]) -> None:
+def _write_records(rows: Iterable[Row]) -> None:
     width = Console().width
     for number, row in enumerate(rows, 1):
         cells = [(cell_text(name), cell_text(cell)) for name, cell in flatten(row).items()]
@@ -215,7 +251,7 @@ def _write_records(rows: Iterable[Mapping[str, Any]]) -> None:
     sys.stdout.flush()
 
 
-def columns_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def columns_of(rows: Sequence[Row]) -> list[str]:
     """The columns of a table with these rows."""
     return list(dict.fromkeys(name for row in rows for name in flatten(row)))
 
@@ -230,7 +266,7 @@ def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def print_table(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     title: str | None = None,
     bars: Sequence[RenderableType] = (),
 ) -> None:
@@ -263,6 +299,18 @@ def print_table(
         # Text, not str, because rich would interpret a key such as [b] as markup
         table.add_row(*map(Text, line), *bars[number : number + 1])
     console.print(table)
+
+
+def bars(numbers: Sequence[float]) -> list[RenderableType]:
+    """One bar per number, from 0; none for a number that is not finite."""
+    finite = [number for number in numbers if math.isfinite(number)]
+    least, most = min(0.0, *finite, 0.0), max(0.0, *finite, 0.0)
+    return [
+        Bar(most - least, min(number, 0.0) - least, max(number, 0.0) - least, width=_BAR_WIDTH)
+        if math.isfinite(number) and most > least
+        else ""
+        for number in numbers
+    ]
 
 
 def sparkline(numbers: Sequence[float], width: int | None = None) -> str:

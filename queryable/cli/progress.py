@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -18,6 +18,8 @@ from queryable.client.protocol.errors import BadRequest
 _DELAY = 0.5
 _INTERVAL = 0.1
 _STEP = 30  # s that an instance waits for one command
+
+T = TypeVar("T")
 
 
 class _ProgressBar:
@@ -73,6 +75,18 @@ def row_progress(
         yield progress
     finally:
         progress.end()
+
+
+def poll(ask: Callable[[bool], tuple[bool, T]], seconds: float, step: float) -> T:
+    """Asks every `step` seconds until the answer is final, or until `seconds` have passed; returns
+    the last answer. `ask(is_last)` returns whether the answer is final, and the answer."""
+    deadline = time.monotonic() + seconds
+    while True:
+        is_last = time.monotonic() >= deadline
+        is_final, answer = ask(is_last)
+        if is_final or is_last:
+            return answer
+        time.sleep(step)
 
 
 def when_complete(

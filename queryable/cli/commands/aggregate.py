@@ -2,58 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
 
-import typer
+from rich.console import RenderableType
 
-from queryable.cli.commands.time_ranges import From, To
-from queryable.cli.commands.top import bars
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import (
-    AsCsv,
-    AsJson,
-    StaleOption,
-    Timeout,
-    TokenFile,
-    Url,
-    Vertical,
-    ViewName,
-)
-from queryable.cli.output import Output, note_unreadable, output_of, print_table, write_rows
-
-app = typer.Typer()
+from queryable.cli.declaration.command import command
+from queryable.cli.output import Row, RowOutput, bars
+from queryable.cli.queries import Query, print_rows
+from queryable.client.protocol.calls.aggregate import Groups
 
 
-@app.command()
-@reports_errors
-def aggregate(
-    view: ViewName,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Field of the value to group by, such as a.b. [default: one group of all entries]",
-        ),
-    ] = None,
-    value: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FIELD",
-            help="Field with numbers. [default: the value itself, if it is a number]",
-        ),
-    ] = None,
-    from_: From = None,
-    to: To = None,
-    stale: StaleOption = None,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    vertical: Vertical = False,
-) -> None:
+@command
+def aggregate(*, query: Query, connection: Connection, output: RowOutput) -> None:
     """Print count, sum, minimum, maximum and average by group.
 
     Without --value, the entries of each group are counted. --from and --to are for windows and
@@ -65,20 +27,19 @@ def aggregate(
       queryable aggregate latest-departure --by origin --value delay
       queryable aggregate word-count
     """
-    output = output_of(as_json, as_csv, vertical)
-    options: Any = {"from_": from_, "to": to, "stale": stale}
-    with Connection(url, timeout, token_file).client() as client:
-        groups = client.aggregate(view, by, value, **options)
-    has_numbers = any(group.count is not None for group in groups)
-    rows = [
-        asdict(group) if has_numbers else {"group": group.group, "entries": group.entries}
-        for group in groups
-    ]
-    if output is Output.TABLE:
-        # with numbers, a table fills 80 columns
-        print_table(rows, bars=() if has_numbers else bars([group.entries for group in groups]))
-    else:
-        write_rows(rows, output)
-    if groups.unreadable:
-        note_unreadable(groups.unreadable)
-    exit_if_empty(len(rows), f"view {view} has no entries within these bounds")
+    with connection.client() as client:
+        print_rows(
+            client, query, output, client.aggregate, rows_of=_rows, bars=_bars,
+            nothing=f"view {query.view} has no entries within these bounds",
+        )  # fmt: skip
+
+
+def _rows(groups: Groups) -> list[Row]:
+    if any(group.count is not None for group in groups):
+        return [asdict(group) for group in groups]
+    return [{"group": group.group, "entries": group.entries} for group in groups]
+
+
+def _bars(rows: Sequence[Row]) -> Sequence[RenderableType]:
+    """The numbers of entries, if there are no others: with them, a table fills 80 columns."""
+    return bars([row["entries"] for row in rows if "count" not in row])

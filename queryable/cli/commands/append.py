@@ -10,20 +10,19 @@ import typer
 
 from queryable import DELETE, Unconfirmed, View
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
+from queryable.cli.options import Key, RawKey, ViewName
+from queryable.cli.output import DocumentOutput
 from queryable.cli.values import parse_key, parse_value
 from queryable.client.protocol.errors import BadUse
 
-app = typer.Typer()
 
-
-@app.command()
-@reports_errors
+@command
 def append(
+    *,
     view: ViewName,
-    key: Annotated[str, typer.Argument(metavar="KEY")],
+    key: Key,
     value: Annotated[str | None, typer.Argument(metavar="VALUE")] = None,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the key.")] = False,
     value_file: Annotated[
@@ -31,10 +30,8 @@ def append(
         typer.Option(metavar="FILE", help="Read the value from FILE, or from stdin (-)."),
     ] = None,
     raw: RawKey = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Append a record to a view's topic, or delete a key.
 
@@ -52,7 +49,7 @@ def append(
     """
     if (value is not None) + delete + (value_file is not None) != 1:
         raise BadUse("Give exactly one of VALUE, --delete and --value-file.")
-    with Connection(url, timeout, token_file).client() as client:
+    with connection.client() as client:
         view_info = client.view(view)
         record = DELETE if delete else _value(value, value_file, view_info)
         try:
@@ -63,10 +60,8 @@ def append(
                 f"key with `queryable get {view} …` before you append the record again.\n{error}"
             )
             raise SystemExit(UNAVAILABLE) from None
-    if is_for_terminal(as_json):
-        print(f"partition {appended.partition}, offset {appended.offset}")
-    else:
-        write_line(appended._asdict())
+    text = f"partition {appended.partition}, offset {appended.offset}"
+    output.show(appended._asdict(), text)
 
 
 def _value(text: str | None, file: str | None, view: View) -> Any:

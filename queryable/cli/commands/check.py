@@ -9,18 +9,16 @@ from typing import Annotated
 import typer
 
 from queryable.cli.check.findings import has_errors
-from queryable.cli.config import broker_timeout
-from queryable.cli.exit_codes import NOT_FOUND, reports_errors
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import NOT_FOUND
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import AsJson, SampleSize, Servers, Timeout
-from queryable.cli.output import is_for_terminal, write_line
-
-app = typer.Typer()
+from queryable.cli.options import Brokers, SampleSize
+from queryable.cli.output import DocumentOutput
 
 
-@app.command()
-@reports_errors
+@command
 def check(
+    *,
     views: Annotated[
         Path | None,
         typer.Option(
@@ -33,13 +31,12 @@ def check(
             metavar="DIR", help="The data folder. [default: QUERYABLE_DATA_DIR, else data]"
         ),
     ] = None,
-    bootstrap_servers: Servers = None,
+    brokers: Brokers,
     records: SampleSize = 500,
-    timeout: Timeout = None,
     production: Annotated[
         bool, typer.Option("--production", help="Also check what a production deployment needs.")
     ] = False,
-    as_json: AsJson = False,
+    output: DocumentOutput,
 ) -> None:
     """Check settings, views file, broker, topics and machine.
 
@@ -55,14 +52,14 @@ def check(
     """
     with server_extra("check"):
         from queryable.cli.check.all_checks import check_all
-    overrides = {"views": views, "data_dir": data_dir, "bootstrap_servers": bootstrap_servers}
-    for_terminal = is_for_terminal(as_json)
-    findings, seconds = [], broker_timeout(timeout)
-    for finding in check_all(os.environ, overrides, records, seconds, production):
+    overrides = {
+        "views": views,
+        "data_dir": data_dir,
+        "bootstrap_servers": brokers.bootstrap_servers,
+    }
+    findings = []
+    for finding in check_all(os.environ, overrides, records, brokers.seconds, production):
         findings.append(finding)
-        if for_terminal:
-            print(finding.line(), flush=True)
-        else:
-            write_line(finding.row())
+        output.show(finding.row(), finding.line())
     if has_errors(findings):
         raise SystemExit(NOT_FOUND)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
-from model.kinds.registry import kind_of
-from queryable import ALL_KEYS, Client, View
+from queryable import Client, View
 from queryable.cli.config import Connection
+from queryable.cli.declaration.command import command
 from queryable.cli.description.fields import field_rows
 from queryable.cli.description.state import PATH, StateOfView, state_lines
 from queryable.cli.error_texts import error_text
-from queryable.cli.exit_codes import print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, ViewName
-from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.options import ViewName
+from queryable.cli.output import DocumentOutput, print_table, write_line
+from queryable.cli.queries import listing_of
 from queryable.cli.values import as_item, json_value, with_iso_times
 from queryable.client.protocol.errors import QueryableError
-
-app = typer.Typer()
 
 _SHOWN = 3
 _FIELDS = (
@@ -29,9 +28,9 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@app.command()
-@reports_errors
+@command
 def describe(
+    *,
     view: ViewName,
     sample: Annotated[
         int, typer.Option(min=0, max=1000, metavar="N", help="Entries to look at.")
@@ -39,10 +38,8 @@ def describe(
     seconds: Annotated[
         float, typer.Option(min=0, max=60, metavar="SECONDS", help="Time to measure rates for.")
     ] = 2.0,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Describe a view: schema seen, sample, size, dead letters and rates.
 
@@ -54,7 +51,7 @@ def describe(
       queryable describe latest-departure
       queryable describe word-count --sample 0 --seconds 0
     """
-    with Connection(url, timeout, token_file).client() as client:
+    with connection.client() as client:
         info = client.view(view)
         before = _state(client, info) if seconds else None
         began = time.monotonic()
@@ -70,7 +67,7 @@ def describe(
     if job_rate is not None:
         document["job_records_per_second"] = job_rate
     document["fields"] = field_rows(entry["value"] for entry in entries if "value" in entry)
-    if is_for_terminal(as_json):
+    if output.is_for_people:
         _print(document, entries[:_SHOWN])
     else:
         shown = [{name: json_value(cell) for name, cell in row.items()} for row in entries[:_SHOWN]]
@@ -99,14 +96,7 @@ def _entries(client: Client, view: View, count: int) -> list[dict[str, Any]]:
     if not count:
         return []
     try:
-        rows: Iterable[Any]
-        match kind_of(view.store).resource:
-            case "windows":
-                rows = client.windows(view.name, ALL_KEYS, limit=count)
-            case "sessions":
-                rows = client.sessions(view.name, ALL_KEYS, limit=count)
-            case _:
-                rows = client.scan(view.name, limit=count)
+        rows = listing_of(client, view)(view.name, limit=count)
         return [dict(as_item(row._asdict())) for row in rows]
     except QueryableError as error:
         print_stderr(f"no sample: {error_text(error)}")

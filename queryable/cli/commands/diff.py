@@ -8,34 +8,26 @@ import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
+from queryable.cli.declaration.command import command
 from queryable.cli.deployments import behind_proxy
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
-from queryable.cli.exit_codes import reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url
-
-app = typer.Typer()
+from queryable.cli.options import Compared
+from queryable.cli.output import DocumentOutput
 
 
-@app.command()
-@reports_errors
+@command
 def diff(
+    *,
     first: Annotated[str, typer.Argument(metavar="DEPLOYMENT1")],
     second: Annotated[str, typer.Argument(metavar="DEPLOYMENT2")],
     view: Annotated[str, typer.Argument(metavar="VIEW")],
-    sample: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Entries to sample from each deployment.")
-    ] = 1000,
+    compared: Compared,
     everything: Annotated[
         bool, typer.Option("--all", help="Compare all entries, not a sample.")
     ] = False,
-    show: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
-    ] = 20,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Compare a view of two deployments.
 
@@ -52,11 +44,10 @@ def diff(
       queryable diff http://old:8080 http://new:8080 visits --all --show 100
       queryable diff shop-1 shop-2 orders
     """
-    connection = Connection(url, timeout, token_file)
     clients = [_client(connection, each) for each in (first, second)]
     with clients[0] as one, clients[1] as other:
         sources = DiffSource(first, one, view), DiffSource(second, other, view)
-        print_differences(sources, None if everything else sample, show, as_json)
+        print_differences(sources, None if everything else compared.sample, compared.show, output)
 
 
 def _client(connection: Connection, deployment: str) -> Client:

@@ -2,73 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from queryable import Answer, Unreadable
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import NOT_FOUND, UNREADABLE, print_stderr, reports_errors
-from queryable.cli.options import (
-    AsCsv,
-    AsJson,
-    RawKey,
-    StaleOption,
-    Timeout,
-    TokenFile,
-    Url,
-    Vertical,
-    ViewName,
-    check_duration,
-)
-from queryable.cli.output import Output, output_of, write_rows
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import NOT_FOUND, UNREADABLE, print_stderr
+from queryable.cli.options import RawKey, complete_key
+from queryable.cli.output import RowOutput, write_rows
+from queryable.cli.queries import Query
 from queryable.cli.values import parse_key
 from queryable.client.protocol.answers import Header
-from queryable.client.protocol.parameters import Stale
-
-app = typer.Typer()
 
 
-@app.command()
-@reports_errors
+@command
 def get(
-    view: ViewName,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY")],
+    *,
+    query: Query,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", autocompletion=complete_key)],
     raw: RawKey = False,
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="The value that was valid at this time: ISO 8601 or epoch ms. Versioned views.",
-        ),
-    ] = None,
-    max_lag: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="RECORDS", help="Reject answers further behind."),
-    ] = None,
-    max_staleness: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            callback=check_duration,
-            help="Reject older answers: 500ms, 5s, 1m.",
-        ),
-    ] = None,
-    stale: StaleOption = None,
     local: Annotated[
         bool,
         typer.Option("--local", help="Only the instance at --url answers, from its own stores."),
     ] = False,
-    headers: Annotated[
-        bool,
-        typer.Option("--headers", help="Print the headers of the record, and when it was written."),
-    ] = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    vertical: Vertical = False,
+    connection: Connection,
+    output: RowOutput,
 ) -> None:
     """Print the value of one or more keys.
 
@@ -80,25 +40,20 @@ def get(
       queryable get word-count lambda the of --json
       queryable get prices tea --as-of 2013-03-01T00:00:00Z
     """
-    output = output_of(as_json, as_csv, vertical)
-    mode: Stale | None = stale  # type: ignore[assignment]  # `one_of` checks it
-    with Connection(url, timeout, token_file).client() as client:
-        view_info = client.view(view)
-        parsed = [parse_key(key, view_info, raw) for key in keys]
-        plain = as_of is None and max_lag is None and max_staleness is None and not local
-        plain = plain and not headers
-        if len(parsed) > 1 and plain:
-            answers = client.get_many(view, parsed, stale=mode)
+    chosen = output.chosen()
+    with connection.client() as client:
+        view = client.view(query.view)
+        parsed = [parse_key(key, view, raw) for key in keys]
+        parameters = query.parameters(client)
+        if len(parsed) > 1 and not local and parameters.keys() <= {"stale"}:
+            answers = client.get_many(query.view, parsed, **parameters)
         else:
-            answers = [
-                client.get(
-                    view, key, as_of=as_of, stale=mode, max_lag=max_lag,
-                    max_staleness=max_staleness, route="local" if local else None,
-                    headers=headers,
-                )
-                for key in parsed
-            ]  # fmt: skip
-    _print(answers, output, headers)
+            route: Any = {"route": "local"} if local else {}
+            answers = [client.get(query.view, key, **parameters, **route) for key in parsed]
+    with_headers = "headers" in query.options
+    write_rows([_row(answer, with_headers) for answer in answers if answer], chosen)
+    if chosen.is_for_people and len(answers) == 1:
+        print_stderr(_source_text(answers[0]))
     if not all(answers):
         missing = ", ".join(key for key, answer in zip(keys, answers, strict=True) if not answer)
         print_stderr(f"not found: {missing}")
@@ -107,18 +62,13 @@ def get(
         raise SystemExit(UNREADABLE)
 
 
-def _print(answers: list[Answer], output: Output, with_headers: bool) -> None:
-    rows = []
-    for answer in filter(None, answers):
-        row = {"key": answer.key, "value": answer.value}
-        if answer.valid_from is not None:
-            row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
-        if with_headers:
-            row |= {"timestamp": answer.timestamp, "headers": _shown(answer.headers)}
-        rows.append(row)
-    write_rows(rows, output)
-    if output.is_for_people and len(answers) == 1:
-        print_stderr(_source_text(answers[0]))
+def _row(answer: Answer, with_headers: bool) -> dict[str, Any]:
+    row = {"key": answer.key, "value": answer.value}
+    if answer.valid_from is not None:
+        row |= {"valid_from": answer.valid_from, "valid_to": answer.valid_to}
+    if with_headers:
+        row |= {"timestamp": answer.timestamp, "headers": _shown(answer.headers)}
+    return row
 
 
 def _shown(headers: list[Header] | None) -> list[list[str | None]] | None:

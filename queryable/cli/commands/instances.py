@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
-from queryable.cli.confirmation import is_confirmed
-from queryable.cli.exit_codes import NOT_FOUND, UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import (
-    AsJson,
-    Timeout,
-    TokenFile,
-    Url,
-    complete_instance,
-    complete_view,
-)
-from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
+from queryable.cli.options import Confirmation, complete_instance, complete_view
+from queryable.cli.output import DocumentOutput, write_line
+from queryable.cli.progress import poll
 from queryable.client.protocol.errors import Unavailable
-
-app = typer.Typer()
 
 _STEP = 0.25  # s
 _ROLES = ("topicPartitions", "standbyPartitions", "warmingPartitions")
@@ -33,17 +24,15 @@ Instance = Annotated[
 ]
 
 
-@app.command()
-@reports_errors
+@command
 def drain(
+    *,
     instance: Instance,
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the others.")
     ] = 300,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Move all partitions of an instance to others.
 
@@ -59,7 +48,7 @@ def drain(
       queryable drain b1
       queryable drain b1 --wait 1800
     """
-    with Connection(url, timeout, token_file).client() as client:
+    with connection.client() as client:
         client.drain(instance)
         left = _wait_drained(client, instance, wait)
     if left is None:
@@ -68,7 +57,7 @@ def drain(
             "topology` for partitions that no other instance answers for yet."
         )
         raise SystemExit(UNAVAILABLE)
-    if not is_for_terminal(as_json):
+    if not output.is_for_people:
         write_line({"instance": instance, "drained": True, "partitions": left})
     elif not left:
         print(f"{instance} has no partition left. You can stop it.")
@@ -77,14 +66,12 @@ def drain(
         raise SystemExit(UNAVAILABLE)
 
 
-@app.command()
-@reports_errors
+@command
 def undrain(
+    *,
     instance: Instance,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Give a drained instance its share of the partitions again.
 
@@ -95,17 +82,14 @@ def undrain(
     Examples:
       queryable undrain b1
     """
-    with Connection(url, timeout, token_file).client() as client:
+    with connection.client() as client:
         done = client.undrain(instance)
-    if is_for_terminal(as_json):
-        print(f"{instance} takes part again.")
-    else:
-        write_line(done)
+    output.show(done, f"{instance} takes part again.")
 
 
-@app.command()
-@reports_errors
+@command
 def rebuild(
+    *,
     instance: Instance,
     view: Annotated[
         str, typer.Argument(metavar="VIEW", autocompletion=complete_view, show_default=False)
@@ -115,11 +99,9 @@ def rebuild(
         bool,
         typer.Option("--force", help="Also if no other instance answers for it meanwhile."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    confirmation: Confirmation,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Build an instance's store of a partition again.
 
@@ -135,35 +117,29 @@ def rebuild(
       queryable rebuild b1 orders 3
       queryable rebuild b1 orders 3 --force --yes
     """
-    if not yes and not is_confirmed(
+    confirmation.require(
         f"Delete the store of partition {partition} of {view} on {instance}, and build it again?"
-    ):
-        print_stderr("nothing was done")
-        raise SystemExit(NOT_FOUND)
-    with Connection(url, timeout, token_file).client() as client:
+    )
+    with connection.client() as client:
         done = client.rebuild(instance, view, partition, force=force)
-    if is_for_terminal(as_json):
-        print(f"Partition {partition} of {view} is being rebuilt on {instance}.")
-    else:
-        write_line(done)
+    output.show(done, f"Partition {partition} of {view} is being rebuilt on {instance}.")
 
 
 def _wait_drained(client: Client, instance: str, seconds: float) -> int | None:
     """Waits until the instance has no partition; returns how many it still has, or None if it has
     left the deployment. Raises Unavailable if the deployment does not answer at the end of the
     wait."""
-    deadline = time.monotonic() + seconds
-    while True:
-        is_last = time.monotonic() >= deadline
+
+    def ask(is_last: bool) -> tuple[bool, int | None]:
         try:
             left = _partitions(client.topology(), instance)
         except Unavailable:
             if is_last:
                 raise
-        else:
-            if is_last or not left:
-                return left
-        time.sleep(_STEP)
+            return False, None
+        return not left, left
+
+    return poll(ask, seconds, _STEP)
 
 
 def _partitions(topology: Any, instance: str) -> int | None:

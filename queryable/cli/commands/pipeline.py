@@ -10,13 +10,13 @@ import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
-from queryable.cli.confirmation import is_confirmed
-from queryable.cli.exit_codes import NOT_FOUND, UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, complete_view, one_of
-from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.declaration.checks import one_of
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
+from queryable.cli.options import Confirmation, complete_view
+from queryable.cli.output import DocumentOutput, print_table, write_line
+from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse
-
-app = typer.Typer()
 
 _CARRIED_OUT_WITHIN = 60.0  # s
 _STEP = 0.25  # s
@@ -39,9 +39,9 @@ _DONE = {
 }
 
 
-@app.command()
-@reports_errors
+@command
 def pipeline(
+    *,
     view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
     action: Annotated[
         str | None,
@@ -49,15 +49,12 @@ def pipeline(
             metavar="ACTION",
             help="pause, resume, restart or rebuild. [default: show the state]",
             show_default=False,
-            callback=one_of(*Action),
-            autocompletion=lambda incomplete: [a for a in Action if a.startswith(incomplete)],
+            **one_of(*Action),
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before a rebuild.")] = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    confirmation: Confirmation,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Show or command the job that derives a view.
 
@@ -77,17 +74,19 @@ def pipeline(
       queryable pipeline orders@2 rebuild --yes
     """
     chosen = Action(action) if action else None
-    if chosen is Action.REBUILD and not yes and not _confirmed(view):
-        print_stderr("nothing was done")
-        raise SystemExit(NOT_FOUND)
-    with Connection(url, timeout, token_file).client() as client:
+    if chosen is Action.REBUILD:
+        confirmation.require(
+            f"Delete the checkpoint of {view} and read its sources from the start? Results of "
+            "records that they no longer have are lost, and counts and sums begin again meanwhile"
+        )
+    with connection.client() as client:
         if chosen is None:
-            _show(_state(client, view), as_json)
+            _show(_state(client, view), output)
             return
         id_ = client.pipeline_command(view, chosen.value)["id"]
         state = _wait(client, view, id_)
     is_done = state["command"] == id_
-    if not is_for_terminal(as_json):
+    if not output.is_for_people:
         write_line({"view": view, "action": chosen.value, "done": is_done, "pipeline": state})
     elif is_done:
         print(f"The pipeline of {view} {_DONE[chosen]}.")
@@ -105,14 +104,16 @@ def _state(client: Client, view: str) -> dict[str, Any]:
 
 def _wait(client: Client, view: str, id_: str) -> dict[str, Any]:
     """The state when the command is carried out, or after `_CARRIED_OUT_WITHIN`."""
-    deadline = time.monotonic() + _CARRIED_OUT_WITHIN
-    while (state := _state(client, view))["command"] != id_ and time.monotonic() < deadline:
-        time.sleep(_STEP)
-    return state
+
+    def ask(_: bool) -> tuple[bool, dict[str, Any]]:
+        state = _state(client, view)
+        return state["command"] == id_, state
+
+    return poll(ask, _CARRIED_OUT_WITHIN, _STEP)
 
 
-def _show(state: dict[str, Any], as_json: bool) -> None:
-    if not is_for_terminal(as_json):
+def _show(state: dict[str, Any], output: DocumentOutput) -> None:
+    if not output.is_for_people:
         write_line(state)
         return
     stats = {name.replace("_", " "): number for name, number in state["stats"].items()}
@@ -136,10 +137,3 @@ def _show(state: dict[str, Any], as_json: bool) -> None:
 
 def _text(value: object) -> str:
     return f"{value:,}" if isinstance(value, int | float) else str(value)
-
-
-def _confirmed(view: str) -> bool:
-    return is_confirmed(
-        f"Delete the checkpoint of {view} and read its sources from the start? Results of records "
-        "that they no longer have are lost, and counts and sums begin again meanwhile"
-    )

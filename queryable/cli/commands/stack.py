@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import typer
 
 import queryable
-from queryable.cli.exit_codes import reports_errors
+from queryable.cli.declaration.command import command
 from queryable.client.protocol.errors import BadUse
-
-app = typer.Typer()
 
 CHECKOUT = Path(queryable.__file__).parents[1]
 SPARK_VIEWS = "QUERYABLE_SPARK_VIEWS"
@@ -58,8 +57,7 @@ def _is_path(view: str) -> bool:
     return "/" in view or view.partition(":")[0].endswith(".py")
 
 
-@app.command()
-@reports_errors
+@command
 def up() -> None:
     """Start Kafka, Spark, backends and nginx in the background.
 
@@ -75,8 +73,7 @@ def up() -> None:
     _run("local", ["up"])
 
 
-@app.command()
-@reports_errors
+@command
 def down() -> None:
     """Stop what `queryable up` started.
 
@@ -87,8 +84,7 @@ def down() -> None:
     _run("local", ["down"])
 
 
-@app.command()
-@reports_errors
+@command
 def demo(
     once: bool = typer.Option(False, "--once", help="Verify all answers, then exit."),
 ) -> None:
@@ -102,8 +98,7 @@ def demo(
     _run("local", ["demo", *(["--once"] if once else [])])
 
 
-@app.command(context_settings=PASS_THROUGH)
-@reports_errors
+@partial(command, settings=PASS_THROUGH)
 def bench(context: typer.Context) -> None:
     """Run the benchmarks (options: `queryable bench --help`).
 

@@ -10,15 +10,13 @@ from typing import Annotated
 import typer
 
 from model.times import parse_duration
-from queryable.cli.exit_codes import print_stderr, reports_errors
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import print_stderr
 from queryable.cli.optional_dependencies import server_extra
 from queryable.client.protocol.errors import BadUse
 
-app = typer.Typer()
 
-
-@app.command()
-@reports_errors
+@command
 def token(
     scopes: Annotated[list[str], typer.Argument(metavar="SCOPE", help="What the token allows.")],
     key_file: Annotated[

@@ -18,13 +18,11 @@ from rich.text import Text
 from queryable import Client, Unavailable
 from queryable.cli.commands.views import pipeline_text
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url
-from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.output import DocumentOutput, write_line
 from queryable.cli.topology_document import Document, differences, ranges, replicas_of
 from queryable.cli.values import iso_time
-
-app = typer.Typer()
 
 _UNLIMITED = 10_000  # characters
 _ROLES = {
@@ -36,19 +34,17 @@ _MAX_CHANGES = 5
 """Changes shown above the tables with `--watch`."""
 
 
-@app.command()
-@reports_errors
+@command
 def topology(
+    *,
     watch: Annotated[
         bool, typer.Option("--watch", help="Update until Ctrl-C, and show what changes.")
     ] = False,
     interval: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Time between updates, with --watch.")
     ] = 1.0,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Print which instance has which partitions.
 
@@ -61,9 +57,9 @@ def topology(
       queryable topology --watch
       queryable topology --json | jq -r .epoch
     """
-    with Connection(url, timeout, token_file).client() as client:
+    with connection.client() as client:
         document = client.topology()
-        if not is_for_terminal(as_json):
+        if not output.is_for_people:
             _write(document, client, interval if watch else None)
         elif watch:
             _redraw(document, client, interval)

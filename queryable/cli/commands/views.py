@@ -8,27 +8,22 @@ import typer
 
 from queryable import View
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import exit_if_empty, reports_errors
-from queryable.cli.options import AsCsv, AsJson, Timeout, TokenFile, Url, Vertical, complete_view
-from queryable.cli.output import Output, output_of, write_line, write_rows
-
-app = typer.Typer()
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import exit_if_empty
+from queryable.cli.options import complete_view
+from queryable.cli.output import Output, RowOutput, write_line, write_rows
 
 _COLUMNS = ("name", "topic", "path", "key", "value", "store", "partitions")
 
 
-@app.command()
-@reports_errors
+@command
 def views(
+    *,
     view: Annotated[
         str | None, typer.Argument(metavar="VIEW", autocompletion=complete_view)
     ] = None,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    vertical: Vertical = False,
+    connection: Connection,
+    output: RowOutput,
 ) -> None:
     """List the views, or describe one.
 
@@ -38,20 +33,20 @@ def views(
       queryable views latest-departure
       queryable views --json | jq -r .name
     """
-    output = output_of(as_json, as_csv, vertical)
-    with Connection(url, timeout, token_file).client() as client:
+    chosen = output.chosen()
+    with connection.client() as client:
         found = client.views() if view is None else [client.view(view)]
-    if output is Output.JSON:
+    if chosen is Output.JSON:
         for each in found:
             write_line(each.description)
     elif view is None:
-        write_rows([_row(each) for each in found], output)
+        write_rows([_row(each) for each in found], chosen)
     else:
         fields = {**found[0].description, "pipeline": pipeline_text(found[0])}
         # of the instance that answers: `describe` has them of all
         fields.pop("unreadable", None)
         rows = [{"": name, view: cell} for name, cell in fields.items() if cell is not None]
-        write_rows(rows, Output.TABLE if output is Output.VERTICAL else output)
+        write_rows(rows, Output.TABLE if chosen is Output.VERTICAL else chosen)
     exit_if_empty(len(found), "the deployment has no views")
 
 

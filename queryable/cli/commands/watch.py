@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from queryable import Client, Unavailable, Unreadable, View
+from queryable import Client, Entry, Unavailable, Unreadable
 from queryable.cli.config import Connection
-from queryable.cli.exit_codes import print_stderr, reports_errors
-from queryable.cli.options import AsJson, RawKey, Timeout, TokenFile, Url, ViewName, parse_prefix
-from queryable.cli.output import is_for_terminal, write_line
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.options import RawKey, complete_key
+from queryable.cli.output import DocumentOutput
+from queryable.cli.queries import Query
 from queryable.cli.values import as_item, cell_text, iso_time, json_value, parse_key
 from queryable.client.protocol.errors import BadUse
-
-app = typer.Typer()
 
 # --prefix exits after this many seconds of failing scans; like the client's `patience` for a key
 _PATIENCE = 60.0
@@ -33,15 +33,11 @@ class _Event(NamedTuple):
     """Partition and offset; empty if not known."""
 
 
-@app.command()
-@reports_errors
+@command
 def watch(
-    view: ViewName,
-    key: Annotated[str | None, typer.Argument(metavar="KEY")] = None,
-    prefix: Annotated[
-        str | None,
-        typer.Option(metavar="PREFIX", help="Watch all keys with this prefix, instead of KEY."),
-    ] = None,
+    *,
+    query: Query,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", autocompletion=complete_key)] = None,
     interval: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Time between scans, with --prefix.")
     ] = 1.0,
@@ -49,10 +45,8 @@ def watch(
         int | None, typer.Option(min=1, metavar="N", help="Exit after this many changes.")
     ] = None,
     raw: RawKey = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Print the value of a key, then each change, until Ctrl-C.
 
@@ -65,16 +59,17 @@ def watch(
       queryable watch word-count lambda --json | jq --unbuffered .value
       queryable watch notes --prefix N1 --count 10
     """
-    if (key is None) == (prefix is None):
+    if (key is None) == ("prefix" not in query.options):
         raise BadUse("Give either KEY or --prefix.")
-    with Connection(url, timeout, token_file).client() as client:
-        view_info = client.view(view)
+    with connection.client() as client:
         if key is not None:
-            events = _key_events(client, view, parse_key(key, view_info, raw))
+            parsed = parse_key(key, client.view(query.view), raw)
+            events = _key_events(client, query.view, parsed)
         else:
-            events = _prefix_events(client, view_info, prefix, interval)
+            options = query.parameters(client)
+            events = _prefix_events(lambda: client.scan(query.view, **options), interval)
         for event in islice(events, count):
-            _print(event, as_json)
+            _print(event, output)
 
 
 def _key_events(client: Client, view: str, key: Any) -> Iterator[_Event]:
@@ -86,15 +81,13 @@ def _key_events(client: Client, view: str, key: Any) -> Iterator[_Event]:
         yield _Event(kind, change.key, change.value, record)
 
 
-def _prefix_events(
-    client: Client, view: View, prefix: str | None, interval: float
-) -> Iterator[_Event]:
-    before = _scan(client, view, prefix)
+def _prefix_events(scan: Callable[[], Iterable[Entry]], interval: float) -> Iterator[_Event]:
+    before = {row.key: row.value for row in scan()}
     scanned_at = time.monotonic()
     while True:
         time.sleep(interval)
         try:
-            after = _scan(client, view, prefix)
+            after = {row.key: row.value for row in scan()}
         except Unavailable as error:
             if error.is_final or time.monotonic() > scanned_at + _PATIENCE:
                 raise
@@ -103,11 +96,6 @@ def _prefix_events(
         scanned_at = time.monotonic()
         yield from differences(before, after)
         before = after
-
-
-def _scan(client: Client, view: View, prefix: str | None) -> dict[Any, Any]:
-    rows = client.scan(view.name, prefix=parse_prefix(prefix, view))
-    return {row.key: row.value for row in rows}
 
 
 def differences(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[_Event]:
@@ -127,12 +115,10 @@ def _text(value: Any) -> str:
     return json.dumps(json_value(value))
 
 
-def _print(event: _Event, as_json: bool) -> None:
+def _print(event: _Event, output: DocumentOutput) -> None:
     now = time.time_ns() // 1_000_000
-    if is_for_terminal(as_json):
-        value = "" if event.kind == "deleted" else cell_text(event.value)
-        print(iso_time(now), event.kind, cell_text(event.key), value)
-    else:
-        line = {"time": now, "event": event.kind, "key": event.key, "value": event.value}
-        write_line({**as_item(line), **event.record})
+    value = "" if event.kind == "deleted" else cell_text(event.value)
+    line = {"time": now, "event": event.kind, "key": event.key, "value": event.value}
+    text = f"{iso_time(now)} {event.kind} {cell_text(event.key)} {value}"
+    output.show({**as_item(line), **event.record}, text)
     sys.stdout.flush()

@@ -22,7 +22,7 @@ from queryable.cli.diff.matching import (
 )
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import NOT_FOUND
-from queryable.cli.output import is_for_terminal, print_table, write_line
+from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import row_progress
 from queryable.client.protocol.errors import BadUse
 
@@ -115,11 +115,11 @@ class Comparison:
         first, second = self.sources
         return zip(first.read_again(rows), second.read_again(rows), strict=True)
 
-    def print_result(self, as_json: bool) -> None:
+    def print_result(self, output: DocumentOutput) -> None:
         """Prints the differences, then the counts and the freshness of both sources."""
         rows = [each.as_row() for each in self.kept]
         first, second = (source.freshness() for source in self.sources)
-        if not is_for_terminal(as_json):
+        if not output.is_for_people:
             for row in rows:
                 write_line(row)
             write_line({"compared": self.compared, **self.counts, "first": first, "second": second})
@@ -137,14 +137,14 @@ class Comparison:
 
 
 def print_differences(
-    sources: tuple[DiffSource, DiffSource], sample: int | None, show: int, as_json: bool
+    sources: tuple[DiffSource, DiffSource], sample: int | None, show: int, output: DocumentOutput
 ) -> None:
     """Compares and prints; exits with NOT_FOUND if there are differences. `sample`: as of
     `Comparison.compare`; `show`: how many differences are printed. Raises BadUse."""
     check_comparable(*sources)
     comparison = Comparison(sources, show)
     comparison.compare(sample)
-    comparison.print_result(as_json)
+    comparison.print_result(output)
     if comparison.total:
         raise SystemExit(NOT_FOUND)
 

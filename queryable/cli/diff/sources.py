@@ -9,9 +9,10 @@ from random import Random
 from typing import Any
 
 from model.kinds.registry import kind_of
-from queryable import BadUse, Client, Entry, QueryableError, Rows, Source
+from queryable import BadUse, Client, Entry, QueryableError, Source
 from queryable.cli.diff.matching import Row, identity_of, is_ordered
 from queryable.cli.diff.sampling import random_key
+from queryable.cli.queries import listing_of
 
 _SMALL = 100_000
 """A view with up to this many entries is sampled by reading all of it, in less than a second."""
@@ -30,12 +31,8 @@ class DiffSource:
         self._client = client
         with self._labelled():
             self.view = client.view(view)
-        timed: dict[str, Callable[..., Rows[Any]]] = {
-            "window": client.windows,
-            "session": client.sessions,
-        }
-        self._is_timed = self.view.store in timed
-        self._query: Callable[..., Rows[Any]] = timed.get(self.view.store, client.scan)
+        self._is_timed = not kind_of(self.view.store).has_points
+        self._query = listing_of(client, self.view)
         if kind_of(self.view.store).is_custom:
             raise BadUse(f"{self.label}: view {view} has a custom store, which cannot be compared.")
         self._lag: int | None = 0

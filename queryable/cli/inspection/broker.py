@@ -6,18 +6,23 @@ read-only: it assigns partitions itself, joins no group, commits nothing and cre
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from model.kafka.clients import closing, own
+from model.kafka.config import hide
+from model.kafka.config_providers import resolve
 from model.kafka.headers import headers_of
+from model.problems import ConfigurationError
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
 from queryable.client.protocol.errors import BadUse
@@ -134,6 +139,17 @@ class Broker:
                 return TopicSample([], offsets)
             consumer.assign(assignment)
             return TopicSample(_read(consumer, ends, per_partition, deadline), offsets)
+
+
+def broker_of(servers: str, table: Mapping[str, str], seconds: float, file: Path | None) -> Broker:
+    """A broker with the connection settings of the table [kafka] of a file. Raises BadUse."""
+    try:
+        kafka = resolve(table, open, os.environ)
+    except ConfigurationError as error:
+        raise BadUse(f"{file}: {error}.") from None
+    return Broker(
+        servers, kafka, seconds, lambda text: hide(text, table, kafka), f"{file}, [kafka]"
+    )
 
 
 def _read(

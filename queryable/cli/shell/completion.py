@@ -1,87 +1,23 @@
-"""Completion of commands, options, views and keys in the shell."""
+"""Completion in the shell: of commands and options, and of arguments as in other shells
+(`queryable --install-completion`)."""
 
 from __future__ import annotations
 
 import shlex
-import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from queryable import Client, View
-from queryable.cli.values import json_value
-from queryable.client.protocol.errors import QueryableError
+from queryable.cli.output import OUTPUTS
 
-MAX_KEYS = 50
-_VIEWS_ARE_FRESH_FOR = 10.0  # s
 _QUOTED = " \t\n'\"\\"
 
 
-class Deployment(Protocol):
-    """The views and keys that exist; empty if the deployment does not answer."""
-
-    def views(self) -> list[str]: ...
-
-    def keys(self, view: str, beginning: str) -> list[str]: ...
-
-
-class LiveDeployment:
-    """Asks a deployment, within a short time, because a user waits for the answer."""
-
-    def __init__(
-        self, make_client: Callable[[], Client], clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._make_client = make_client
-        self._clock = clock
-        self._views: list[str] = []
-        self._read_at = float("-inf")
-
-    def views(self) -> list[str]:
-        if self._clock() - self._read_at >= _VIEWS_ARE_FRESH_FOR:
-            try:
-                with self._make_client() as client:
-                    self._views = sorted(view.name for view in client.views())
-            except QueryableError:
-                return []
-            self._read_at = self._clock()
-        return self._views
-
-    def keys(self, view: str, beginning: str) -> list[str]:
-        try:
-            with self._make_client() as client:
-                info = client.view(view)
-                rows = client.scan(view, prefix=_prefix(info, beginning), limit=MAX_KEYS)
-                return [_key_text(row.key) for row in rows]
-        except QueryableError:
-            return []
-
-
-def _prefix(view: View, beginning: str) -> Any:
-    """Only keys that are text have a prefix; the first of the others are offered."""
-    if not beginning or not view.key.has_prefixes:
-        return None
-    return view.key.python.from_typed(beginning)
-
-
-def _key_text(key: Any) -> str:
-    value = json_value(key)
-    return value if isinstance(value, str) else str(value)
-
-
 class Completer:
-    """`options`: command ► its options. The second word of the commands in `with_view` is a view,
-    and the third of those in `with_keys` a key."""
+    """`group`: the commands. `before`: the options before each command."""
 
-    def __init__(
-        self,
-        options: Mapping[str, Sequence[str]],
-        with_view: frozenset[str],
-        with_keys: frozenset[str],
-        deployment: Deployment,
-    ) -> None:
-        self._options = options
-        self._with_view = with_view
-        self._with_keys = with_keys
-        self._deployment = deployment
+    def __init__(self, group: Any, before: Sequence[str] = ()) -> None:
+        self._group = group
+        self._before = before
 
     def complete(self, before: str, word: str) -> list[str]:
         """The words that may replace `word`, which follows the text `before`; as they are typed,
@@ -90,20 +26,37 @@ class Completer:
             words = shlex.split(before)
         except ValueError:  # an open quote
             return []
-        found = self._candidates([each for each in words if each[:1] != "-"], words, word)
-        return [f"{_quoted(each)} " for each in found if each.startswith(word)]
+        return [f"{_quoted(each)} " for each in self._found(words, word) if each.startswith(word)]
 
-    def _candidates(self, places: list[str], words: list[str], word: str) -> Sequence[str]:
+    def _found(self, words: list[str], word: str) -> Sequence[str]:
+        own = {"help": sorted(self._group.commands), "output": list(OUTPUTS), "exit": []}
         if not words:
-            return sorted(self._options)
-        command = words[0]
+            return sorted([*self._group.commands, *own])
+        if words[0] in own:
+            return own[words[0]] if len(words) == 1 else ()
+        if words[0] not in self._group.commands:
+            return ()
+        name, *arguments = words
+        root = self._group.make_context("queryable", [*self._before, name], resilient_parsing=True)
+        command = self._group.commands[name]
+        context = command.make_context(name, arguments, parent=root, resilient_parsing=True)
+        parameters = command.get_params(context)
         if word.startswith("-"):
-            return self._options.get(command, ())
-        if len(places) == 1 and command in self._with_view:
-            return self._deployment.views()
-        if len(places) >= 2 and command in self._with_keys:
-            return self._deployment.keys(places[1], word)
+            return sorted(name for each in parameters for name in each.opts if name[:2] == "--")
+        for each in sorted(parameters, key=lambda each: each.param_type_name == "argument"):
+            if _is_next(each, context, arguments[-1:]):
+                found = each.shell_complete(context, word)
+                return [item.value for item in found if item.type == "plain"]
         return ()
+
+
+def _is_next(parameter: Any, context: Any, last: Sequence[str]) -> bool:
+    """Whether the next word is for this option, whose name is the last word, or else for this
+    argument."""
+    if parameter.param_type_name == "option":
+        return not parameter.is_flag and any(name in last for name in parameter.opts)
+    is_given = context.get_parameter_source(parameter.name).name == "COMMANDLINE"
+    return parameter.nargs == -1 or not is_given
 
 
 def _quoted(text: str) -> str:

@@ -11,7 +11,6 @@ from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment
-from queryable.cli.config import broker_timeout
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.start.questions import did_you_mean
@@ -21,7 +20,7 @@ KAFKA_FILE = "a file with a table [kafka], and give it with --kafka"
 """Where the settings of the connection are, for commands without a views file."""
 
 
-def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str, int]:
+def check_views(views: Path, servers: str, timeout: float) -> Mapping[str, int]:
     """The topics, with their numbers of partitions. Raises BadUse if the file is wrong or a topic
     does not exist, and NoBroker if the broker does not answer. `timeout`: seconds for one request
     to the broker."""
@@ -42,7 +41,7 @@ def check_views(views: Path, servers: str, timeout: float | None) -> Mapping[str
     broker = Broker(
         servers,
         for_librdkafka(kafka),
-        broker_timeout(timeout),
+        timeout,
         lambda text: hide(text, deployment.kafka, kafka),
         f"{views}, [kafka]",
     )

@@ -20,6 +20,7 @@ from local.waiting import wait_until
 from queryable.cli.app import app
 from queryable.cli.commands import diff
 from queryable.cli.commands.switching import deployments
+from queryable.cli.declaration.command import COMMANDS
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
 from tests.support.client import Client, Response, key_path
 from tests.support.deployment import Deployment, settle, views_toml
@@ -227,9 +228,7 @@ def test_a_deployment_without_the_same_views_is_refused(service: Service) -> Non
         restart(service.second)
 
 
-@pytest.mark.parametrize(
-    "command", [*deployments.app.registered_commands, *diff.app.registered_commands]
-)
+@pytest.mark.parametrize("command", [*COMMANDS[deployments.__name__], *COMMANDS[diff.__name__]])
 def test_the_examples_of_the_help_run(service: Service, command: CommandInfo) -> None:
     """Those of `diff` with URLs: tests/system/queries/test_examples.py."""
     text = inspect.getdoc(command.callback) or ""

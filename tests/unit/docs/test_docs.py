@@ -17,7 +17,8 @@ from local.settings import StackSettings
 from model.formats.registry import FORMATS as ALL_FORMATS
 from model.partitioner import PARTITIONERS
 from model.views import View
-from queryable.cli.app import app, name_of
+from queryable.cli.app import app
+from queryable.cli.declaration.command import name_of
 from tests.support.docs_examples import ALL_PAGES, BLOCK, ROOT, RUN_BY, examples_of
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context

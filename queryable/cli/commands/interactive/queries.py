@@ -6,25 +6,21 @@ from typing import Annotated
 
 import typer
 
-from queryable.cli.exit_codes import exit_if_empty, reports_errors
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import exit_if_empty
 from queryable.cli.history import history_path, read_history
-from queryable.cli.options import AsCsv, AsJson, Vertical
-from queryable.cli.output import output_of, write_rows
+from queryable.cli.output import RowOutput, write_rows
 from queryable.cli.values import iso_time
 
-app = typer.Typer()
 
-
-@app.command()
-@reports_errors
+@command
 def queries(
+    *,
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="Only commands that contain this.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of rows.")] = 20,
-    as_json: AsJson = False,
-    as_csv: AsCsv = False,
-    vertical: Vertical = False,
+    output: RowOutput,
 ) -> None:
     """Print the commands that were typed into the shell, the newest last.
 
@@ -37,15 +33,15 @@ def queries(
       queryable queries latest-departure --limit 5
       queryable queries --csv > queries.csv
     """
-    output = output_of(as_json, as_csv, vertical)
+    chosen = output.chosen()
     found = [each for each in read_history(history_path()) if text is None or text in each.command]
     rows = [
         {
-            "time": iso_time(each.time // 1000 * 1000) if output.is_for_people else each.time,
+            "time": iso_time(each.time // 1000 * 1000) if chosen.is_for_people else each.time,
             "command": each.command,
             "exit": each.status,
             "seconds": each.seconds,
         }
         for each in found[-limit:]
     ]
-    exit_if_empty(write_rows(rows, output), "no such command in the history of the shell")
+    exit_if_empty(write_rows(rows, chosen), "no such command in the history of the shell")

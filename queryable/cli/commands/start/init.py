@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,30 +9,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from model.kafka.config import for_librdkafka, hide
-from model.kafka.config_providers import resolve
-from model.problems import ConfigurationError
-from queryable.cli.config import broker_timeout
 from queryable.cli.connection_settings import connection_settings
-from queryable.cli.exit_codes import NoBroker, print_stderr, reports_errors
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import NoBroker, print_stderr
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import DEFAULT_SERVERS, KafkaFile, Servers, Timeout
+from queryable.cli.options import DEFAULT_SERVERS, Brokers, KafkaFile, SampleSize
 from queryable.client.protocol.errors import BadUse
 
 if TYPE_CHECKING:
     from queryable.cli.inspection.broker import Broker
 
-app = typer.Typer()
 
-
-@app.command()
-@reports_errors
+@command
 def init(
+    *,
     topics: Annotated[
         list[str] | None,
         typer.Argument(metavar="TOPIC", help="Names of topics. [default: asks for one]"),
     ] = None,
-    bootstrap_servers: Servers = None,
+    brokers: Brokers,
     kafka: KafkaFile = None,
     views: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")] = Path(
         "views.toml"
@@ -43,10 +37,7 @@ def init(
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask; mark uncertain values with TODO.")
     ] = False,
-    records: Annotated[
-        int, typer.Option("--records", min=1, metavar="N", help="Records to look at per topic.")
-    ] = 500,
-    timeout: Timeout = None,
+    records: SampleSize = 500,
 ) -> None:
     """Write a views file for topics of your own Kafka.
 
@@ -75,13 +66,13 @@ def init(
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     if not topics and not is_interactive:
         raise BadUse("Name a TOPIC: there is no terminal on which to ask.")
-    seconds = broker_timeout(timeout)
+    seconds = brokers.seconds
     action = what_to_do(views, add=add, force=force, is_interactive=is_interactive)
     if action == STOP:
         return
     table = connection_settings(kafka)
     written = kafka_to_add(views, table) if action == ADD else table
-    broker, found = _connect(bootstrap_servers, table, seconds, is_interactive, kafka)
+    broker, found = _connect(brokers, table, is_interactive, kafka)
     if not found:
         raise BadUse(f"The broker at {broker.servers} has no topics yet.")
     names = list(dict.fromkeys(topics or [ask_topic(found)]))
@@ -89,41 +80,28 @@ def init(
     entries = [describe_topic(broker, found, name, records, seconds, ask) for name in names]
     write_views(views, kafka_table(written), "\n".join(entries), is_added=action == ADD)
     print(f"wrote {views}: {', '.join(names)}")
-    command = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"
-    print_stderr(f"next: {command} --bootstrap-servers {broker.servers}")
+    serve = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"
+    print_stderr(f"next: {serve} --bootstrap-servers {broker.servers}")
 
 
 def _connect(
-    servers: str | None,
-    table: Mapping[str, str],
-    timeout: float,
-    is_interactive: bool,
-    file: Path | None,
+    brokers: Brokers, table: Mapping[str, str], is_interactive: bool, file: Path | None
 ) -> tuple[Broker, dict[str, int]]:
     """The broker and its topics, without Kafka's own. Asks again if a broker that the user typed
     does not answer. Raises BadUse and NoBroker."""
     with server_extra("init"):
-        from queryable.cli.inspection.broker import Broker
+        from queryable.cli.inspection.broker import broker_of
         from queryable.cli.start.preflight import KAFKA_FILE, broker_advice
         from queryable.cli.start.questions import ask_text
-    try:
-        resolved = resolve(table, open, os.environ)
-        settings = for_librdkafka(resolved)
-    except ConfigurationError as error:
-        raise BadUse(f"{file}: {error}.") from None
-    given = servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS")
     while True:
-        chosen = given or (
-            ask_text("Kafka brokers", DEFAULT_SERVERS) if is_interactive else DEFAULT_SERVERS
-        )
-        broker = Broker(
-            chosen, settings, timeout, lambda text: hide(text, table, resolved), f"{file}, [kafka]"
-        )
+        must_ask = is_interactive and brokers.named is None
+        chosen = ask_text("Kafka brokers", DEFAULT_SERVERS) if must_ask else brokers.servers
+        broker = broker_of(chosen, table, brokers.seconds, file)
         try:
             topics = broker.topics()
         except NoBroker as error:
             advice = broker_advice(chosen, KAFKA_FILE)
-            if given or not is_interactive:
+            if not must_ask:
                 raise NoBroker(f"{error.detail} {advice}") from None
             print_stderr(f"{error.detail} {advice}")
             continue

@@ -9,23 +9,22 @@ from typing import Annotated
 
 import typer
 
-from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
+from queryable.cli.declaration.command import command
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import DEFAULT_SERVERS, Servers, Timeout
+from queryable.cli.options import Brokers
 from queryable.client.protocol.errors import BadUse
-
-app = typer.Typer()
 
 DATA_DIR = Path(".queryable")
 
 
-@app.command()
-@reports_errors
+@command
 def serve(
+    *,
     views: Annotated[Path, typer.Argument(metavar="VIEWS", help="The views file.")] = Path(
         "views.toml"
     ),
-    bootstrap_servers: Servers = None,
+    brokers: Brokers,
     port: Annotated[
         int | None,
         typer.Option(min=1, max=65535, metavar="PORT", help="Port of nginx. [default: 8080]"),
@@ -52,7 +51,6 @@ def serve(
             metavar="NAME", help="Name of the deployment. [default: one for this data folder]"
         ),
     ] = None,
-    timeout: Timeout = None,
 ) -> None:
     """Serve views of your own Kafka until Ctrl-C.
 
@@ -72,8 +70,7 @@ def serve(
         from local.errors import LocalError
         from local.serve import serve as run
         from queryable.cli.start.preflight import check_views
-    servers = bootstrap_servers or os.environ.get("QUERYABLE_BOOTSTRAP_SERVERS") or DEFAULT_SERVERS
-    topics = check_views(views, servers, timeout)
+    topics = check_views(views, brokers.servers, brokers.seconds)
     options = {
         "proxy_port": port,
         "backend_port": backend_port,
@@ -82,7 +79,7 @@ def serve(
         "application_id": application_id,
     }
     try:
-        run(views, servers, options, topics)
+        run(views, brokers.servers, options, topics)
     except LocalError as error:
         print_stderr(f"queryable serve: {error}")
         raise SystemExit(UNAVAILABLE) from None

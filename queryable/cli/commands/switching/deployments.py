@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from queryable.cli.config import Connection
+from queryable.cli.declaration.command import command
 from queryable.cli.deployments import UNKNOWN, Deployments, behind_proxy
-from queryable.cli.exit_codes import UNAVAILABLE, print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, Wait
-from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.cli.progress import when_complete
+from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
+from queryable.cli.options import Force, Switch
+from queryable.cli.output import DocumentOutput, print_table, write_line
+from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
-
-app = typer.Typer()
 
 _FOLLOWED_WITHIN = 5.0  # s that a command waits for the proxy to follow
 _STEP = 0.05  # s
@@ -24,16 +23,13 @@ _STEP = 0.05  # s
 DeploymentId = Annotated[
     str, typer.Argument(metavar="APPLICATION_ID", show_default=False, help="The deployment.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Do not check that it can answer.")]
 
 
-@app.command()
-@reports_errors
+@command
 def deployments(
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    *,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """List the deployments behind the proxy.
 
@@ -45,10 +41,9 @@ def deployments(
       queryable deployments
       queryable deployments --url https://topics.example.org
     """
-    connection = Connection(url, timeout, token_file)
     found = behind_proxy(connection)
     documents = {id_: _describe(connection, found, id_) for id_ in sorted(found.urls)}
-    if not is_for_terminal(as_json):
+    if not output.is_for_people:
         write_line(
             {"service": found.service, "in_use": found.in_use, "deployments": [*documents.values()]}
         )
@@ -59,24 +54,13 @@ def deployments(
     print_table([_row(found, document) for document in documents.values()])
 
 
-@app.command()
-@reports_errors
+@command
 def switch_deployment(
+    *,
     deployment: DeploymentId,
-    max_lag: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="RECORDS",
-            help="How many records may be missing. [default: none of those written before]",
-        ),
-    ] = None,
-    wait: Wait = False,
-    force: Force = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    change: Switch,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Make another deployment of the service current.
 
@@ -91,27 +75,20 @@ def switch_deployment(
       queryable switch-deployment shop-2
       queryable switch-deployment shop-2 --wait
     """
-    connection = Connection(url, timeout, token_file)
     found = behind_proxy(connection)
     with found.client(connection, deployment) as client:
-        if not force:
+        if not change.force:
             _require_views(connection, found, client.deployment())
-
-        def send(seconds: int | None) -> dict[str, Any]:
-            return client.switch_deployment(deployment, max_lag=max_lag, wait=seconds, force=force)
-
-        done = when_complete(send, wait)
-    _report(connection, done, as_json)
+        done = change.made(partial(client.switch_deployment, deployment))
+    _report(connection, done, output)
 
 
-@app.command()
-@reports_errors
+@command
 def rollback_deployment(
+    *,
     force: Force = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Make the previous deployment of the service current again.
 
@@ -123,12 +100,11 @@ def rollback_deployment(
     Examples:
       queryable rollback-deployment
     """
-    connection = Connection(url, timeout, token_file)
     found = behind_proxy(connection)
     previous = _previous(connection, found)
     with found.client(connection, previous) as client:
         done = client.rollback_deployment(previous, force=force)
-    _report(connection, done, as_json)
+    _report(connection, done, output)
 
 
 def _describe(connection: Connection, found: Deployments, id_: str) -> dict[str, Any]:
@@ -180,26 +156,20 @@ def _previous(connection: Connection, found: Deployments) -> str:
     return previous
 
 
-def _report(connection: Connection, done: dict[str, Any], as_json: bool) -> None:
+def _report(connection: Connection, done: dict[str, Any], output: DocumentOutput) -> None:
     """Prints the new state once the proxy follows; exits with 3 if it does not."""
-    began = time.monotonic()
-    while True:
+
+    def ask(_: bool) -> tuple[bool, str]:
         try:
             follows = _follows(behind_proxy(connection), done)
         except Unavailable as error:
-            follows, why = False, f"The proxy does not answer: {error.detail}"
-        else:
-            why = "The proxy does not follow yet"
-        if follows or time.monotonic() - began > _FOLLOWED_WITHIN:
-            break
-        time.sleep(_STEP)
-    if not is_for_terminal(as_json):
-        write_line({**done, "followed": follows})
-    else:
-        print(
-            f"{done['name']}: {done['current']} is current, {done['previous']} is the previous one"
-        )
-    if not follows:
+            return False, f"The proxy does not answer: {error.detail}"
+        return follows, "" if follows else "The proxy does not follow yet"
+
+    why = poll(ask, _FOLLOWED_WITHIN, _STEP)
+    text = f"{done['name']}: {done['current']} is current, {done['previous']} is the previous one"
+    output.show({**done, "followed": not why}, text)
+    if why:
         print_stderr(f"{why}: look at service and application_id in /proxy/health.")
         raise SystemExit(UNAVAILABLE)
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from queryable import Client
 from queryable.cli.config import Connection
-from queryable.cli.confirmation import is_confirmed
+from queryable.cli.declaration.command import command
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
-from queryable.cli.exit_codes import NOT_FOUND, print_stderr, reports_errors
-from queryable.cli.options import AsJson, Timeout, TokenFile, Url, Wait, complete_view
-from queryable.cli.output import is_for_terminal, print_table, write_line
-from queryable.cli.progress import when_complete
+from queryable.cli.exit_codes import print_stderr
+from queryable.cli.options import Compared, Confirmation, Force, Switch, complete_view
+from queryable.cli.output import DocumentOutput, print_table, write_line
+from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
-
-app = typer.Typer()
 
 _FOLLOWED_WITHIN = 5.0  # s that a command waits for all instances to follow
 _STEP = 0.05  # s
@@ -28,24 +26,17 @@ Version = Annotated[
 ]
 
 
-@app.command()
-@reports_errors
+@command
 def compare(
+    *,
     first: Annotated[str, typer.Argument(metavar="VIEW@VERSION")],
     second: Annotated[str, typer.Argument(metavar="VIEW@VERSION")],
-    sample: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Entries to sample from each version.")
-    ] = 1000,
+    compared: Compared,
     full: Annotated[
         bool, typer.Option("--full", help="Compare all entries, not a sample.")
     ] = False,
-    show: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Differences to print; all are counted.")
-    ] = 20,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Compare two versions of a view.
 
@@ -59,34 +50,21 @@ def compare(
       queryable compare orders@1 orders@2 --sample 20000
       queryable compare orders@1 orders@2 --full --show 100
     """
-    with Connection(url, timeout, token_file).client() as client:
+    with connection.client() as client:
         sources = (
             DiffSource("", client, first, by_name=True),
             DiffSource("", client, second, by_name=True),
         )
-        print_differences(sources, None if full else sample, show, as_json)
+        print_differences(sources, None if full else compared.sample, compared.show, output)
 
 
-@app.command()
-@reports_errors
+@command
 def switch(
+    *,
     version: Version,
-    max_lag: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            metavar="RECORDS",
-            help="How many records may be missing. [default: none of those written before]",
-        ),
-    ] = None,
-    wait: Wait = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Do not check that the version is complete.")
-    ] = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    change: Switch,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Make another version of a view current.
 
@@ -101,25 +79,17 @@ def switch(
       queryable switch orders@2 --wait
     """
     view, number = _parse(version)
-    with Connection(url, timeout, token_file).client() as client:
-
-        def send(seconds: int | None) -> dict[str, Any]:
-            return client.switch(view, number, max_lag=max_lag, wait=seconds, force=force)
-
-        _report(client, when_complete(send, wait), as_json)
+    with connection.client() as client:
+        _report(client, change.made(partial(client.switch, view, number)), output)
 
 
-@app.command()
-@reports_errors
+@command
 def rollback(
+    *,
     view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
-    force: Annotated[
-        bool, typer.Option("--force", help="Do not check that it answers, and that its job runs.")
-    ] = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    force: Force = False,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Make the previous version of a view current again.
 
@@ -130,22 +100,20 @@ def rollback(
     Examples:
       queryable rollback orders
     """
-    with Connection(url, timeout, token_file).client() as client:
-        _report(client, client.rollback(view, force=force), as_json)
+    with connection.client() as client:
+        _report(client, client.rollback(view, force=force), output)
 
 
-@app.command()
-@reports_errors
+@command
 def drop(
+    *,
     version: Version,
     delete_topic: Annotated[
         bool, typer.Option("--delete-topic", help="Delete its topic, too.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    url: Url = None,
-    timeout: Timeout = None,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
+    confirmation: Confirmation,
+    connection: Connection,
+    output: DocumentOutput,
 ) -> None:
     """Remove a version of a view that is not current.
 
@@ -159,21 +127,17 @@ def drop(
       queryable drop orders@1 --delete-topic --yes
     """
     view, number = _parse(version)
-    if not yes and not _confirmed(version, delete_topic):
-        print_stderr("nothing was dropped")
-        raise SystemExit(NOT_FOUND)
-    with Connection(url, timeout, token_file).client() as client:
+    topic = " and its topic" if delete_topic else ""
+    confirmation.require(f"Delete the stores of {version}{topic} in the whole deployment?")
+    with connection.client() as client:
         done = client.drop(view, number, delete_topic=delete_topic)
-    if is_for_terminal(as_json):
-        print(f"{version} is dropped. Remove its entry from views.toml.")
-    else:
-        write_line(done)
+    output.show(done, f"{version} is dropped. Remove its entry from views.toml.")
 
 
-def print_versions(client: Client, view: str, as_json: bool) -> None:
+def print_versions(client: Client, view: str, output: DocumentOutput) -> None:
     """Prints how far each version of a view is: `queryable versions VIEW`."""
     document = client.view_versions(view)
-    if not is_for_terminal(as_json):
+    if not output.is_for_people:
         write_line(document)
         return
     columns = {each["name"]: _cells(document, each) for each in document["versions"]}
@@ -225,35 +189,26 @@ def _parse(text: str) -> tuple[str, int]:
     return view, int(number)
 
 
-def _confirmed(version: str, delete_topic: bool) -> bool:
-    topic = " and its topic" if delete_topic else ""
-    return is_confirmed(f"Delete the stores of {version}{topic} in the whole deployment?")
-
-
-def _report(client: Client, done: dict[str, Any], as_json: bool) -> None:
+def _report(client: Client, done: dict[str, Any], output: DocumentOutput) -> None:
     """Prints the new state once all instances follow it, or after a while those that do not (None
     if it is not known). The change is made, so an error here is none of the command."""
-    began = time.monotonic()
-    while True:
-        behind, has_ended = None, False
+
+    def ask(_: bool) -> tuple[bool, list[str] | QueryableError]:
         try:
             document = client.view_versions(done["view"])
         except QueryableError as error:
-            why, has_ended = error.detail, not isinstance(error, Unavailable)
-        else:
-            behind = [i["id"] for i in document["instances"] if i["current"] != done["current"]]
-            has_ended = not behind or document["revision"] > done["revision"]
-        if has_ended or time.monotonic() - began > _FOLLOWED_WITHIN:
-            break
-        time.sleep(_STEP)
-    if behind is None:
-        print_stderr(f"It is not known which instances follow: {why}")
-    if not is_for_terminal(as_json):
-        write_line({**done, "behind": behind})
-        return
-    print(
+            return not isinstance(error, Unavailable), error
+        behind = [i["id"] for i in document["instances"] if i["current"] != done["current"]]
+        return not behind or document["revision"] > done["revision"], behind
+
+    found = poll(ask, _FOLLOWED_WITHIN, _STEP)
+    behind = None if isinstance(found, QueryableError) else found
+    if isinstance(found, QueryableError):
+        print_stderr(f"It is not known which instances follow: {found.detail}")
+    text = (
         f"{done['view']}: version {done['current']} is current, version {done['previous']} is the "
-        f"previous one"
+        "previous one"
     )
     if behind:
-        print(f"These instances do not follow yet: {', '.join(behind)}")
+        text += f"\nThese instances do not follow yet: {', '.join(behind)}"
+    output.show({**done, "behind": behind}, text)

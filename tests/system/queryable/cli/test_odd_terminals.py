@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from local.settings import REPOSITORY
-from queryable.cli import app, confirmation
+from queryable.cli import answers, app
 from queryable.cli.adopt.prompts import ask_on_terminal
 from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
 from queryable.cli.history import Entry, add_to_history, read_history
@@ -87,7 +87,7 @@ def test_a_question_is_on_stderr(
         with os.fdopen(slave, "r") as terminal:
             monkeypatch.setattr(sys, "stdin", terminal)
             os.write(master, typed.encode())
-            assert confirmation.is_confirmed("Delete it?") is expected
+            assert answers.is_confirmed("Delete it?") is expected
     finally:
         os.close(master)
     output = capsys.readouterr()
@@ -97,8 +97,8 @@ def test_a_question_is_on_stderr(
 
 def test_the_end_of_the_input_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
-    assert not confirmation.is_confirmed("Delete it?")
+    monkeypatch.setattr(answers, "is_interactive", lambda: True)
+    assert not answers.is_confirmed("Delete it?")
 
 
 @pytest.mark.parametrize("default", ["key-value", None])
@@ -120,7 +120,7 @@ def test_closed_streams(server: Server, script: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    ["get V a", "get orders a --as-of V", "drain V", "pipeline V", "views --url http://V"],
+    ["get V a", "top orders --by V", "drain V", "pipeline V", "views --url http://V"],
 )
 def test_arguments_that_are_not_utf_8(server: Server, arguments: str) -> None:
     done = run(server, f"queryable {arguments}".replace("V", r"$'\xff'"))

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 import queryable
 from queryable.cli import commands
-from queryable.cli.app import COMMAND_MODULES, SECTIONS, app, name_of
+from queryable.cli.app import COMMAND_MODULES, SECTIONS, app
+from queryable.cli.declaration.command import name_of
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 COMMANDS = [name_of(command) for command in app.registered_commands]

@@ -17,11 +17,11 @@ from rich.console import Console
 from model.formats.format import WrittenJson
 from queryable import View
 from queryable.cli.commands.append import _value
-from queryable.cli.commands.top import bars, number_at
+from queryable.cli.commands.top import number_at
 from queryable.cli.commands.topology import tables
 from queryable.cli.commands.watch import differences as changes
 from queryable.cli.exit_codes import print_stderr
-from queryable.cli.output import Output, print_table, sparkline, write_rows
+from queryable.cli.output import Output, bars, print_table, sparkline, write_rows
 from queryable.cli.topology_document import differences, ranges
 from queryable.cli.values import cell_text, iso_time
 from queryable.client.protocol.errors import BadUse

@@ -11,7 +11,7 @@ import pytest
 
 from queryable import BadUse
 from queryable.cli import output
-from queryable.cli.output import Output, output_of, print_table, write_rows
+from queryable.cli.output import Output, RowOutput, print_table, write_rows
 from queryable.cli.table_layout import column_widths, record_lines
 
 FLIGHT = {
@@ -102,11 +102,11 @@ def test_csv_of_many_rows_keeps_every_field(
 
 
 def test_only_one_output_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert output_of(False) is Output.JSON, "the output of tests is not a terminal"
-    assert output_of(False, True) is Output.CSV
-    assert output_of(False, False, True) is Output.VERTICAL
+    assert RowOutput().chosen() is Output.JSON, "the output of tests is not a terminal"
+    assert RowOutput(as_csv=True).chosen() is Output.CSV
+    assert RowOutput(vertical=True).chosen() is Output.VERTICAL
     with pytest.raises(BadUse, match="only one of"):
-        output_of(True, True)
+        RowOutput(as_json=True, as_csv=True).chosen()
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert output_of(False) is Output.TABLE
-    assert output_of(True) is Output.JSON
+    assert RowOutput().chosen() is Output.TABLE
+    assert RowOutput(as_json=True).chosen() is Output.JSON

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from local.settings import REPOSITORY
 from local.terminal import Terminal
+from queryable.cli.app import app
 from queryable.cli.history import Entry, add_to_history, read_history
 from queryable.cli.shell.completion import Completer
 from tests.support.clients.scripted_transport import ORDERS
@@ -109,36 +111,41 @@ def test_commands_from_a_file(server: Server, tmp_path: Path) -> None:
     assert not (tmp_path / "queryable").exists(), "only what was typed is kept"
 
 
-class Known:
-    def views(self) -> list[str]:
-        return ["orders", "orders@2", "words"]
-
-    def keys(self, view: str, beginning: str) -> list[str]:
-        return [key for key in KEYS if key.startswith(beginning)] if view == "orders" else []
-
-
 @pytest.mark.parametrize(
     ("before", "word", "found"),
     [
         ("", "g", ["get "]),
-        ("", "", ["count ", "get ", "help "]),
-        ("get ", "or", ["orders ", "orders@2 "]),
-        ("get --json ", "w", ["words "]),
-        ("help ", "", []),
+        ("", "exi", ["exit "]),
+        ("get ", "or", ["orders "]),
+        ("get --json ", "o", ["orders "]),
+        ("help ", "cou", ["count "]),
+        ("output ", "j", ["json "]),
         ("get orders ", "al", ["alpha ", "alps "]),
         ("get orders ", "", ["alpha ", "alps ", "'be ta' "]),
         ("get orders alpha ", "b", ["'be ta' "]),
+        ("watch orders ", "alp", ["alpha ", "alps "]),
         ("count orders ", "a", []),
         ("get words ", "a", []),
         ("get orders ", "--j", ["--json "]),
+        ("scan ", "--l", ["--limit "]),
+        ("get orders alpha --stale ", "n", ["never "]),
+        ("scan orders --order ", "", ["asc ", "desc "]),
+        ("scan orders --limit ", "", []),
+        ("pipeline orders ", "re", ["resume ", "restart ", "rebuild "]),
+        ("serve ", "o", []),
         ("get 'orders ", "a", []),
         ("nothing ", "a", []),
     ],
 )
-def test_completion(before: str, word: str, found: list[str]) -> None:
-    options = {"get": ["--json", "--raw"], "count": ["--exact"], "help": []}
-    completer = Completer(options, frozenset({"get", "count"}), frozenset({"get"}), Known())
+def test_completion(server: Server, before: str, word: str, found: list[str]) -> None:
+    completer = Completer(get_command(app), ["--url", server.url])
     assert completer.complete(before, word) == found
+
+
+def test_completion_without_an_answer() -> None:
+    completer = Completer(get_command(app), ["--url", "http://127.0.0.1:9"])
+    assert completer.complete("get ", "") == []
+    assert completer.complete("get orders ", "") == []
 
 
 def test_the_history_is_bounded_and_survives_damage(

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from queryable.cli.app import app
-from queryable.cli.commands import count
+from queryable.cli.output import DocumentOutput
 from tests.unit.queryable.client.fake_server import serving
 
 ESTIMATE = {"count": 1_310_720, "exact": False, "estimate": True}
@@ -16,7 +16,7 @@ ESTIMATE = {"count": 1_310_720, "exact": False, "estimate": True}
 
 @pytest.mark.parametrize("is_for_terminal", [True, False])
 def test_an_estimate_is_called_one(monkeypatch: pytest.MonkeyPatch, is_for_terminal: bool) -> None:
-    monkeypatch.setattr(count, "is_for_terminal", lambda _: is_for_terminal)
+    monkeypatch.setattr(DocumentOutput, "is_for_people", is_for_terminal)
     with serving(lambda request: request.respond(200, ESTIMATE)) as server:
         environment = {"QUERYABLE_URL": server.url, "QUERYABLE_CONFIG": "/dev/null"}
         done = CliRunner().invoke(app, ["count", "orders"], env=environment)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from queryable.cli.app import app
 from queryable.cli.commands.switching import deployments
 from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
+from queryable.cli.output import DocumentOutput
 from tests.support.security.tls import Authority
 from tests.unit.queryable.client.fake_server import RequestHandler, Server, serving, use_tls
 
@@ -88,7 +89,7 @@ def fake() -> Iterator[Fake]:
 def test_the_table_shows_which_one_is_current_and_ready(
     fake: Fake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deployments, "is_for_terminal", lambda _: True)
+    monkeypatch.setattr(DocumentOutput, "is_for_people", True)
     fake.asked = ["shop-1", "shop-2"]
     shown = fake.run("deployments").stdout
     assert "current" in shown

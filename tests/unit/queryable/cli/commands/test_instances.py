@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from queryable.cli import confirmation
+from queryable.cli import answers as questions
 from queryable.cli.app import app
-from queryable.cli.commands import instances
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, UNAVAILABLE, USAGE_ERROR
+from queryable.cli.output import DocumentOutput
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 DRAINED = {"instance": "b1", "drained": True}
@@ -88,7 +88,7 @@ def test_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         done = run(server.url, "rebuild", "b1", "orders", "3")
         assert done.exit_code == USAGE_ERROR
         assert "--yes" in done.stderr
-        monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
+        monkeypatch.setattr(questions, "is_interactive", lambda: True)
         done = run(server.url, "rebuild", "b1", "orders", "3", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
         assert "Delete the store of partition 3 of orders on b1" in done.stderr
@@ -99,7 +99,7 @@ def test_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(instances, "is_for_terminal", lambda _: True)
+    monkeypatch.setattr(DocumentOutput, "is_for_people", True)
     answers = [DRAINED, topology([], []), {**DRAINED, "drained": False}, REBUILT]
     with serving(lambda r: r.respond(200, answers.pop(0))) as server:
         shown = [

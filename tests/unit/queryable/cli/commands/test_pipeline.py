@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from queryable.cli import confirmation
+from queryable.cli import answers as questions
 from queryable.cli.app import app
 from queryable.cli.commands import pipeline
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, UNAVAILABLE, USAGE_ERROR
+from queryable.cli.output import DocumentOutput
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 ID = "0" * 32
@@ -53,7 +54,7 @@ def test_a_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         done = run(server.url, "words", "rebuild")
         assert done.exit_code == USAGE_ERROR
         assert "--yes" in done.stderr
-        monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
+        monkeypatch.setattr(questions, "is_interactive", lambda: True)
         done = run(server.url, "words", "rebuild", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
         assert "Results of records that they no longer have are lost" in done.stderr
@@ -62,7 +63,7 @@ def test_a_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_state_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "is_for_terminal", lambda _: True)
+    monkeypatch.setattr(DocumentOutput, "is_for_people", True)
     with serving(lambda r: r.respond(200, described())) as server:
         done = run(server.url, "words")
     assert done.exit_code == SUCCESS

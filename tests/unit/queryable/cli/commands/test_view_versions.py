@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from queryable.cli import confirmation
+from queryable.cli import answers as questions
 from queryable.cli.app import app
 from queryable.cli.commands.switching import view_versions
 from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
+from queryable.cli.output import DocumentOutput
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 CHANGED = {"view": "orders", "current": 2, "previous": 1, "dropped": [], "revision": 3}
@@ -118,7 +119,7 @@ def test_drop_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
         done = run(server.url, "drop", "orders@1")
         assert done.exit_code == USAGE_ERROR
         assert "--yes" in done.stderr
-        monkeypatch.setattr(confirmation, "is_interactive", lambda: True)
+        monkeypatch.setattr(questions, "is_interactive", lambda: True)
         done = run(server.url, "drop", "orders@1", input="n\n")
         assert (done.exit_code, server.paths) == (NOT_FOUND, [])
         assert "Delete the stores of orders@1 in the whole deployment?" in done.stderr
@@ -132,7 +133,7 @@ def test_versions_without_a_key_are_those_of_the_view(monkeypatch: pytest.Monkey
     with serving(lambda r: r.respond(200, status(2, 1, None))) as server:
         done = run(server.url, "versions", "orders")
         assert json.loads(done.stdout) == status(2, 1, None)
-        monkeypatch.setattr(view_versions, "is_for_terminal", lambda _: True)
+        monkeypatch.setattr(DocumentOutput, "is_for_people", True)
         shown = run(server.url, "versions", "orders").stdout
     assert "previous" in shown
     assert "3 of 4" in shown

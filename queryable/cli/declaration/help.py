@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-from queryable.cli.negative_numbers import with_separator
+from queryable.cli.declaration.negative_numbers import with_separator
 
 _WHOLE = 1000  # characters of a summary, which is never cut
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from queryable.cli.app import app
-from queryable.cli.negative_numbers import with_separator
+from queryable.cli.declaration.negative_numbers import with_separator
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 VALUED = frozenset(("--from", "--limit", "-n"))

@@ -1,0 +1,4 @@
+"""How a command is declared, and how its arguments are read and explained.
+
+A command is a function. Its parameters are its arguments and options, or groups of them.
+"""

@@ -1,0 +1,61 @@
+"""Makes functions commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, isclass, signature
+from typing import Any, get_type_hints
+
+from typer.models import CommandInfo
+
+from queryable.cli.declaration.groups import OptionGroup
+from queryable.cli.declaration.help import Command
+from queryable.cli.exit_codes import reports_errors
+
+COMMANDS: dict[str, list[CommandInfo]] = {}
+"""The commands of each module that has been imported, by the name of the module."""
+
+
+def command(
+    function: Callable[..., None], settings: dict[str, Any] | None = None
+) -> Callable[..., None]:
+    """Decorates a function: it becomes a command of the same name, and its docstring the help. Its
+    errors become a line on stderr and an exit code. `settings`: of the parser."""
+    run = _with_options(function)
+    info = CommandInfo(cls=Command, callback=reports_errors(run), context_settings=settings)
+    COMMANDS.setdefault(function.__module__, []).append(info)
+    return function
+
+
+def name_of(info: CommandInfo) -> str:
+    """The name of a command, as people type it."""
+    assert info.callback is not None
+    return info.callback.__name__.replace("_", "-")
+
+
+def _with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with the options of each group as parameters of their own, as typer needs
+    them."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters: list[Parameter] = []
+    groups: dict[str, tuple[type[OptionGroup], Sequence[Parameter]]] = {}
+    for each in signature(function).parameters.values():
+        hint = hints[each.name]
+        if isclass(hint) and issubclass(hint, OptionGroup):
+            declared = hint.declared(function.__name__)
+            groups[each.name] = hint, declared
+            parameters += declared
+        else:
+            parameters.append(each.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY))
+
+    @wraps(function)
+    def run(**values: Any) -> None:
+        for name, (group, declared) in groups.items():
+            own = {each.name: values.pop(each.name) for each in declared}
+            values[name] = group.given(function.__name__, own)
+        function(**values)
+
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run

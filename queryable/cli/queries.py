@@ -1,0 +1,117 @@
+"""Queries as people type them, and the loop that reads and prints their rows."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Any, Self
+
+from rich.console import RenderableType
+
+from model.kinds.registry import kind_of
+from queryable import Client, Rows, View
+from queryable.cli.declaration.groups import OptionGroup
+from queryable.cli.declaration.query_options import options_of
+from queryable.cli.exit_codes import exit_if_empty
+from queryable.cli.options import ViewName
+from queryable.cli.output import Output, Row, RowOutput, note_unreadable, write_rows
+from queryable.cli.progress import row_progress
+from queryable.client.protocol.errors import QueryableError
+
+_OF_ALL_ROWS = {"order", "limit", "stale", "stream"}
+"""Options with which a query still reads all rows of a view, or the first ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query(OptionGroup):
+    """The view and the options of a query.
+
+    `name`: as in `QueryOption.queries`. `options`: the values of the options that are given or have
+    a default, by their names. Flags are among them only if they are set.
+    """
+
+    name: str
+    view: str
+    options: Mapping[str, Any]
+
+    @classmethod
+    def declared(cls, command: str) -> Sequence[Parameter]:
+        view = Parameter("view", Parameter.KEYWORD_ONLY, annotation=ViewName)
+        return [view, *(option.declared() for option in options_of(command))]
+
+    @classmethod
+    def given(cls, command: str, values: Mapping[str, Any]) -> Self:
+        options = {
+            name: value
+            for name, value in values.items()
+            if name != "view" and value is not None and value is not False
+        }
+        return cls(command, values["view"], options)
+
+    def parameters(self, client: Client) -> dict[str, Any]:
+        """The parameters of the client's call. Raises QueryableError."""
+        found = dict(self.options)
+        options = [option for option in options_of(self.name) if option.name in found]
+        if any(option.depends_on_view for option in options):
+            view = client.view(self.view)
+            for option in options:
+                found[option.name] = option.value_for(found[option.name], view)
+        return found
+
+
+def listing_of(client: Client, view: View) -> Callable[..., Rows[Any]]:
+    """The client's method that reads all rows of the view."""
+    match kind_of(view.store).resource:
+        case "windows":
+            return client.windows
+        case "sessions":
+            return client.sessions
+    return client.scan
+
+
+def cells_of(result: Iterable[Any]) -> Iterable[Row]:
+    """The rows of a call as dictionaries."""
+    return (row._asdict() for row in result)
+
+
+def print_rows(
+    client: Client,
+    query: Query,
+    output: RowOutput,
+    call: Callable[..., Iterable[Any]],
+    *,
+    nothing: str,
+    rows_of: Callable[[Any], Iterable[Row]] = cells_of,
+    bars: Callable[[Sequence[Row]], Sequence[RenderableType]] | None = None,
+    is_of_key: bool = False,
+) -> int:
+    """Prints the rows of a query page by page, with its progress; returns their number. Exits with
+    NOT_FOUND and the text `nothing` if there are none. Raises QueryableError.
+
+    `call`: a method of the client, which gets the view and the query's parameters. `rows_of`: makes
+    rows from its result. `bars`: one per row, on a terminal. `is_of_key`: the rows are those of one
+    key.
+    """
+    chosen = output.chosen()
+    result = call(query.view, **query.parameters(client))
+    rows_on_terminal = sys.stdout.isatty() and chosen is not Output.TABLE
+    with row_progress(rows_on_terminal, lambda: _expected_rows(client, query, is_of_key)) as on_row:
+        written = write_rows(rows_of(result), chosen, on_row=on_row, bars=bars)
+    if unreadable := getattr(result, "unreadable", 0):
+        note_unreadable(unreadable)
+    exit_if_empty(written, nothing)
+    return written
+
+
+def _expected_rows(client: Client, query: Query, is_of_key: bool) -> int | None:
+    """An estimate; None if there is none."""
+    limit: int | None = query.options.get("limit")
+    if is_of_key or query.options.keys() - _OF_ALL_ROWS:
+        return limit
+    try:
+        estimate = int(client.count(query.view))
+    except QueryableError:
+        return limit
+    return estimate if limit is None else min(limit, estimate)
