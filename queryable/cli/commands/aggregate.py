@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from rich.console import RenderableType
 
-from queryable.cli.config import Connection
+from queryable import Client
 from queryable.cli.declaration.command import command
 from queryable.cli.output import Row, RowOutput, bars
 from queryable.cli.queries import Query, print_rows
@@ -15,7 +15,7 @@ from queryable.client.protocol.calls.aggregate import Groups
 
 
 @command
-def aggregate(*, query: Query, connection: Connection, output: RowOutput) -> None:
+def aggregate(*, query: Query, client: Client, output: RowOutput) -> None:
     """Print count, sum, minimum, maximum and average by group.
 
     Without --value, the entries of each group are counted. --from and --to are for windows and
@@ -27,11 +27,10 @@ def aggregate(*, query: Query, connection: Connection, output: RowOutput) -> Non
       queryable aggregate latest-departure --by origin --value delay
       queryable aggregate word-count
     """
-    with connection.client() as client:
-        print_rows(
-            client, query, output, client.aggregate, rows_of=_rows, bars=_bars,
-            nothing=f"view {query.view} has no entries within these bounds",
-        )  # fmt: skip
+    print_rows(
+        client, query, output, client.aggregate, rows_of=_rows, bars=_bars,
+        nothing=f"view {query.view} has no entries within these bounds",
+    )  # fmt: skip
 
 
 def _rows(groups: Groups) -> list[Row]:

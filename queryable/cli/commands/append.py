@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from queryable import DELETE, Unconfirmed, View
-from queryable.cli.config import Connection
+from queryable import DELETE, Client, Unconfirmed, View
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
 from queryable.cli.options import Key, RawKey, ViewName
@@ -30,7 +29,7 @@ def append(
         typer.Option(metavar="FILE", help="Read the value from FILE, or from stdin (-)."),
     ] = None,
     raw: RawKey = False,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Append a record to a view's topic, or delete a key.
@@ -49,17 +48,16 @@ def append(
     """
     if (value is not None) + delete + (value_file is not None) != 1:
         raise BadUse("Give exactly one of VALUE, --delete and --value-file.")
-    with connection.client() as client:
-        view_info = client.view(view)
-        record = DELETE if delete else _value(value, value_file, view_info)
-        try:
-            appended = client.append(view, parse_key(key, view_info, raw), record)
-        except Unconfirmed as error:
-            print_stderr(
-                f"queryable: not confirmed: the record may be in topic {view_info.topic}. Read the "
-                f"key with `queryable get {view} …` before you append the record again.\n{error}"
-            )
-            raise SystemExit(UNAVAILABLE) from None
+    view_info = client.view(view)
+    record = DELETE if delete else _value(value, value_file, view_info)
+    try:
+        appended = client.append(view, parse_key(key, view_info, raw), record)
+    except Unconfirmed as error:
+        print_stderr(
+            f"queryable: not confirmed: the record may be in topic {view_info.topic}. Read the "
+            f"key with `queryable get {view} …` before you append the record again.\n{error}"
+        )
+        raise SystemExit(UNAVAILABLE) from None
     text = f"partition {appended.partition}, offset {appended.offset}"
     output.show(appended._asdict(), text)
 

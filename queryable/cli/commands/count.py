@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queryable.cli.config import Connection
+from queryable import Client
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.output import DocumentOutput, note_unreadable, write_line
@@ -10,7 +10,7 @@ from queryable.cli.queries import Query
 
 
 @command
-def count(*, query: Query, connection: Connection, output: DocumentOutput) -> None:
+def count(*, query: Query, client: Client, output: DocumentOutput) -> None:
     """Print the number of entries of a view.
 
     Above some 100,000 entries, the number is an estimate; with --exact, every entry is counted.
@@ -21,8 +21,7 @@ def count(*, query: Query, connection: Connection, output: DocumentOutput) -> No
       queryable count latest-departure --exact --timeout 60
       queryable count word-count --exact | jq .count
     """
-    with connection.client() as client:
-        result = client.count(query.view, **query.parameters(client))
+    result = client.count(query.view, **query.parameters(client))
     if not output.is_for_people:
         said: dict[str, object] = {} if result.is_exact else {"estimate": True}
         if result.unreadable:

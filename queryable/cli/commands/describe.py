@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from queryable import Client, View
-from queryable.cli.config import Connection
 from queryable.cli.declaration.command import command
 from queryable.cli.description.fields import field_rows
 from queryable.cli.description.state import PATH, StateOfView, state_lines
@@ -38,7 +37,7 @@ def describe(
     seconds: Annotated[
         float, typer.Option(min=0, max=60, metavar="SECONDS", help="Time to measure rates for.")
     ] = 2.0,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Describe a view: schema seen, sample, size, dead letters and rates.
@@ -51,15 +50,14 @@ def describe(
       queryable describe latest-departure
       queryable describe word-count --sample 0 --seconds 0
     """
-    with connection.client() as client:
-        info = client.view(view)
-        before = _state(client, info) if seconds else None
-        began = time.monotonic()
-        entries = _entries(client, info, sample)
-        if before is not None:
-            time.sleep(max(began + seconds - time.monotonic(), 0))
-        after = _state(client, info)
-        job_rate = _job_rate(client, info)
+    info = client.view(view)
+    before = _state(client, info) if seconds else None
+    began = time.monotonic()
+    entries = _entries(client, info, sample)
+    if before is not None:
+        time.sleep(max(began + seconds - time.monotonic(), 0))
+    after = _state(client, info)
+    job_rate = _job_rate(client, info)
     document: dict[str, Any] = {"name": info.name}
     document |= {name: info.description[name] for name in _FIELDS if info.description.get(name)}
     if after is not None:

@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from queryable import Answer, Unreadable
-from queryable.cli.config import Connection
+from queryable import Answer, Client, Unreadable
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import NOT_FOUND, UNREADABLE, print_stderr
 from queryable.cli.options import RawKey, complete_key
@@ -27,7 +26,7 @@ def get(
         bool,
         typer.Option("--local", help="Only the instance at --url answers, from its own stores."),
     ] = False,
-    connection: Connection,
+    client: Client,
     output: RowOutput,
 ) -> None:
     """Print the value of one or more keys.
@@ -41,15 +40,14 @@ def get(
       queryable get prices tea --as-of 2013-03-01T00:00:00Z
     """
     chosen = output.chosen()
-    with connection.client() as client:
-        view = client.view(query.view)
-        parsed = [parse_key(key, view, raw) for key in keys]
-        parameters = query.parameters(client)
-        if len(parsed) > 1 and not local and parameters.keys() <= {"stale"}:
-            answers = client.get_many(query.view, parsed, **parameters)
-        else:
-            route: Any = {"route": "local"} if local else {}
-            answers = [client.get(query.view, key, **parameters, **route) for key in parsed]
+    view = client.view(query.view)
+    parsed = [parse_key(key, view, raw) for key in keys]
+    parameters = query.parameters(client)
+    if len(parsed) > 1 and not local and parameters.keys() <= {"stale"}:
+        answers = client.get_many(query.view, parsed, **parameters)
+    else:
+        route: Any = {"route": "local"} if local else {}
+        answers = [client.get(query.view, key, **parameters, **route) for key in parsed]
     with_headers = "headers" in query.options
     write_rows([_row(answer, with_headers) for answer in answers if answer], chosen)
     if chosen.is_for_people and len(answers) == 1:

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from queryable import Client
-from queryable.cli.config import Connection
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
 from queryable.cli.options import Confirmation, complete_instance, complete_view
@@ -31,7 +30,7 @@ def drain(
     wait: Annotated[
         float, typer.Option(min=0, metavar="SECONDS", help="How long to wait for the others.")
     ] = 300,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Move all partitions of an instance to others.
@@ -48,9 +47,8 @@ def drain(
       queryable drain b1
       queryable drain b1 --wait 1800
     """
-    with connection.client() as client:
-        client.drain(instance)
-        left = _wait_drained(client, instance, wait)
+    client.drain(instance)
+    left = _wait_drained(client, instance, wait)
     if left is None:
         print_stderr(
             f"{instance} has left the deployment before it had no partition: look at `queryable "
@@ -70,7 +68,7 @@ def drain(
 def undrain(
     *,
     instance: Instance,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Give a drained instance its share of the partitions again.
@@ -82,8 +80,7 @@ def undrain(
     Examples:
       queryable undrain b1
     """
-    with connection.client() as client:
-        done = client.undrain(instance)
+    done = client.undrain(instance)
     output.show(done, f"{instance} takes part again.")
 
 
@@ -100,7 +97,7 @@ def rebuild(
         typer.Option("--force", help="Also if no other instance answers for it meanwhile."),
     ] = False,
     confirmation: Confirmation,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Build an instance's store of a partition again.
@@ -120,8 +117,7 @@ def rebuild(
     confirmation.require(
         f"Delete the store of partition {partition} of {view} on {instance}, and build it again?"
     )
-    with connection.client() as client:
-        done = client.rebuild(instance, view, partition, force=force)
+    done = client.rebuild(instance, view, partition, force=force)
     output.show(done, f"Partition {partition} of {view} is being rebuilt on {instance}.")
 
 

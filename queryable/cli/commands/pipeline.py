@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from queryable import Client
-from queryable.cli.config import Connection
 from queryable.cli.declaration.checks import one_of
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
@@ -53,7 +52,7 @@ def pipeline(
         ),
     ] = None,
     confirmation: Confirmation,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Show or command the job that derives a view.
@@ -79,12 +78,11 @@ def pipeline(
             f"Delete the checkpoint of {view} and read its sources from the start? Results of "
             "records that they no longer have are lost, and counts and sums begin again meanwhile"
         )
-    with connection.client() as client:
-        if chosen is None:
-            _show(_state(client, view), output)
-            return
-        id_ = client.pipeline_command(view, chosen.value)["id"]
-        state = _wait(client, view, id_)
+    if chosen is None:
+        _show(_state(client, view), output)
+        return
+    id_ = client.pipeline_command(view, chosen.value)["id"]
+    state = _wait(client, view, id_)
     is_done = state["command"] == id_
     if not output.is_for_people:
         write_line({"view": view, "action": chosen.value, "done": is_done, "pipeline": state})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from queryable.cli.config import Connection
+from queryable import Client
 from queryable.cli.declaration.command import command
 from queryable.cli.output import RowOutput
 from queryable.cli.queries import Query, print_rows
@@ -19,7 +19,7 @@ def scan(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Print when each record was written, as epoch ms.")
     ] = False,
-    connection: Connection,
+    client: Client,
     output: RowOutput,
 ) -> None:
     """Print the entries of a view, ordered by key.
@@ -32,6 +32,5 @@ def scan(
       queryable scan word-count --from a --to m --order desc
       queryable scan latest-departure --stream | gzip > departures.ndjson.gz
     """
-    with connection.client() as client:
-        call = client.scan_dated if timestamps else client.scan
-        print_rows(client, query, output, call, nothing=f"no entries found in view {query.view}")
+    call = client.scan_dated if timestamps else client.scan
+    print_rows(client, query, output, call, nothing=f"no entries found in view {query.view}")

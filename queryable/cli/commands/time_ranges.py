@@ -12,7 +12,6 @@ from rich.console import Console
 from model.kinds.registry import kind_of
 from queryable import ALL_KEYS, Client, View
 from queryable.cli.commands.switching.view_versions import print_versions
-from queryable.cli.config import Connection
 from queryable.cli.declaration.command import command
 from queryable.cli.options import complete_key
 from queryable.cli.output import Output, Row, RowOutput, sparkline
@@ -35,9 +34,7 @@ KeyOrView = Annotated[
 
 
 @command
-def windows(
-    *, query: Query, key: KeyOrAll = None, connection: Connection, output: RowOutput
-) -> None:
+def windows(*, query: Query, key: KeyOrAll = None, client: Client, output: RowOutput) -> None:
     """Print the windows of a key, or of all keys.
 
     --from and --to bound the start of a window. Exits with 1 if there are none.
@@ -48,14 +45,11 @@ def windows(
       queryable windows bookings anna --from 2013-01-02T00:00:00Z
       queryable windows bookings --key-from a --key-to c --limit 100
     """
-    with connection.client() as client:
-        _print_history(client, query, key, output, client.windows)
+    _print_history(client, query, key, output, client.windows)
 
 
 @command
-def sessions(
-    *, query: Query, key: KeyOrAll = None, connection: Connection, output: RowOutput
-) -> None:
+def sessions(*, query: Query, key: KeyOrAll = None, client: Client, output: RowOutput) -> None:
     """Print the sessions of a key, or of all keys.
 
     With --from and --to, print the sessions that overlap this time. Exits with 1 if there are none.
@@ -65,14 +59,11 @@ def sessions(
       queryable sessions visits anna
       queryable sessions visits --from 2013-01-01T00:00:00Z
     """
-    with connection.client() as client:
-        _print_history(client, query, key, output, client.sessions)
+    _print_history(client, query, key, output, client.sessions)
 
 
 @command
-def versions(
-    *, query: Query, key: KeyOrView = None, connection: Connection, output: RowOutput
-) -> None:
+def versions(*, query: Query, key: KeyOrView = None, client: Client, output: RowOutput) -> None:
     """Print the versions of a key; without a key, those of the view.
 
     With --from and --to, print the versions of a key that were valid at some time in between. Exits
@@ -85,11 +76,10 @@ def versions(
       queryable versions prices tea --from 2013-06-01T00:00:00Z
     """
     output.chosen()  # also without a key, a wrong use is an error
-    with connection.client() as client:
-        if key is None:
-            print_versions(client, query.view, output)
-        else:
-            _print_history(client, query, key, output, client.versions)
+    if key is None:
+        print_versions(client, query.view, output)
+    else:
+        _print_history(client, query, key, output, client.versions)
 
 
 def _print_history(

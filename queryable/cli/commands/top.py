@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from queryable.cli.config import Connection
+from queryable import Client
 from queryable.cli.declaration.command import command
 from queryable.cli.output import Row, RowOutput, bars
 from queryable.cli.queries import Query, print_rows
 
 
 @command
-def top(*, query: Query, connection: Connection, output: RowOutput) -> None:
+def top(*, query: Query, client: Client, output: RowOutput) -> None:
     """Print the entries with the greatest numbers.
 
     With --order asc, print those with the smallest. Exits with 1 if no entry has a number.
@@ -33,8 +33,7 @@ def top(*, query: Query, connection: Connection, output: RowOutput) -> None:
     def ranked(rows: Sequence[Row]) -> Sequence[RenderableType]:
         return bars([number_at(row["value"], by) for row in rows])
 
-    with connection.client() as client:
-        print_rows(client, query, output, client.top, bars=ranked, nothing=nothing)
+    print_rows(client, query, output, client.top, bars=ranked, nothing=nothing)
 
 
 def number_at(value: Any, by: str | None) -> float:

@@ -17,7 +17,6 @@ from rich.text import Text
 
 from queryable import Client, Unavailable
 from queryable.cli.commands.views import pipeline_text
-from queryable.cli.config import Connection
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.output import DocumentOutput, write_line
@@ -43,7 +42,7 @@ def topology(
     interval: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Time between updates, with --watch.")
     ] = 1.0,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Print which instance has which partitions.
@@ -57,15 +56,14 @@ def topology(
       queryable topology --watch
       queryable topology --json | jq -r .epoch
     """
-    with connection.client() as client:
-        document = client.topology()
-        if not output.is_for_people:
-            _write(document, client, interval if watch else None)
-        elif watch:
-            _redraw(document, client, interval)
-        else:
-            Console().print(tables(document))
-            _print_pipelines(client)
+    document = client.topology()
+    if not output.is_for_people:
+        _write(document, client, interval if watch else None)
+    elif watch:
+        _redraw(document, client, interval)
+    else:
+        Console().print(tables(document))
+        _print_pipelines(client)
 
 
 def _print_pipelines(client: Client) -> None:

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from queryable import View
-from queryable.cli.config import Connection
+from queryable import Client, View
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import exit_if_empty
 from queryable.cli.options import complete_view
@@ -22,7 +21,7 @@ def views(
     view: Annotated[
         str | None, typer.Argument(metavar="VIEW", autocompletion=complete_view)
     ] = None,
-    connection: Connection,
+    client: Client,
     output: RowOutput,
 ) -> None:
     """List the views, or describe one.
@@ -34,8 +33,7 @@ def views(
       queryable views --json | jq -r .name
     """
     chosen = output.chosen()
-    with connection.client() as client:
-        found = client.views() if view is None else [client.view(view)]
+    found = client.views() if view is None else [client.view(view)]
     if chosen is Output.JSON:
         for each in found:
             write_line(each.description)

@@ -12,7 +12,6 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from queryable import Client, Entry, Unavailable, Unreadable
-from queryable.cli.config import Connection
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.options import RawKey, complete_key
@@ -45,7 +44,7 @@ def watch(
         int | None, typer.Option(min=1, metavar="N", help="Exit after this many changes.")
     ] = None,
     raw: RawKey = False,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Print the value of a key, then each change, until Ctrl-C.
@@ -61,15 +60,14 @@ def watch(
     """
     if (key is None) == ("prefix" not in query.options):
         raise BadUse("Give either KEY or --prefix.")
-    with connection.client() as client:
-        if key is not None:
-            parsed = parse_key(key, client.view(query.view), raw)
-            events = _key_events(client, query.view, parsed)
-        else:
-            options = query.parameters(client)
-            events = _prefix_events(lambda: client.scan(query.view, **options), interval)
-        for event in islice(events, count):
-            _print(event, output)
+    if key is not None:
+        parsed = parse_key(key, client.view(query.view), raw)
+        events = _key_events(client, query.view, parsed)
+    else:
+        options = query.parameters(client)
+        events = _prefix_events(lambda: client.scan(query.view, **options), interval)
+    for event in islice(events, count):
+        _print(event, output)
 
 
 def _key_events(client: Client, view: str, key: Any) -> Iterator[_Event]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import wraps
 from inspect import Parameter, Signature, isclass, signature
 from typing import Any, get_type_hints
 
 from typer.models import CommandInfo
 
+from queryable import Client
+from queryable.cli.config import Connection
 from queryable.cli.declaration.groups import OptionGroup
 from queryable.cli.declaration.help import Command
 from queryable.cli.exit_codes import reports_errors
@@ -21,7 +24,11 @@ def command(
     function: Callable[..., None], settings: dict[str, Any] | None = None
 ) -> Callable[..., None]:
     """Decorates a function: it becomes a command of the same name, and its docstring the help. Its
-    errors become a line on stderr and an exit code. `settings`: of the parser."""
+    errors become a line on stderr and an exit code.
+
+    A parameter of a subclass of OptionGroup stands for all options of the group, and one of type
+    Client for a client of the deployment, which is closed at the end. `settings`: of the parser.
+    """
     run = _with_options(function)
     info = CommandInfo(cls=Command, callback=reports_errors(run), context_settings=settings)
     COMMANDS.setdefault(function.__module__, []).append(info)
@@ -36,12 +43,16 @@ def name_of(info: CommandInfo) -> str:
 
 def _with_options(function: Callable[..., None]) -> Callable[..., None]:
     """The function with the options of each group as parameters of their own, as typer needs
-    them."""
+    them. A client has those of the connection."""
     hints = get_type_hints(function, include_extras=True)
     parameters: list[Parameter] = []
+    clients: list[str] = []
     groups: dict[str, tuple[type[OptionGroup], Sequence[Parameter]]] = {}
     for each in signature(function).parameters.values():
         hint = hints[each.name]
+        if hint is Client:
+            clients.append(each.name)
+            hint = Connection
         if isclass(hint) and issubclass(hint, OptionGroup):
             declared = hint.declared(function.__name__)
             groups[each.name] = hint, declared
@@ -54,7 +65,10 @@ def _with_options(function: Callable[..., None]) -> Callable[..., None]:
         for name, (group, declared) in groups.items():
             own = {each.name: values.pop(each.name) for each in declared}
             values[name] = group.given(function.__name__, own)
-        function(**values)
+        with ExitStack() as stack:
+            for name in clients:
+                values[name] = stack.enter_context(values[name].client())
+            function(**values)
 
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}

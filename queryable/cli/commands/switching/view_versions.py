@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from queryable import Client
-from queryable.cli.config import Connection
 from queryable.cli.declaration.command import command
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
@@ -35,7 +34,7 @@ def compare(
     full: Annotated[
         bool, typer.Option("--full", help="Compare all entries, not a sample.")
     ] = False,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Compare two versions of a view.
@@ -50,12 +49,11 @@ def compare(
       queryable compare orders@1 orders@2 --sample 20000
       queryable compare orders@1 orders@2 --full --show 100
     """
-    with connection.client() as client:
-        sources = (
-            DiffSource("", client, first, by_name=True),
-            DiffSource("", client, second, by_name=True),
-        )
-        print_differences(sources, None if full else compared.sample, compared.show, output)
+    sources = (
+        DiffSource("", client, first, by_name=True),
+        DiffSource("", client, second, by_name=True),
+    )
+    print_differences(sources, None if full else compared.sample, compared.show, output)
 
 
 @command
@@ -63,7 +61,7 @@ def switch(
     *,
     version: Version,
     change: Switch,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Make another version of a view current.
@@ -79,8 +77,7 @@ def switch(
       queryable switch orders@2 --wait
     """
     view, number = _parse(version)
-    with connection.client() as client:
-        _report(client, change.made(partial(client.switch, view, number)), output)
+    _report(client, change.made(partial(client.switch, view, number)), output)
 
 
 @command
@@ -88,7 +85,7 @@ def rollback(
     *,
     view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
     force: Force = False,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Make the previous version of a view current again.
@@ -100,8 +97,7 @@ def rollback(
     Examples:
       queryable rollback orders
     """
-    with connection.client() as client:
-        _report(client, client.rollback(view, force=force), output)
+    _report(client, client.rollback(view, force=force), output)
 
 
 @command
@@ -112,7 +108,7 @@ def drop(
         bool, typer.Option("--delete-topic", help="Delete its topic, too.")
     ] = False,
     confirmation: Confirmation,
-    connection: Connection,
+    client: Client,
     output: DocumentOutput,
 ) -> None:
     """Remove a version of a view that is not current.
@@ -129,8 +125,7 @@ def drop(
     view, number = _parse(version)
     topic = " and its topic" if delete_topic else ""
     confirmation.require(f"Delete the stores of {version}{topic} in the whole deployment?")
-    with connection.client() as client:
-        done = client.drop(view, number, delete_topic=delete_topic)
+    done = client.drop(view, number, delete_topic=delete_topic)
     output.show(done, f"{version} is dropped. Remove its entry from views.toml.")
 
 
