@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from queryable.cli.app import app
 from queryable.cli.commands.switching import deployments
 from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
 from queryable.cli.output import DocumentOutput
 from tests.support.security.tls import Authority
+from tests.unit.queryable.cli.commands.running import run
 from tests.unit.queryable.client.fake_server import RequestHandler, Server, serving, use_tls
 
 INSTANCE = {"id": "b1", "state": "running", "current": "shop-1"}
@@ -76,8 +76,7 @@ class Fake:
             request.respond(200, self.service)
 
     def run(self, *arguments: str) -> Result:
-        environment = {"QUERYABLE_URL": self.url, "QUERYABLE_CONFIG": "/dev/null"}
-        return CliRunner().invoke(app, arguments, env=environment)
+        return run(self.url, *arguments)
 
 
 @pytest.fixture

@@ -8,12 +8,10 @@ import time
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from queryable.cli import answers as questions
-from queryable.cli.app import app
-from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, UNAVAILABLE, USAGE_ERROR
+from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE
 from queryable.cli.output import DocumentOutput
+from tests.unit.queryable.cli.commands.running import run
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 DRAINED = {"instance": "b1", "drained": True}
@@ -31,11 +29,6 @@ def topology(active: list[int], standby: list[int]) -> dict[str, Any]:
     view = {"partitions": 4, "partitioner": "murmur2"}
     processors = [instance("b1", active, standby), instance("b2", [0, 1, 2, 3], [])]
     return {"epoch": "5-1", "processors": processors, "views": {"orders": view}}
-
-
-def run(url: str, *arguments: str, input: str | None = None) -> Result:
-    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
-    return CliRunner().invoke(app, arguments, env=environment, input=input)
 
 
 @pytest.mark.slow
@@ -67,35 +60,10 @@ def test_an_instance_that_leaves_before_it_is_drained() -> None:
     assert "b1 has left the deployment" in done.stderr
 
 
-def test_a_refusal_says_why() -> None:
-    def refuse(request: RequestHandler) -> None:
-        request.respond(409, {"code": "last-instance", "detail": "No other.", "status": 409})
-
-    with serving(refuse) as server:
-        done = run(server.url, "drain", "b1")
-    assert done.exit_code == USAGE_ERROR
-    assert "No other." in done.stderr
-
-
 def test_undrain_is_sent_once_for_any_id() -> None:
     with serving(lambda r: r.respond(200, {"instance": "b/1", "drained": False})) as server:
         assert run(server.url, "undrain", "b/1").exit_code == SUCCESS
         assert server.paths == ["/admin/instances/b%2F1/undrain"]
-
-
-def test_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(lambda r: r.respond(200, REBUILT)) as server:
-        done = run(server.url, "rebuild", "b1", "orders", "3")
-        assert done.exit_code == USAGE_ERROR
-        assert "--yes" in done.stderr
-        monkeypatch.setattr(questions, "is_interactive", lambda: True)
-        done = run(server.url, "rebuild", "b1", "orders", "3", input="n\n")
-        assert (done.exit_code, server.paths) == (NOT_FOUND, [])
-        assert "Delete the store of partition 3 of orders on b1" in done.stderr
-        assert run(server.url, "rebuild", "b1", "orders", "3", input="y\n").exit_code == SUCCESS
-        done = run(server.url, "rebuild", "b1", "orders", "3", "--yes", "--force")
-        assert json.loads(done.stdout) == REBUILT
-        assert server.paths == [REBUILD] * 2
 
 
 def test_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,14 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from queryable.cli import answers as questions
-from queryable.cli.app import app
 from queryable.cli.commands import pipeline
-from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, UNAVAILABLE, USAGE_ERROR
+from queryable.cli.exit_codes import SUCCESS, UNAVAILABLE, USAGE_ERROR
 from queryable.cli.output import DocumentOutput
-from tests.unit.queryable.client.fake_server import RequestHandler, serving
+from tests.unit.queryable.cli.commands.running import run
+from tests.unit.queryable.client.fake_server import serving
 
 ID = "0" * 32
 SENT = {"view": "words", "group": "spark-words", "id": ID, "action": "pause"}
@@ -28,44 +26,25 @@ def described(command: str | None = None, **changes: Any) -> dict[str, Any]:
     return {"name": "words", "pipeline": {**state, **changes}}
 
 
-def run(url: str, *arguments: str, input: str | None = None) -> Result:
-    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
-    return CliRunner().invoke(app, ["pipeline", *arguments], env=environment, input=input)
-
-
 @pytest.mark.slow
 def test_an_action_waits_until_the_job_has_carried_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[Any] = [SENT, described(), described("1" * 32), described(ID, state="paused")]
     with serving(lambda r: r.respond(200, answers.pop(0))) as server:
-        done = run(server.url, "words", "pause")
+        done = run(server.url, "pipeline", "words", "pause")
         assert (done.exit_code, answers) == (SUCCESS, [])
         assert json.loads(done.stdout)["done"] is True
         assert server.paths == ["/views/words/pipeline", *["/views/words"] * 3]
         monkeypatch.setattr(pipeline, "_CARRIED_OUT_WITHIN", 0.0)
         answers += [SENT, described()]
-        done = run(server.url, "words", "restart")
+        done = run(server.url, "pipeline", "words", "restart")
         assert done.exit_code == UNAVAILABLE
         assert json.loads(done.stdout)["done"] is False
-
-
-def test_a_rebuild_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[Any] = [SENT, described(ID)] * 2
-    with serving(lambda r: r.respond(200, answers.pop(0))) as server:
-        done = run(server.url, "words", "rebuild")
-        assert done.exit_code == USAGE_ERROR
-        assert "--yes" in done.stderr
-        monkeypatch.setattr(questions, "is_interactive", lambda: True)
-        done = run(server.url, "words", "rebuild", input="n\n")
-        assert (done.exit_code, server.paths) == (NOT_FOUND, [])
-        assert "Results of records that they no longer have are lost" in done.stderr
-        assert run(server.url, "words", "rebuild", input="y\n").exit_code == SUCCESS
-        assert run(server.url, "words", "rebuild", "--yes").exit_code == SUCCESS
 
 
 def test_the_state_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DocumentOutput, "is_for_people", True)
     with serving(lambda r: r.respond(200, described())) as server:
-        done = run(server.url, "words")
+        done = run(server.url, "pipeline", "words")
     assert done.exit_code == SUCCESS
     assert "5,000" in done.stdout
     assert "2026-11-22T15:31:28Z" in done.stdout
@@ -73,16 +52,6 @@ def test_the_state_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_view_without_a_pipeline_is_an_error() -> None:
     with serving(lambda r: r.respond(200, {"name": "words"})) as server:
-        done = run(server.url, "words")
+        done = run(server.url, "pipeline", "words")
     assert done.exit_code == USAGE_ERROR
     assert "names no pipeline" in done.stderr
-
-
-def test_a_refused_action_says_why() -> None:
-    def refuse(request: RequestHandler) -> None:
-        request.respond(409, {"code": "pipeline-stopped", "detail": "Start it.", "status": 409})
-
-    with serving(refuse) as server:
-        done = run(server.url, "words", "pause")
-    assert done.exit_code == USAGE_ERROR
-    assert "Start it." in done.stderr

@@ -6,13 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from queryable.cli import answers as questions
-from queryable.cli.app import app
 from queryable.cli.commands.switching import view_versions
-from queryable.cli.exit_codes import NOT_FOUND, SUCCESS, USAGE_ERROR
+from queryable.cli.exit_codes import SUCCESS, USAGE_ERROR
 from queryable.cli.output import DocumentOutput
+from tests.unit.queryable.cli.commands.running import run
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 CHANGED = {"view": "orders", "current": 2, "previous": 1, "dropped": [], "revision": 3}
@@ -35,11 +33,6 @@ def status(*current: int | None, revision: int = 3) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run(url: str, *arguments: str, input: str | None = None) -> Result:
-    environment = {"QUERYABLE_URL": url, "QUERYABLE_CONFIG": "/dev/null"}
-    return CliRunner().invoke(app, arguments, env=environment, input=input)
-
-
 @pytest.mark.slow
 def test_a_switch_waits_until_all_instances_follow(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [CHANGED, status(1, 2), status(1, 2), status(2, 2)]
@@ -57,16 +50,6 @@ def test_a_switch_waits_until_all_instances_follow(monkeypatch: pytest.MonkeyPat
         answers[:] = [CHANGED, status(1, 1, revision=4)]
         assert run(server.url, "switch", "orders@2").exit_code == SUCCESS
         assert not answers
-
-
-def test_a_refused_switch_says_why() -> None:
-    def refuse(request: RequestHandler) -> None:
-        request.respond(409, {"code": "version-not-ready", "detail": "It lags.", "status": 409})
-
-    with serving(refuse) as server:
-        done = run(server.url, "switch", "orders@2")
-        assert done.exit_code == USAGE_ERROR
-        assert "It lags." in done.stderr
 
 
 def test_a_switch_can_wait_until_the_version_is_complete() -> None:
@@ -112,21 +95,6 @@ def test_a_version_must_be_named(name: str) -> None:
         done = run("http://127.0.0.1:1", command, name)
         assert done.exit_code == USAGE_ERROR
         assert "orders@2" in done.stderr
-
-
-def test_drop_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving(lambda r: r.respond(200, CHANGED)) as server:
-        done = run(server.url, "drop", "orders@1")
-        assert done.exit_code == USAGE_ERROR
-        assert "--yes" in done.stderr
-        monkeypatch.setattr(questions, "is_interactive", lambda: True)
-        done = run(server.url, "drop", "orders@1", input="n\n")
-        assert (done.exit_code, server.paths) == (NOT_FOUND, [])
-        assert "Delete the stores of orders@1 in the whole deployment?" in done.stderr
-        done = run(server.url, "drop", "orders@1", "--delete-topic", input="y\n")
-        assert "orders@1 and its topic in" in done.stderr
-        assert (done.exit_code, server.paths) == (SUCCESS, ["/views/orders/drop"])
-        assert run(server.url, "drop", "orders@1", "--yes").exit_code == SUCCESS
 
 
 def test_versions_without_a_key_are_those_of_the_view(monkeypatch: pytest.MonkeyPatch) -> None:

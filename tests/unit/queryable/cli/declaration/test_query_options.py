@@ -6,12 +6,11 @@ from inspect import signature
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from queryable import Client
-from queryable.cli.app import app
 from queryable.cli.declaration.query_options import QUERY_OPTIONS, QueryOption
 from tests.support.clients.scripted_transport import ORDERS
+from tests.unit.queryable.cli.commands.running import run
 from tests.unit.queryable.client.fake_server import RequestHandler, serving
 
 CALLS = {"watch": "scan"}
@@ -51,8 +50,7 @@ def test_options_become_parameters_of_the_request(arguments: str, parameters: st
         request.respond(200, ORDERS if request.path == "/views/orders" else found)
 
     with serving(answer) as server:
-        environment = {"QUERYABLE_URL": server.url, "QUERYABLE_CONFIG": "/dev/null"}
-        CliRunner().invoke(app, arguments.split(), env=environment)
+        run(server.url, *arguments.split())
         query = server.paths[-1].partition("?")[2]
     assert query.startswith(parameters) if parameters.endswith("=") else query == parameters
 
@@ -67,8 +65,7 @@ def test_options_become_parameters_of_the_request(arguments: str, parameters: st
 )
 def test_an_option_of_other_views_is_refused(arguments: str, message: str) -> None:
     with serving(lambda request: request.respond(200, ORDERS)) as server:
-        environment = {"QUERYABLE_URL": server.url, "QUERYABLE_CONFIG": "/dev/null"}
-        done = CliRunner().invoke(app, arguments.split(), env=environment)
+        done = run(server.url, *arguments.split())
         assert set(server.paths) <= {"/views/orders"}
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
