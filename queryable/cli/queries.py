@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from rich.console import RenderableType
 
@@ -20,8 +20,7 @@ from queryable.cli.output import Output, Row, RowOutput, note_unreadable, write_
 from queryable.cli.progress import row_progress
 from queryable.client.protocol.errors import QueryableError
 
-_OF_ALL_ROWS = {"order", "limit", "stale", "stream"}
-"""Options with which a query still reads all rows of a view, or the first ones."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +59,10 @@ class Query(OptionGroup):
                 found[option.name] = option.value_for(found[option.name], view)
         return found
 
+    def result(self, client: Client, call: Callable[..., T]) -> T:
+        """The result of the client's method `call`. Raises QueryableError."""
+        return call(self.view, **self.parameters(client))
+
 
 def listing_of(client: Client, view: View) -> Callable[..., Rows[Any]]:
     """The client's method that reads all rows of the view."""
@@ -95,7 +98,7 @@ def print_rows(
     key.
     """
     chosen = output.chosen()
-    result = call(query.view, **query.parameters(client))
+    result = query.result(client, call)
     rows_on_terminal = sys.stdout.isatty() and chosen is not Output.TABLE
     with row_progress(rows_on_terminal, lambda: _expected_rows(client, query, is_of_key)) as on_row:
         written = write_rows(rows_of(result), chosen, on_row=on_row, bars=bars)
@@ -108,7 +111,8 @@ def print_rows(
 def _expected_rows(client: Client, query: Query, is_of_key: bool) -> int | None:
     """An estimate; None if there is none."""
     limit: int | None = query.options.get("limit")
-    if is_of_key or query.options.keys() - _OF_ALL_ROWS:
+    bounds = {option.name for option in options_of(query.name) if option.is_bound}
+    if is_of_key or query.options.keys() & bounds:
         return limit
     try:
         estimate = int(client.count(query.view))

@@ -21,7 +21,7 @@ def count(*, query: Query, client: Client, output: DocumentOutput) -> None:
       queryable count latest-departure --exact --timeout 60
       queryable count word-count --exact | jq .count
     """
-    result = client.count(query.view, **query.parameters(client))
+    result = query.result(client, client.count)
     if not output.is_for_people:
         said: dict[str, object] = {} if result.is_exact else {"estimate": True}
         if result.unreadable:

@@ -9,7 +9,7 @@ import typer
 from queryable import Client
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
-from queryable.cli.options import Confirmation, complete_instance, complete_view
+from queryable.cli.options import Confirmation, ViewName, complete_instance
 from queryable.cli.output import DocumentOutput, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import Unavailable
@@ -65,12 +65,7 @@ def drain(
 
 
 @command
-def undrain(
-    *,
-    instance: Instance,
-    client: Client,
-    output: DocumentOutput,
-) -> None:
+def undrain(*, instance: Instance, client: Client, output: DocumentOutput) -> None:
     """Give a drained instance its share of the partitions again.
 
     Does not wait until it has caught up: `queryable topology --watch` shows it. Exits with 2 if
@@ -88,9 +83,7 @@ def undrain(
 def rebuild(
     *,
     instance: Instance,
-    view: Annotated[
-        str, typer.Argument(metavar="VIEW", autocompletion=complete_view, show_default=False)
-    ],
+    view: ViewName,
     partition: Annotated[int, typer.Argument(min=0, metavar="PARTITION", show_default=False)],
     force: Annotated[
         bool,

@@ -12,7 +12,7 @@ from queryable import Client
 from queryable.cli.declaration.checks import one_of
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
-from queryable.cli.options import Confirmation, complete_view
+from queryable.cli.options import Confirmation, ViewName
 from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse
@@ -41,7 +41,7 @@ _DONE = {
 @command
 def pipeline(
     *,
-    view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
+    view: ViewName,
     action: Annotated[
         str | None,
         typer.Argument(

@@ -85,9 +85,7 @@ def down() -> None:
 
 
 @command
-def demo(
-    once: bool = typer.Option(False, "--once", help="Verify all answers, then exit."),
-) -> None:
+def demo(once: bool = typer.Option(False, "--once", help="Verify all answers, then exit.")) -> None:
     """Run the whole stack with 336,776 flights until Ctrl-C.
 
     \b

@@ -64,8 +64,7 @@ def watch(
         parsed = parse_key(key, client.view(query.view), raw)
         events = _key_events(client, query.view, parsed)
     else:
-        options = query.parameters(client)
-        events = _prefix_events(lambda: client.scan(query.view, **options), interval)
+        events = _prefix_events(lambda: query.result(client, client.scan), interval)
     for event in islice(events, count):
         _print(event, output)
 

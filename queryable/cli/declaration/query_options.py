@@ -47,9 +47,9 @@ class QueryOption:
 
     `name`: the parameter of the client's call. The option has the same name, with dashes.
     `queries`: the queries that take it. `metavar`: empty for a flag, which has no value.
-    `of_views`: the histories (`Kind.history`) of views that take it; empty for all views. `parse`:
-    makes the parameter's value from the option's, if that depends on the view. `settings`: more
-    settings of typer.Option.
+    `of_views`: the histories (`Kind.history`) of views that take it; empty for all views.
+    `is_bound`: the query has fewer rows with the option. `parse`: makes the parameter's value from
+    the option's, if that depends on the view. `settings`: more settings of typer.Option.
     """
 
     name: str
@@ -59,6 +59,7 @@ class QueryOption:
     type: Any = str
     default: Any = None
     of_views: Sequence[str] = ()
+    is_bound: bool = False
     parse: Callable[[Any, View], Any] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,16 +69,15 @@ class QueryOption:
 
     def declared(self) -> Parameter:
         """The option as a parameter of a command."""
-        is_flag = not self.metavar
-        type_ = bool if is_flag else self.type if self.default is not None else self.type | None
+        type_, default = (self.type, self.default) if self.metavar else (bool, False)
         option = typer.Option(
             self.flag, metavar=self.metavar or None, help=self.help, **self.settings
         )
         return Parameter(
             self.name,
             Parameter.KEYWORD_ONLY,
-            default=False if is_flag else self.default,
-            annotation=Annotated[type_, option],
+            default=default,
+            annotation=Annotated[type_ if default is not None else type_ | None, option],
         )
 
     @property
@@ -101,15 +101,15 @@ _SINCE = "Lower bound, included: ISO 8601 with a time zone, or epoch ms."
 _UNTIL = "Upper bound, included."
 
 QUERY_OPTIONS = (
-    QueryOption("from_", ["scan"], "KEY", _FIRST, parse=_bound("--from")),
-    QueryOption("to", ["scan"], "KEY", _LAST, parse=_bound("--to")),
+    QueryOption("from_", ["scan"], "KEY", _FIRST, parse=_bound("--from"), is_bound=True),
+    QueryOption("to", ["scan"], "KEY", _LAST, parse=_bound("--to"), is_bound=True),
     QueryOption(
         "prefix", ["scan"], "PREFIX", "Only keys with this prefix (string and bytes keys).",
-        parse=_prefix,
+        parse=_prefix, is_bound=True,
     ),
     QueryOption(
         "prefix", ["watch"], "PREFIX", "Watch all keys with this prefix, instead of KEY.",
-        parse=_prefix,
+        parse=_prefix, is_bound=True,
     ),
     QueryOption(
         "by", ["top"], "FIELD",
@@ -123,12 +123,12 @@ QUERY_OPTIONS = (
         "value", ["aggregate"], "FIELD",
         "Field with numbers. [default: the value itself, if it is a number]",
     ),
-    QueryOption("from_", [*TIMED, "versions"], "TIME", _SINCE),
-    QueryOption("to", [*TIMED, "versions"], "TIME", _UNTIL),
-    QueryOption("from_", ["aggregate"], "TIME", _SINCE, of_views=TIMED),
-    QueryOption("to", ["aggregate"], "TIME", _UNTIL, of_views=TIMED),
-    QueryOption("key_from", TIMED, "KEY", _FIRST, parse=_bound("--key-from")),
-    QueryOption("key_to", TIMED, "KEY", _LAST, parse=_bound("--key-to")),
+    QueryOption("from_", [*TIMED, "versions"], "TIME", _SINCE, is_bound=True),
+    QueryOption("to", [*TIMED, "versions"], "TIME", _UNTIL, is_bound=True),
+    QueryOption("from_", ["aggregate"], "TIME", _SINCE, of_views=TIMED, is_bound=True),
+    QueryOption("to", ["aggregate"], "TIME", _UNTIL, of_views=TIMED, is_bound=True),
+    QueryOption("key_from", TIMED, "KEY", _FIRST, parse=_bound("--key-from"), is_bound=True),
+    QueryOption("key_to", TIMED, "KEY", _LAST, parse=_bound("--key-to"), is_bound=True),
     QueryOption(
         "order", LISTS, "ORDER", "asc or desc.", default="asc", settings=one_of(*get_args(Order)),
     ),

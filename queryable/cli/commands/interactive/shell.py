@@ -18,11 +18,7 @@ from queryable.cli.shell.loop import Shell, set_up_readline
 
 
 @command
-def shell(
-    *,
-    context: typer.Context,
-    connection: Connection,
-) -> None:
+def shell(*, context: typer.Context, connection: Connection) -> None:
     """Type commands one after another, with completion and history.
 
     Tab completes commands, options, views and keys. Without a terminal, commands are read from

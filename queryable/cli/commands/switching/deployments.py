@@ -26,11 +26,7 @@ DeploymentId = Annotated[
 
 
 @command
-def deployments(
-    *,
-    connection: Connection,
-    output: DocumentOutput,
-) -> None:
+def deployments(*, connection: Connection, output: DocumentOutput) -> None:
     """List the deployments behind the proxy.
 
     Shows which one is current, and whether the others could become current. The URL must be that
@@ -56,11 +52,7 @@ def deployments(
 
 @command
 def switch_deployment(
-    *,
-    deployment: DeploymentId,
-    change: Switch,
-    connection: Connection,
-    output: DocumentOutput,
+    *, deployment: DeploymentId, change: Switch, connection: Connection, output: DocumentOutput
 ) -> None:
     """Make another deployment of the service current.
 
@@ -85,10 +77,7 @@ def switch_deployment(
 
 @command
 def rollback_deployment(
-    *,
-    force: Force = False,
-    connection: Connection,
-    output: DocumentOutput,
+    *, force: Force = False, connection: Connection, output: DocumentOutput
 ) -> None:
     """Make the previous deployment of the service current again.
 

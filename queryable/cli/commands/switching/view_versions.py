@@ -12,7 +12,7 @@ from queryable.cli.declaration.command import command
 from queryable.cli.diff.comparison import print_differences
 from queryable.cli.diff.sources import DiffSource
 from queryable.cli.exit_codes import print_stderr
-from queryable.cli.options import Compared, Confirmation, Force, Switch, complete_view
+from queryable.cli.options import Compared, Confirmation, Force, Switch, ViewName, complete_view
 from queryable.cli.output import DocumentOutput, print_table, write_line
 from queryable.cli.progress import poll
 from queryable.client.protocol.errors import BadUse, QueryableError, Unavailable
@@ -28,8 +28,8 @@ Version = Annotated[
 @command
 def compare(
     *,
-    first: Annotated[str, typer.Argument(metavar="VIEW@VERSION")],
-    second: Annotated[str, typer.Argument(metavar="VIEW@VERSION")],
+    first: Version,
+    second: Version,
     compared: Compared,
     full: Annotated[
         bool, typer.Option("--full", help="Compare all entries, not a sample.")
@@ -49,21 +49,12 @@ def compare(
       queryable compare orders@1 orders@2 --sample 20000
       queryable compare orders@1 orders@2 --full --show 100
     """
-    sources = (
-        DiffSource("", client, first, by_name=True),
-        DiffSource("", client, second, by_name=True),
-    )
-    print_differences(sources, None if full else compared.sample, compared.show, output)
+    one, other = (DiffSource("", client, name, by_name=True) for name in (first, second))
+    print_differences((one, other), None if full else compared.sample, compared.show, output)
 
 
 @command
-def switch(
-    *,
-    version: Version,
-    change: Switch,
-    client: Client,
-    output: DocumentOutput,
-) -> None:
+def switch(*, version: Version, change: Switch, client: Client, output: DocumentOutput) -> None:
     """Make another version of a view current.
 
     It is refused unless the job of the version runs, and the version is complete: the job has read
@@ -82,11 +73,7 @@ def switch(
 
 @command
 def rollback(
-    *,
-    view: Annotated[str, typer.Argument(metavar="VIEW", autocompletion=complete_view)],
-    force: Force = False,
-    client: Client,
-    output: DocumentOutput,
+    *, view: ViewName, force: Force = False, client: Client, output: DocumentOutput
 ) -> None:
     """Make the previous version of a view current again.
 
