@@ -17,6 +17,7 @@ from typing import Any
 
 gc.disable()  # imports leave no garbage, and the collector would take a tenth of their time
 
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings, check_port, load_settings, read_views
 from backend.security.audit import open_audit_log
 from backend.security.client_claims import parse_networks
@@ -48,6 +49,8 @@ def _prepare() -> Settings:
     return settings
 
 
+_constants = Constants()
+
 limit_arenas()
 try:
     _settings = _prepare()
@@ -66,7 +69,7 @@ def _application() -> ServerApplication:
 
     gc.enable()
     try:
-        return Application(_settings, read_views(_settings.views))
+        return Application(_settings, read_views(_settings.views), _constants)
     except ConfigurationError as error:
         print(f"queryable backend: {error}", file=sys.stderr)
         _found_in_worker[0] = not isinstance(error, TemporaryError)

@@ -146,11 +146,13 @@ class Stack:
         tables: Sequence[Table] = (),
         settings: Mapping[str, str] = MappingProxyType({}),
         views: str = "",
+        constants: Mapping[str, float] = MappingProxyType({}),
     ) -> Server:
         """Starts a backend of the deployment `group`; does not wait until it is ready.
 
         `views` is the text of its views.toml. Without it, the backend has the views of `tables`; by
         default, the view of this stack's table. `settings`: more variables of its environment.
+        `constants`: those that differ from the product's.
         """
         file = self._data / f"{group}.toml"
         text = views or views_toml(tables or [self.table])
@@ -167,7 +169,10 @@ class Stack:
             "QUERYABLE_VIEWS": str(file),
             **settings,
         }
-        command = [_GUNICORN, "-c", "python:backend.gunicorn_conf"]
+        conf = "backend.gunicorn_conf"
+        if constants:
+            conf, env["ALTERED_CONSTANTS"] = "bench.altered_conf", json.dumps(dict(constants))
+        command = [_GUNICORN, "-c", f"python:{conf}"]
         return self._start(name, command, port, env=env, cwd=REPOSITORY)
 
     def wait_ready(self, *backends: Server, token: str = "") -> None:

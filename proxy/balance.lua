@@ -19,9 +19,8 @@ local _M = {}
 
 -- Seconds, for point reads: a backend that hangs must not delay readers while another replica could
 -- answer. (A stopped process still accepts connections: only the read time-out detects it.) A
--- backend itself may wait before it answers 503: 0.2 s (QUERYABLE_WAIT_TIMEOUT), and 1 s for an
--- offset, which needs the long time-out (see route). Other requests have the time-outs of
--- nginx.conf.
+-- backend itself may wait before it answers 503: 0.2 s, and 1 s for an offset, which needs the long
+-- time-out (see route). Other requests have the time-outs of nginx.conf.
 local POINT_CONNECT_S, POINT_SEND_S = 0.25, 1
 local POINT_READ_S = settings.read_timeout
 local LAST_POINT_READ_S = 5 * POINT_READ_S

@@ -96,8 +96,8 @@ def proxy_document(context: InstanceContext) -> dict[str, Any]:
     settings, views = context.settings, context.views.values()
     document: dict[str, Any] = {
         "application_id": settings.application_id,
-        "max_key_bytes": settings.max_key_bytes,
-        "forward_timeout": settings.forward_timeout,
+        "max_key_bytes": context.constants.max_key_bytes,
+        "forward_timeout": context.constants.forward_timeout,
         **service_document(context),
     }
     if settings.auth != "off":

@@ -138,9 +138,9 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         by_reference = record_bytes > self._max_record_bytes
         if by_reference and (unable := _unable(candidates.values())):
             log.warning(
-                "the group's record has about %d bytes, more than QUERYABLE_GROUP_RECORD_BYTES "
-                "(%d). The topology is sent to each instance all the same, because these cannot "
-                "fetch it (an older version, or neither a cluster secret nor mutual TLS): %s",
+                "the group's record has about %d bytes, more than %d. The topology is sent to each "
+                "instance all the same, because these cannot fetch it (an older version, or "
+                "neither a cluster secret nor mutual TLS): %s",
                 record_bytes, self._max_record_bytes, ", ".join(unable),
             )  # fmt: skip
             by_reference = False
@@ -160,8 +160,8 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         record_bytes = rest + copies * len(reference)
         if record_bytes > self._max_record_bytes:
             log.warning(
-                "the group's record has about %d bytes, more than QUERYABLE_GROUP_RECORD_BYTES "
-                "(%d). If the broker refuses it, raise max.message.bytes of __consumer_offsets",
+                "the group's record has about %d bytes, more than %d. If the broker refuses it, "
+                "raise max.message.bytes of __consumer_offsets",
                 record_bytes, self._max_record_bytes,
             )  # fmt: skip
         self._topologies.add(encoded)

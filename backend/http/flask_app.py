@@ -53,9 +53,8 @@ PAGES = (
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
-def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None) -> Flask:
-    """The Flask application of one instance. `raw_reads`: for KIQR's dialect; None leaves the
-    dialect out."""
+def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
+    """The Flask application of one instance. `raw_reads`: for KIQR's dialect."""
     pages = Flask("backend.http", static_folder=None)
     pages.url_map.merge_slashes = False  # keys may have empty segments
     topology = recent_topology(context)
@@ -64,14 +63,12 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads | None = None
         openapi(
             context.views.values(),
             version("queryable-topics"),
-            context.settings.max_key_bytes,
-            raw_reads is not None,
+            context.constants.max_key_bytes,
             context.settings.auth != "off",
         )
     )
     pages.register_blueprint(admin_blueprint(topology))
-    if raw_reads is not None:
-        register_kiqr(pages, context, raw_reads)
+    register_kiqr(pages, context, raw_reads)
     pages.register_error_handler(Problem, _problem)
     pages.register_error_handler(HTTPException, _http_exception)
     pages.register_error_handler(Exception, _unexpected)

@@ -112,13 +112,14 @@ class Router:
         self._access = access = access or AccessControl(None)
         self._paths = Paths(context.versions)
         self._cluster = context.cluster
-        of = settings.instance_id, settings.forward_timeout, context.cluster.signer
+        constants = context.constants
+        of = settings.instance_id, constants.forward_timeout, context.cluster.signer
         tls = context.certificates
         self._peer_client = peer_client or PeerClient(
             *of, streams=settings.max_streams, certificates=tls, counts=context.peer_counts
         )
         posts = peer_client or PeerPosts(*of, tls)
-        self._heartbeats = Heartbeats(context, posts, settings.heartbeat_interval)
+        self._heartbeats = Heartbeats(context, posts, constants.heartbeat_interval)
         reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._responses = {name: KeyResponses(of, context) for name, of in reads.items()}
         scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
@@ -202,11 +203,7 @@ class Router:
             Route(_POST, COPY, cluster, internal.copy, own_bound, _SMALL),
             # Flask
             *(self._page(_PAGE, pattern, access) for pattern, access in PAGES),
-            *(
-                self._page((*_PAGE, "POST", "PUT"), f"{KIQR}/{path}", read)
-                for path in KIQR_PATHS
-                if self._context.settings.kiqr
-            ),
+            *(self._page((*_PAGE, "POST", "PUT"), f"{KIQR}/{path}", read) for path in KIQR_PATHS),
             self._page((), OTHER, any_scope),
         )
 

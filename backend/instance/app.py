@@ -37,6 +37,7 @@ from backend.ingest.record_reader import RecordReader
 from backend.ingest.schema_registry import schema_cache
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
+from backend.instance.constants import Constants
 from backend.instance.context import DRAINING, InstanceContext
 from backend.instance.deployment_follower import DeploymentFollower
 from backend.instance.membership_reporter import MembershipReporter
@@ -80,8 +81,15 @@ def _import_classes(views: Iterable[View], source: Path) -> dict[str, type[Custo
 class Instance:
     """All parts of one backend process. They start after the fork and stop before the exit."""
 
-    def __init__(self, settings: Settings, deployment: Deployment, kafka: KafkaClients) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        deployment: Deployment,
+        kafka: KafkaClients,
+        constants: Constants,
+    ) -> None:
         self.settings = settings
+        self._constants = constants
         self._kafka = kafka
         self._schemas = schema_cache(settings, deployment)
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
@@ -96,32 +104,37 @@ class Instance:
             self._directory.use_custom_store(name, store)
         self._registry = PartitionRegistry(self._views)
         self._metadata_poller = MetadataPoller(
-            MetadataFetcher(librdkafka, settings.broker_timeout),
+            MetadataFetcher(librdkafka, constants.broker_timeout),
             settings.end_offset_interval,
-            settings.broker_timeout,
+            constants.broker_timeout,
         )
         self._pipelines = PipelineMonitor(
-            self._views, librdkafka, kafka_python, settings.broker_timeout
+            self._views, librdkafka, kafka_python, constants.broker_timeout
         )
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
             lambda *partition_id: self.context.snapshot_sources(*partition_id),
             self._cluster.signer,
-            settings.copy_threshold,
+            constants.copy_threshold,
             tls=lambda: self.context.certificates.for_peers,
             may_be_in_several=self._registry.may_be_in_several,
         )
-        self._push_fetcher = PushFetcher.of(
-            self._views, settings.views, self._directory, settings.push_interval
-        )
+        self._push_fetcher = PushFetcher.of(self._views, settings.views, self._directory)
         lifecycle, self._ingest_loop = self._new_ingest()
         self._metadata_poller.on_poll = self._ingest_loop.look
         self._member = self._new_member()
-        self._appender = Appender(librdkafka, settings.broker_timeout)
+        self._appender = Appender(librdkafka, constants.broker_timeout)
         self._versions = VersionFollower(
-            self._views, librdkafka, settings, lifecycle.drop, self._rejoin
+            self._views,
+            librdkafka,
+            settings,
+            constants.broker_timeout,
+            lifecycle.drop,
+            self._rejoin,
         )
-        self._deployments = DeploymentFollower(librdkafka, settings, self._rejoin)
+        self._deployments = DeploymentFollower(
+            librdkafka, settings, constants.broker_timeout, self._rejoin
+        )
         self.context = self._new_context()
         self._membership_reporter = MembershipReporter(
             self.context,
@@ -134,12 +147,10 @@ class Instance:
 
     def _new_ingest(self) -> tuple[PartitionLifecycle, IngestLoop]:
         settings, librdkafka = self.settings, self._kafka.librdkafka
-        dead_letters = DeadLetters(librdkafka, settings.broker_timeout)
+        dead_letters = DeadLetters(librdkafka, self._constants.broker_timeout)
         assignments = SourceAssignments(self._registry)
         writer = PartitionWriter(self._on_state_change)
-        policy = RecoveryPolicy(
-            settings.acceptable_recovery_lag, settings.cleanup_delay, settings.clock_tolerance
-        )
+        policy = RecoveryPolicy(settings.acceptable_recovery_lag)
         pushes = PushCandidates(
             self._push_fetcher, self._directory, self._registry, assignments, policy.clock_tolerance
         )
@@ -164,7 +175,7 @@ class Instance:
             assignments,
             writer,
             read_priority,
-            settings.clock_tolerance,
+            policy.clock_tolerance,
             release_free_memory,
         )
         loop = IngestLoop(
@@ -187,7 +198,9 @@ class Instance:
             group_id=settings.application_id,
             client_settings=self._kafka.kafka_python,
             session_timeout_ms=settings.session_timeout_ms,
-            metadata_max_age_ms=settings.metadata_max_age_ms,
+            metadata_max_age_ms=round(
+                1000 * settings.end_offset_interval * self._constants.polls_per_leader_look
+            ),
         )
         return GroupMember(
             open_group=group.open,
@@ -202,15 +215,16 @@ class Instance:
                 self._cluster.signer,
                 lambda: self.context.certificates.for_peers,
             ),
-            max_record_bytes=settings.group_record_bytes,
+            max_record_bytes=self._constants.group_record_bytes,
             polled=self._polled_partitions,
         )
 
     def _new_context(self) -> InstanceContext:
-        settings = self.settings
+        settings, broker_timeout = self.settings, self._constants.broker_timeout
         librdkafka, kafka_python = self._kafka.librdkafka, self._kafka.kafka_python
         return InstanceContext(
             settings=settings,
+            constants=self._constants,
             views={view.name: self._of_requests(view) for view in self._views},
             store_partitions=self._registry,
             metadata_poller=self._metadata_poller,
@@ -219,12 +233,10 @@ class Instance:
             member=self._member,
             appender=self._appender,
             pipelines=self._pipelines.by_view,
-            pipeline_commands=CommandSender(kafka_python, settings.broker_timeout),
-            unused_groups=UnusedGroups(
-                kafka_python, settings.broker_timeout, settings.application_id
-            ),
-            dead_letter_reader=DeadLetterReader(librdkafka, settings.broker_timeout),
-            record_reader=RecordReader(librdkafka, settings.broker_timeout),
+            pipeline_commands=CommandSender(kafka_python, broker_timeout),
+            unused_groups=UnusedGroups(kafka_python, broker_timeout, settings.application_id),
+            dead_letter_reader=DeadLetterReader(librdkafka, broker_timeout),
+            record_reader=RecordReader(librdkafka, broker_timeout),
             cluster=self._cluster,
             topologies=self._topologies,
             versions=self._versions.initial,
@@ -236,7 +248,8 @@ class Instance:
 
     def check_broker(self) -> None:
         """Wait for the broker. Raises ConfigurationError if it does not answer in time."""
-        wait_for_broker(self._kafka, self.settings, self._stopping)
+        timeout = self._constants.start_timeout
+        wait_for_broker(self._kafka, self.settings, timeout, self._stopping)
 
     def read_versions(self) -> None:
         """Read which versions of views are current; see VersionFollower.start."""
@@ -267,7 +280,7 @@ class Instance:
             self.context.others(opened.view.name, opened.partition)
             for opened in self._registry.all()
         )
-        return self.settings.drain_time if others_answer else 0.0
+        return self._constants.drain_time if others_answer else 0.0
 
     def stop(self) -> None:
         """Stop all threads and close the stores. The instance leaves the group first, so that

@@ -18,6 +18,7 @@ from backend.http.flask_bridge import flask_bridge
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.router import Router
 from backend.instance.app import Instance
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings
 from backend.kafka.clients import kafka_clients
 from backend.security.configuration import open_to_others, token_keys, unchecked_claims
@@ -42,7 +43,11 @@ class Application:
     """The router, Flask behind it, and the instance."""
 
     def __init__(
-        self, settings: Settings, deployment: Deployment, on_failure: Callable[[str], None] = _exit
+        self,
+        settings: Settings,
+        deployment: Deployment,
+        constants: Constants,
+        on_failure: Callable[[str], None] = _exit,
     ) -> None:
         try:
             kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
@@ -51,14 +56,14 @@ class Application:
         try:
             with closing(AdminClient({**kafka.librdkafka, "log_level": 0})):
                 pass  # it has checked the settings
-            self.instance = Instance(settings, deployment, kafka)
+            self.instance = Instance(settings, deployment, kafka, constants)
         except KafkaException as e:
             # librdkafka checks its settings when a client is created; the original error may quote
             # a secret
             why = kafka.hide(e.args[0].str())
             raise ConfigurationError(f"{settings.views}, [kafka]: {why}") from None
         context = self.instance.context
-        self._raw_reads = RawReads(context) if settings.kiqr else None
+        self._raw_reads = RawReads(context)
         self._token_keys = token_keys(settings)
         if settings.is_open_to_others:
             log.warning("%s", open_to_others(settings))
@@ -72,8 +77,8 @@ class Application:
         self._on_failure = on_failure
         # the worker uses these four
         self.fast_path = self._router.fast_path
-        self.send_timeout = settings.send_timeout
-        self.request_timeout = settings.request_timeout
+        self.send_timeout = constants.send_timeout
+        self.request_timeout = constants.request_timeout
         self.certificates = context.certificates
         self._starting: asyncio.Task[None] | None = None
 
@@ -97,8 +102,7 @@ class Application:
                 if self._token_keys is not None:
                     self._token_keys.start()
                 self._router.start()
-                if self._raw_reads is not None:
-                    self._raw_reads.start(self._router.keys, self._router.scatter_gather)
+                self._raw_reads.start(self._router.keys, self._router.scatter_gather)
                 # start in the background and answer 503 until then, because a server that does not
                 # accept connections seems to hang
                 self._starting = asyncio.create_task(self._start())

@@ -21,6 +21,7 @@ from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.record_reader import RecordReader
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings
 from backend.pipelines.commands import CommandSender
 from backend.pipelines.unused_groups import UnusedGroups
@@ -109,6 +110,7 @@ class InstanceContext:
     snapshot_fetcher: SnapshotFetcher
     member: GroupMember
     appender: Appender
+    constants: Constants = field(default_factory=Constants)
     pushes: PushFetcher | None = None
     pipelines: Mapping[str, Pipeline] = field(default_factory=dict)  # by view, if it has one
     pipeline_commands: CommandSender = field(default_factory=CommandSender)

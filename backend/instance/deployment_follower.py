@@ -41,11 +41,12 @@ class DeploymentFollower:
         self,
         client_settings: Mapping[str, Any],
         settings: Settings,
+        broker_timeout: float,
         rejoin: Callable[[], None],
         new_log: Callable[..., ChangeLog[DeploymentState]] = ChangeLog,
     ) -> None:
-        """`rejoin()` requests a topology with a newer epoch. `new_log`: makes the log of the
-        changes."""
+        """`broker_timeout`: s for a request. `rejoin()` requests a topology with a newer epoch.
+        `new_log`: makes the log of the changes."""
         self._service = settings.service
         self._rejoin = rejoin
         self._context: InstanceContext | None = None
@@ -54,7 +55,7 @@ class DeploymentFollower:
             self.log = new_log(
                 client_settings,
                 settings.application_id,
-                settings.broker_timeout,
+                broker_timeout,
                 deployments_of(settings.service),
                 self._apply,
                 (settings.service, DeploymentState(settings.application_id)),

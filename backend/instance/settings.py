@@ -5,7 +5,9 @@ They are read once, at the start.
 
 from __future__ import annotations
 
+import os
 import socket
+from contextlib import suppress
 from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +16,7 @@ from typing import Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from backend.instance.gone_settings import refuse_gone_settings
 from model.changes.deployments import NAME as SERVICE_NAME
 from model.problems import ConfigurationError
 from model.views import Deployment
@@ -36,8 +39,10 @@ class Settings(BaseSettings):
     instance_id: str = Field("", description="name of this instance; host-port if empty")
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8081, ge=1, le=65535, description="port to listen on")
-    advertised_host: str = Field("", description="where proxies and peers reach it; host if empty")
-    advertised_port: int = Field(0, ge=0, le=65535, description="the same; port if 0")
+    advertised: str = Field(
+        "",
+        description="where proxies and peers reach it, host or host:port; host and port if empty",
+    )
     rack: str = Field(
         "",
         description="rack or zone; standbys are placed in other racks than the active, if possible",
@@ -77,72 +82,15 @@ class Settings(BaseSettings):
     session_timeout_ms: int = Field(
         6_000, ge=500, description="silence after which the group considers an instance dead"
     )
-    metadata_max_age_ms: int = Field(
-        5_000, ge=100, description="how often the group's leader looks for new partitions"
-    )
-    group_record_bytes: int = Field(
-        900_000,
-        ge=1,
-        description="size of the group's record above which the topology is sent by reference",
-    )
     end_offset_interval: float = Field(
         1.0, gt=0, description="seconds between two polls of the log end offsets; fewer if needed"
-    )
-    broker_timeout: float = Field(5.0, gt=0, description="seconds for one request to the broker")
-    start_timeout: float = Field(
-        30.0, gt=0, description="seconds to wait for the broker at the start before giving up"
-    )
-    cleanup_delay: float = Field(
-        600.0, ge=0, description="seconds until the store of a partition that moved away is deleted"
-    )
-    copy_threshold: int = Field(
-        100_000,
-        ge=1,
-        description="minimum records of a partition for fetching a snapshot from a peer",
     )
     copy_bandwidth: float = Field(
         100e6, gt=0, description="maximum bytes per second for sending snapshots to a peer"
     )
-    push_interval: float = Field(
-        0.5, gt=0, description="seconds between two looks into the folder of a view's pushes"
-    )
-    clock_tolerance: float = Field(
-        60.0,
-        ge=0,
-        le=1e9,
-        description="seconds that a record's time may be ahead of the clock and expire others",
-    )
-    wait_timeout: float = Field(
-        0.2, ge=0, description="seconds that a read waits for an instance that can answer"
-    )
-    forward_timeout: float = Field(
-        2.0,
-        gt=0,
-        description="seconds for a forwarded read, at all replicas together; nginx needs 5 or less",
-    )
-    heartbeat_interval: float = Field(
-        0.25,
-        gt=0,
-        description="seconds between heartbeats that are missed; an instance is dead after four",
-    )
-    drain_time: float = Field(
-        1.5,
-        ge=0,
-        description="seconds for which a stopping instance still answers, if others take over",
-    )
-    max_key_bytes: int = Field(8192, ge=1, description="maximum key size in a request")
     max_in_flight: int = Field(
         2000, ge=1, description="maximum concurrent requests; more get 503 overloaded"
     )
-    send_timeout: float = Field(
-        60.0,
-        gt=0,
-        description="seconds after which a client that does not read its answer is disconnected",
-    )
-    request_timeout: float = Field(
-        30.0, gt=0, description="seconds within which a complete request must arrive"
-    )
-    kiqr: bool = Field(True, description="whether KIQR's REST dialect is served under /api/v1")
     allowed_hosts: str = Field(
         "",
         description="names of the service that clients use, such as queryable.example.com, name,…",
@@ -156,15 +104,6 @@ class Settings(BaseSettings):
     )
     block_cache_mb: int = Field(
         96, ge=16, le=1 << 20, description="MiB for blocks and memtables of all stores (RocksDB)"
-    )
-    write_buffer_mb: int = Field(
-        8, ge=1, le=1024, description="MiB of a store's memtable before it is flushed (RocksDB)"
-    )
-    background_jobs: int = Field(
-        2,
-        ge=1,
-        le=64,
-        description="threads for flushes (two at least) and compactions (RocksDB)",
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="log lines: `text` for people, `json` for one object an event"
@@ -185,14 +124,6 @@ class Settings(BaseSettings):
         "", description="file with the public keys (PEM) or the secret (HS256) that verify tokens"
     )
     jwt_jwks: str = Field("", description="file or URL of the JWK set that verifies tokens")
-    jwt_jwks_refresh: float = Field(
-        10.0, ge=1, description="seconds between two reads of the JWK set at a URL"
-    )
-    jwt_jwks_max_age: float = Field(
-        86400.0,
-        ge=60,
-        description="seconds for which the keys of a URL stay usable while it cannot be read",
-    )
     jwt_issuer: str = Field("", description="issuer that tokens must have; any if empty")
     jwt_audience: str = Field("", description="audience that tokens must be for; any if empty")
     jwt_algorithms: str = Field(
@@ -224,6 +155,16 @@ class Settings(BaseSettings):
         return 3 * self.end_offset_interval + 2
 
     @property
+    def advertised_host(self) -> str:
+        """The host under which proxies and peers reach this instance."""
+        return self.advertised.rpartition(":")[0]
+
+    @property
+    def advertised_port(self) -> int:
+        """The port under which proxies and peers reach this instance."""
+        return int(self.advertised.rpartition(":")[2])
+
+    @property
     def is_open_to_others(self) -> bool:
         """Whether everyone who reaches the machine may read: it listens on another address than
         loopback, and authentication is off."""
@@ -236,18 +177,16 @@ class Settings(BaseSettings):
             raise ValueError("1 to 200 letters, digits, '.', '_' and '-' name a service")
         return value
 
-    @field_validator("host", "advertised_host")
+    @field_validator("host")
     @classmethod
-    def _has_brackets(cls, value: str) -> str:
-        """The value; an IPv6 address gets brackets, as in a URL."""
-        if ":" not in value:
-            return value
-        address = value[1:-1] if value[0] + value[-1] == "[]" else value
-        try:
-            ip_address(address.partition("%")[0])
-        except ValueError:
-            raise ValueError("a host name or an address, without a scheme and a port") from None
-        return f"[{address}]"
+    def _is_a_host(cls, value: str) -> str:
+        return _host(value)
+
+    @field_validator("advertised")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        _address(value)
+        return value
 
     @field_validator(
         "tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_ca_file", mode="before"
@@ -258,16 +197,38 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _derived(self) -> Settings:
+        host, port = _address(self.advertised)
+        host, port = host or self.host, port or self.port
         derived = {
-            "advertised_host": self.advertised_host or self.host,
-            "advertised_port": self.advertised_port or self.port,
+            "advertised": f"{host}:{port}",
+            "instance_id": self.instance_id or f"{host}-{port}",
         }
-        derived["instance_id"] = (
-            self.instance_id or f"{derived['advertised_host']}-{derived['advertised_port']}"
-        )
         for name, value in derived.items():
             object.__setattr__(self, name, value)  # the model is frozen
         return self
+
+
+def _host(value: str) -> str:
+    """The host; an IPv6 address gets brackets, as in a URL. Raises ValueError."""
+    if ":" not in value:
+        return value
+    address = value[1:-1] if value[0] + value[-1] == "[]" else value
+    try:
+        ip_address(address.partition("%")[0])
+    except ValueError:
+        raise ValueError("a host name or an address, without a scheme and a port") from None
+    return f"[{address}]"
+
+
+def _address(value: str) -> tuple[str, int]:
+    """The host and the port of `host:port`. Without a port, it is 0. Raises ValueError."""
+    with suppress(ValueError):
+        return _host(value), 0
+    host, _, port = value.rpartition(":")
+    with suppress(ValueError):
+        if host and port.isdecimal() and 1 <= int(port) <= 65_535:
+            return _host(host), int(port)
+    raise ValueError("host or host:port, without a scheme")
 
 
 @lru_cache(maxsize=1024)
@@ -283,6 +244,7 @@ def is_loopback(host: str) -> bool:
 def load_settings() -> Settings:
     """Read the settings from the environment. Raises ConfigurationError, which names the variable
     and the problem."""
+    refuse_gone_settings(os.environ)
     try:
         return Settings()
     except ValidationError as e:

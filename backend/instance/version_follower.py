@@ -43,19 +43,21 @@ class VersionFollower:
         views: tuple[View, ...],
         client_settings: Mapping[str, Any],
         settings: Settings,
+        broker_timeout: float,
         drop: Callable[[Set[str]], None],
         rejoin: Callable[[], None],
         timeout: float = 10.0,
         new_log: Callable[..., ChangeLog[VersionState]] = ChangeLog,
     ) -> None:
-        """`drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
-        requests a topology without dropped views. `timeout`: how long (s) the start waits for an
-        answer of the broker, twice. `new_log`: makes the log of the changes."""
+        """`broker_timeout`: s for a request. `drop(views)` deletes the stores of views that are not
+        assigned any more. `rejoin()` requests a topology without dropped views. `timeout`: how long
+        (s) the start waits for an answer of the broker, twice. `new_log`: makes the log of the
+        changes."""
         application_id = settings.application_id
         self.log = new_log(
             client_settings,
             application_id,
-            settings.broker_timeout,
+            broker_timeout,
             versions_of(application_id),
             self._apply,
         )

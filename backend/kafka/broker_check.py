@@ -15,14 +15,16 @@ from model.kafka.clients import closing
 from model.problems import ConfigurationError
 
 
-def wait_for_broker(kafka: KafkaClients, settings: Settings, stopping: threading.Event) -> None:
-    """Wait for the broker, at most `start_timeout` s. Returns within 2 s after `stopping` is set.
+def wait_for_broker(
+    kafka: KafkaClients, settings: Settings, timeout: float, stopping: threading.Event
+) -> None:
+    """Wait for the broker, at most `timeout` s. Returns within 2 s after `stopping` is set.
 
     Raises ConfigurationError if the broker does not answer.
     """
     errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
     client: dict[str, Any] = {**kafka.librdkafka, "log_level": 0, "error_cb": errors.append}
-    deadline = time.monotonic() + settings.start_timeout
+    deadline = time.monotonic() + timeout
     with closing(AdminClient(client)) as admin:
         while not stopping.is_set():
             try:

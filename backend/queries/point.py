@@ -82,7 +82,7 @@ class ViewReads(KeyTexts, KeyRouting):
 
     def __init__(self, view: View, context: InstanceContext) -> None:
         KeyRouting.__init__(self, view, context)
-        KeyTexts.__init__(self, view, context.settings.max_key_bytes)
+        KeyTexts.__init__(self, view, context.constants.max_key_bytes)
         self.counts: ReadCounts = context.counts[view.name]
         self.other_key = view.key_codec.other_key
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes

@@ -4,16 +4,16 @@
   (`InstanceContext.others`): the active first; last, the holders that seem dead or have just
   failed. The asking instance may be one of the holders (None).
 - A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is skipped while another one is left to ask.
-  The last one has `QUERYABLE_FORWARD_TIMEOUT`. A holder that does not answer is suspected for a
+  The last one has `Constants.forward_timeout`. A holder that does not answer is suspected for a
   while: other queries ask it last. A holder that could not be asked, because no connection to it
   was free, is skipped, but not suspected.
-- All holders that hang share one deadline: `QUERYABLE_FORWARD_TIMEOUT` after the query began. It is
+- All holders that hang share one deadline: `Constants.forward_timeout` after the query began. It is
   later if `WHILE_OTHERS_ARE_LEFT` for each of five holders takes longer, or while the query waits
   after a refusal. nginx relies on this deadline: an instance that waits for other instances must
   not look as if it hung, too (`proxy/balance.lua`).
 - A holder answers or refuses within `WHILE_OTHERS_ARE_LEFT`: a scan answers slice by slice, and a
   forwarded request does not wait for long.
-- Once all holders have refused, they are asked again until `QUERYABLE_WAIT_TIMEOUT` after the
+- Once all holders have refused, they are asked again until `Constants.wait_timeout` after the
   query began (for `not-up-to-offset` five times as long: a record that was just written will
   arrive). A refusal that neither waiting nor another instance can change ends the query at once.
 - The error is then the last refusal.
@@ -76,8 +76,8 @@ class Rounds(Generic[_H]):
         counts: PeerCounts | None = None,
         limit: float = math.inf,
     ) -> None:
-        """`wait`: QUERYABLE_WAIT_TIMEOUT (s). `marked`: another instance asks, and retries.
-        `counts`: counts the rounds after the first one. `limit`: QUERYABLE_FORWARD_TIMEOUT (s)."""
+        """`wait`: how long (s) a query waits. `marked`: another instance asks, and retries.
+        `counts`: counts the rounds after the first one. `limit`: s for holders that hang."""
         self._counts = counts or PeerCounts()
         self._began = time.monotonic()
         self._wait = wait
@@ -158,9 +158,9 @@ class Asker:
     def rounds(self) -> Rounds[Holder]:
         """The rounds of one query."""
         context = self._context
-        settings = context.settings
+        constants = context.constants
         return Rounds(
-            settings.wait_timeout, counts=context.peer_counts, limit=settings.forward_timeout
+            constants.wait_timeout, counts=context.peer_counts, limit=constants.forward_timeout
         )
 
     async def ask(

@@ -91,10 +91,9 @@ def _keys(settings: Settings) -> TokenKeys:
         )
     if url.scheme == "http" and not is_loopback(url.hostname):
         log.warning("QUERYABLE_JWT_JWKS is fetched without TLS: others can replace the keys")
-    source_of_set = UrlSource(
-        "QUERYABLE_JWT_JWKS", location, settings.jwt_jwks_refresh, settings.jwt_jwks_max_age
+    return TokenKeys(
+        UrlSource("QUERYABLE_JWT_JWKS", location), partial(parse_jwk_set, with_secrets=False)
     )
-    return TokenKeys(source_of_set, partial(parse_jwk_set, with_secrets=False))
 
 
 def unchecked_claims(settings: Settings) -> str:

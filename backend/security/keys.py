@@ -84,11 +84,12 @@ class UrlSource:
         self,
         setting: str,
         url: str,
-        interval: float,
-        max_age: float,
+        interval: float = 10.0,
+        max_age: float = 86_400.0,
         min_interval: float = MIN_URL_INTERVAL,
     ) -> None:
-        """`setting`: where the URL is configured, for errors."""
+        """`setting`: where the URL is configured, for errors. `interval`: s between two reads.
+        `max_age`: s for which the keys stay usable while the URL cannot be read."""
         self.name = f"{setting} ({url.partition('?')[0]})"  # the query may have a secret
         self.interval = interval
         self.min_interval: float | None = min(min_interval, interval)

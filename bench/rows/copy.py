@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 from bench import records
 from bench.plan import Plan
@@ -18,7 +19,10 @@ from bench.stack import Server, Stack, run_reference
 from bench.subject import Subject
 
 SECONDS_TARGET = Target(2.0)
-_SETTINGS = {"QUERYABLE_STANDBY_REPLICAS": "1", "QUERYABLE_COPY_THRESHOLD": "1"}
+_COPYING: dict[str, Any] = {
+    "settings": {"QUERYABLE_STANDBY_REPLICAS": "1"},
+    "constants": {"copy_threshold": 1},
+}
 _RECEIVED = re.compile(r"received a snapshot of (\d+) bytes from \S+ in ([0-9.]+) s")
 
 
@@ -28,7 +32,7 @@ def steps(plan: Plan) -> int:
 
 def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
     group = stack.new_name("group")
-    source = stack.launch_backend(stack.new_name("source"), group, settings=_SETTINGS)
+    source = stack.launch_backend(stack.new_name("source"), group, **_COPYING)
     stack.wait_ready(source)
     stack.wait_idle(source)
     copies = Subject[tuple[int, float]]("copy")
@@ -56,7 +60,7 @@ def _rows(copies: Subject[tuple[int, float]], bare: Subject[dict[str, float]]) -
 
 def _copy(stack: Stack, group: str, source: Server) -> tuple[int, float]:
     """The bytes and the seconds of all copies that a new instance fetches."""
-    copier = stack.launch_backend(stack.new_name("copy"), group, settings=_SETTINGS)
+    copier = stack.launch_backend(stack.new_name("copy"), group, **_COPYING)
     stack.wait(
         lambda: len(received(stack.log_of(copier))) == records.PARTITIONS,
         "all store partitions to be copied",

@@ -79,10 +79,9 @@ def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
                 settings={
                     "QUERYABLE_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
                     "QUERYABLE_SESSION_TIMEOUT_MS": str(int(SESSION_TIMEOUT * 1000)),
-                    "QUERYABLE_BROKER_TIMEOUT": "10",
-                    # simulated members answer no heartbeats
-                    "QUERYABLE_HEARTBEAT_INTERVAL": "60",
                 },
+                # simulated members answer no heartbeats
+                constants={"broker_timeout": 10, "heartbeat_interval": 60},
             )  # fmt: skip
             stack.wait(lambda b=broker, n=name: _is_joining(b, n), "the leader to join", 60)
             rebalances = _rebalances(broker, leader, instances, partitions, plan.rounds)

@@ -13,7 +13,8 @@ import site_markdown
 from mkdocs.structure.files import File, Files
 
 from backend.http.openapi.build import openapi
-from backend.instance.settings import Settings, read_views
+from backend.instance.constants import Constants
+from backend.instance.settings import read_views
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "docs" / "queries" / "example" / "views.toml"
@@ -46,5 +47,5 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def api_page() -> str:
     """The API of the views of the examples, without their short paths."""
     views = [dataclasses.replace(view, path=None) for view in read_views(EXAMPLE).views]
-    limit = Settings.model_fields["max_key_bytes"].default
-    return openapi_page.page(openapi(views, version("queryable-topics"), limit, kiqr=True))
+    document = openapi(views, version("queryable-topics"), Constants().max_key_bytes)
+    return openapi_page.page(document)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 
 from confluent_kafka import KafkaException
 
+from backend.instance.gone_settings import refuse_gone_settings
 from local import ports
 from local.errors import LocalError
 from local.kafka.connection import admin_of, deployment_of, without_secrets
@@ -14,13 +16,14 @@ from local.kafka.java import find_java
 from local.settings import StackSettings
 from local.spark_views import DerivedView
 from local.stack.nginx import find_nginx
+from model.problems import ConfigurationError
 
 _MAX_PORT = 65_535
 
 
 def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> None:
     """Raises ``LocalError`` if a program or a token is missing, a port is in use or chosen twice,
-    TLS is configured, or Kafka does not answer."""
+    TLS or a setting that is gone is configured, or Kafka does not answer."""
     if settings.auth == "jwt" and settings.has_demo and not settings.headers:
         raise LocalError(
             "with QUERYABLE_AUTH=jwt the demo's requests need a token: set QUERYABLE_TOKEN. "
@@ -30,6 +33,10 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
         raise LocalError(
             "QUERYABLE_TLS_CERT_FILE is set, but the local stack speaks plain HTTP: remove it."
         )
+    try:
+        refuse_gone_settings(os.environ)  # which the backends get
+    except ConfigurationError as error:
+        raise LocalError(str(error)) from None
     check_ports(settings)
     if views or not settings.bootstrap_servers:
         find_java()

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings
 from local.errors import LocalError
 from local.kafka.broker import Broker, quiet_admin
@@ -18,7 +19,7 @@ from local.waiting import wait_until
 from model.partitioner import partition_of
 from tests.faults.faults import Clock, small_disk
 from tests.faults.redundancy import missing
-from tests.support.backends import FAST_SETTINGS, Backend
+from tests.support.backends import FAST_CONSTANTS, FAST_SETTINGS, Backend
 from tests.support.deployment import Deployment, views_toml
 from tests.support.nginx import Nginx
 from tests.support.tcp_faults import TcpFaults
@@ -29,13 +30,12 @@ KEPT, VOLATILE = 40, 10  # keys per partition
 _CHECK_INTERVAL = 0.2  # s; more frequent checks would take CPU time from the cluster
 START = 60.0  # s until the cluster is redundant, on a loaded machine
 
-# the defaults of settings that tests shorten
+_SHORTENED = [name.removeprefix("QUERYABLE_").lower() for name in FAST_SETTINGS]
 AS_SHIPPED = {
-    name.removeprefix("QUERYABLE_").lower(): str(
-        Settings.model_fields[name.removeprefix("QUERYABLE_").lower()].default
-    )
-    for name in FAST_SETTINGS
+    **{name: str(Settings.model_fields[name].default) for name in _SHORTENED},
+    **{name: str(getattr(Constants(), name)) for name in FAST_CONSTANTS},
 }
+"""The product's numbers that tests shorten."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Cluster:
         if self.setup.guarded:
             guard = self._stack.enter_context(TcpFaults())
             self.guards.append(guard)
-            own["advertised_port"] = str(guard.port)
+            own["advertised"] = f"127.0.0.1:{guard.port}"
         if number in self.setup.detoured:
             assert self.detour is not None
             own["bootstrap_servers"] = f"127.0.0.1:{self.detour.port}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,26 +23,35 @@ from local.waiting import wait_until
 from tests.support.client import Client, Response
 from tests.support.fork_server import fork_server
 
-COMMAND = [str(Path(sys.executable).with_name("gunicorn")), "-c", "python:backend.gunicorn_conf"]
+_GUNICORN = str(Path(sys.executable).with_name("gunicorn"))
+COMMAND = [_GUNICORN, "-c", "python:backend.gunicorn_conf"]
+
 
 # Short time-outs: an instance is dead after 2 s instead of 6.
 FAST_SETTINGS = {
     "QUERYABLE_SESSION_TIMEOUT_MS": "2000",
-    "QUERYABLE_METADATA_MAX_AGE_MS": "500",
     "QUERYABLE_END_OFFSET_INTERVAL": "0.2",
-    "QUERYABLE_BROKER_TIMEOUT": "2",
-    "QUERYABLE_FORWARD_TIMEOUT": "5",
     # most tests do without standbys; tests of standbys set this
     "QUERYABLE_STANDBY_REPLICAS": "0",
 }
+FAST_CONSTANTS = {"broker_timeout": "2", "forward_timeout": "5"}
 START_TIMEOUT = 40.0  # s, on a loaded machine
 
 
 class Backend:
     """One instance. Its port and its data folder stay the same when its process is restarted."""
 
-    def __init__(self, id_: str, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        id_: str,
+        folder: Path,
+        settings: Mapping[str, str],
+        constants: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """`settings`: more of its environment. `constants`: numbers that differ from those of the
+        product, and of FAST_CONSTANTS."""
         self.id = id_
+        self.constants = {**FAST_CONSTANTS, **constants}
         [self.port] = free_ports(1)
         self.data_dir = folder / id_
         self.log_path = folder / f"{id_}.log"
@@ -61,7 +72,8 @@ class Backend:
     @property
     def advertised_port(self) -> int:
         """The port at which proxies and other instances reach it."""
-        return int(self.settings.get("QUERYABLE_ADVERTISED_PORT", self.port))
+        advertised = self.settings.get("QUERYABLE_ADVERTISED", "")
+        return int(advertised.rpartition(":")[2] or self.port)
 
     @property
     def address(self) -> str:
@@ -75,10 +87,15 @@ class Backend:
         plain = {k: v for k, v in os.environ.items() if not k.startswith("QUERYABLE_")}
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         env = {**plain, **self.settings, **changed}
+        command = COMMAND
+        if self.constants and self.cwd == REPOSITORY:  # elsewhere, it is another release
+            command = [_GUNICORN, "-c", "python:bench.altered_conf"]
+            numbers = {name: json.loads(text) for name, text in self.constants.items()}
+            env["ALTERED_CONSTANTS"] = json.dumps(numbers)
         if self.uses_command or self.cwd != REPOSITORY or "PYTHONPATH" in self.settings:
-            self._process = spawn(COMMAND, self.log_path, env=env, cwd=self.cwd)
+            self._process = spawn(command, self.log_path, env=env, cwd=self.cwd)
         else:
-            self._process = fork_server().start(env, self.cwd, self.log_path)
+            self._process = fork_server().start(command[1:], env, self.cwd, self.log_path)
         return self
 
     def start(self, **settings: str) -> Backend:

@@ -6,9 +6,11 @@ import json
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Self
 
+from backend.instance.constants import Constants
 from local.errors import tail
 from tests.support.backends import Backend
 from tests.support.nginx import Nginx
@@ -20,17 +22,19 @@ _running: list[Deployment] = []
 class Deployment:
     """One application id, one views file, one folder. All processes are killed when it closes."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str, views: str, **settings: str) -> None:
-        """`views`: the text of views.toml. `settings` (without prefix) are for all its backends."""
+    def __init__(self, folder: Path, bootstrap_servers: str, views: str, **given: str) -> None:
+        """`views`: the text of views.toml. `given`: settings (without prefix) of all its backends,
+        and constants (`backend/instance/constants.py`) that differ from those of the product."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.views_path = folder / "views.toml"
         self.views_path.write_text(views)
+        settings, self._constants = _divided(given)
         self._settings = {
             "QUERYABLE_BOOTSTRAP_SERVERS": bootstrap_servers,
             "QUERYABLE_APPLICATION_ID": f"system-{time.time_ns()}",
             "QUERYABLE_VIEWS": str(self.views_path),
-            **{f"QUERYABLE_{name.upper()}": value for name, value in settings.items()},
+            **settings,
         }
         self.token = ""  # that tests send to the backends that are made from then on
         self.all: list[Backend] = []
@@ -49,10 +53,15 @@ class Deployment:
             for backend in self.all:
                 backend.end()
 
-    def new(self, id_: str = "", **settings: str) -> Backend:
-        """An instance that is not started yet, with additional `settings`."""
-        own = {f"QUERYABLE_{name.upper()}": value for name, value in settings.items()}
-        backend = Backend(id_ or f"b{len(self.all) + 1}", self.folder, {**self._settings, **own})
+    def new(self, id_: str = "", **given: str) -> Backend:
+        """An instance that is not started yet. `given`: more settings and constants."""
+        settings, constants = _divided(given)
+        backend = Backend(
+            id_ or f"b{len(self.all) + 1}",
+            self.folder,
+            {**self._settings, **settings},
+            {**self._constants, **constants},
+        )
         backend.token = self.token
         self.all.append(backend)
         return backend
@@ -113,6 +122,16 @@ class Deployment:
             yield f"nginx {number}", nginx.error_log()
 
 
+def _divided(given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of the settings, and the constants."""
+    names = {field.name for field in fields(Constants)}
+    constants = {name: value for name, value in given.items() if name in names}
+    settings = {
+        f"QUERYABLE_{name.upper()}": value for name, value in given.items() if name not in names
+    }
+    return settings, constants
+
+
 def running_deployments() -> Sequence[Deployment]:
     """The deployments of this process that have started and not stopped."""
     return tuple(_running)
@@ -146,9 +165,9 @@ def views_toml(
 ) -> str:
     """The text of a views.toml; write `_` for `-` in the names of views."""
     lines = []
-    for name, fields in views.items():
+    for name, of_view in views.items():
         lines.append(f"[views.{name.replace('_', '-')}]")
-        declared = {"key": "string", "value": "json", **fields}
+        declared = {"key": "string", "value": "json", **of_view}
         lines += [f"{field} = {json.dumps(value)}" for field, value in declared.items()]
     if kafka:
         lines.append("[kafka]")

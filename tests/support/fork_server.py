@@ -20,14 +20,13 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from local.settings import REPOSITORY
 
-ARGUMENTS = ["gunicorn", "-c", "python:backend.gunicorn_conf"]
 _PRELOADED = ("gunicorn.app.wsgiapp", "backend.instance.application", "backend.server.worker")
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
@@ -48,7 +47,7 @@ class ForkedProcess:
         """Raises TimeoutExpired as Popen does."""
         status = self._reap(timeout)
         if status is None:
-            raise subprocess.TimeoutExpired(ARGUMENTS, timeout or 0)
+            raise subprocess.TimeoutExpired("gunicorn", timeout or 0)
         return status
 
     def send_signal(self, number: int) -> None:
@@ -86,10 +85,14 @@ class ForkServer:
         tests_end.close()
         self._lock = threading.Lock()
 
-    def start(self, env: Mapping[str, str], cwd: Path, log: Path) -> ForkedProcess:
-        """A backend with this environment; its output is appended to `log`."""
+    def start(
+        self, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path
+    ) -> ForkedProcess:
+        """A backend with these arguments of gunicorn, and this environment. Its output is appended
+        to `log`."""
         log.parent.mkdir(parents=True, exist_ok=True)
-        request = {"start": {"env": dict(env), "cwd": str(cwd), "log": str(log)}}
+        of = {"arguments": list(arguments), "env": dict(env), "cwd": str(cwd), "log": str(log)}
+        request = {"start": of}
         return ForkedProcess(self, self.ask(request))
 
     def ask(self, request: Mapping[str, Any]) -> int:
@@ -138,7 +141,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
     sys.exit()
 
 
-def _become(env: Mapping[str, str], cwd: str, log: str) -> None:
+def _become(arguments: list[str], env: Mapping[str, str], cwd: str, log: str) -> None:
     """Sets what `local.processes.spawn` sets for a command."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     null = os.open(os.devnull, os.O_RDONLY)
@@ -150,7 +153,7 @@ def _become(env: Mapping[str, str], cwd: str, log: str) -> None:
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
-    sys.argv = list(ARGUMENTS)
+    sys.argv = ["gunicorn", *arguments]
 
 
 if __name__ == "__main__":

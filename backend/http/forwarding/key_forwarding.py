@@ -149,12 +149,12 @@ class KeyForwarding:
         )
 
     def _rounds(self, request: ForwardableRequest) -> Rounds[Holder]:
-        settings = self._context.settings
+        constants = self._context.constants
         return Rounds(
-            settings.wait_timeout,
+            constants.wait_timeout,
             request.is_forwarded,
             self._context.peer_counts,
-            settings.forward_timeout,
+            constants.forward_timeout,
         )
 
     async def _forward(

@@ -80,7 +80,7 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
     """Adds the dialect to the application."""
     pages.url_map.converters["rest"] = _Rest
     kiqr = Blueprint("kiqr", __name__, url_prefix=PREFIX)
-    max_key_bytes = context.settings.max_key_bytes
+    max_key_bytes = context.constants.max_key_bytes
 
     def view_of(store: str, resource: str, serdes: Sequence[str] = ()) -> View:
         """The view of a store whose kind and serdes fit; NotFound, BadRequest, QueryFailed."""

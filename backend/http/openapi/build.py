@@ -9,15 +9,11 @@ from backend.http.openapi.skeleton import Json, example_keys, problem_codes, ske
 from model.views import View
 
 _KEYS = "/views/{view}/keys/{key}"
-_KIQR = "/api/v1/"
 _REFUSALS = (401, 403, 429)
 
 
-def openapi(
-    views: Iterable[View], version: str, max_key_bytes: int, kiqr: bool, auth: bool = False
-) -> Json:
-    """The document for these views, at least one; `kiqr`: with KIQR's dialect; `auth`: requests
-    need a token."""
+def openapi(views: Iterable[View], version: str, max_key_bytes: int, auth: bool = False) -> Json:
+    """The document for these views, at least one; `auth`: requests need a token."""
     # the first view that supports a query has its examples
     ordered = sorted(views, key=lambda view: view.key not in example_keys() or view.is_custom)
     codes = problem_codes()
@@ -29,8 +25,7 @@ def openapi(
     }
     paths: Json = {}
     for path, item in skeleton()["paths"].items():
-        if kiqr or not path.startswith(_KIQR):
-            paths |= _paths(path, item, ordered, constants)
+        paths |= _paths(path, item, ordered, constants)
     document: Json = Filler(ordered, constants).fill({**skeleton(), "paths": {}})
     document["paths"] = paths
     if auth:

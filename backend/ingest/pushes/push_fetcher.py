@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _RETRY_AFTER = 5.0  # s after the first failure; doubled after each further one
 _MAX_RETRY_AFTER = 60.0
+_INTERVAL = 0.5  # s between two looks into the folder of a view's pushes
 _FREE_SPACE = 1.2  # times the size of the files
 
 
@@ -105,7 +106,10 @@ class PushFetcher:
 
     @staticmethod
     def of(
-        views: Iterable[View], views_file: Path, directory: PushDirectory, interval: float
+        views: Iterable[View],
+        views_file: Path,
+        directory: PushDirectory,
+        interval: float = _INTERVAL,
     ) -> PushFetcher:
         """A fetcher for the views that have pushes. `views_file`: folders are relative to it."""
         with_pushes = [view for view in views if view.push is not None]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from backend.instance.gone_settings import gone_settings
 from backend.instance.settings import Settings, problems_of
 from backend.instance.settings import check_port as ensure_port_is_free
 from backend.security.certificates import Certificates
@@ -37,6 +38,10 @@ _RENEW_BEFORE = 14 * _DAY
 def read_settings(environment: Mapping[str, str]) -> tuple[Settings, list[Finding]]:
     """The settings, with the defaults instead of invalid ones."""
     findings = list(_check_names(environment))
+    findings += [
+        wrong("settings", f"{name} is no setting any more", action)
+        for name, action in gone_settings(environment).items()
+    ]
     try:
         settings = Settings()
     except ValidationError as error:

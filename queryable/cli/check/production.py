@@ -78,7 +78,7 @@ def _check_address(settings: Settings) -> Finding:
     if is_loopback(settings.advertised_host):
         return warning(
             "address", f"only this machine reaches {settings.advertised_host}",
-            "set QUERYABLE_HOST and QUERYABLE_ADVERTISED_HOST if there are several machines",
+            "set QUERYABLE_HOST and QUERYABLE_ADVERTISED if there are several machines",
         )  # fmt: skip
     return ok("address", f"others use {settings.advertised_host}:{settings.advertised_port}")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any, cast
 
 import pytest
 
 from backend.http.responses import KeyResponses
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
+from backend.instance.constants import Constants
 from backend.instance.context import InstanceContext
 from backend.instance.settings import Settings
 from backend.queries.point import ViewReads
@@ -34,11 +36,17 @@ from tests.support.in_process.fakes import (
 ME, OTHER = Member("b1", "127.0.0.1", 8081), Member("b2", "127.0.0.1", 8082)
 
 
-def context(views: Iterable[View] = (ORDERS,), **settings: Any) -> InstanceContext:
-    """An instance "b1" without open partitions and without a topology."""
+_CONSTANTS = {field.name for field in fields(Constants)}
+
+
+def context(views: Iterable[View] = (ORDERS,), **given: Any) -> InstanceContext:
+    """An instance "b1" without open partitions and without a topology. `given`: settings, and
+    constants that differ from the product's."""
     views = tuple(views)
+    altered = {name: given.pop(name) for name in _CONSTANTS & given.keys()}
     return InstanceContext(
-        settings=Settings(**{"instance_id": "b1", **settings}),
+        settings=Settings(**{"instance_id": "b1", **given}),
+        constants=Constants(**altered),
         views={view.name: view for view in views},
         store_partitions=PartitionRegistry(views),
         metadata_poller=cast(Any, FakeWatcher()),

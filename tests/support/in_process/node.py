@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from backend.http.router import Router
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
+from backend.instance.constants import Constants
 from backend.instance.context import InstanceContext
 from backend.instance.settings import Settings
 from backend.storage.data_directory import DataDirectory
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 @cache
 def _settings(member: Member) -> Settings:
-    return Settings(instance_id=member.id, port=member.port, wait_timeout=0)
+    return Settings(instance_id=member.id, port=member.port)
 
 
 class Node:
@@ -51,6 +52,7 @@ class Node:
         )
         self.context = InstanceContext(
             settings=_settings(member),
+            constants=Constants(wait_timeout=0),
             views={view.name: view},
             store_partitions=self.store_partitions,
             metadata_poller=cast(Any, self.metadata_poller),

@@ -157,7 +157,7 @@ def test_a_copy_that_is_older_than_deletes_are_kept_is_rebuilt(
 
 
 KEYS = [f"key {n}" for n in range(400)]
-MANY = 8_000  # records that fill a memtable of 1 MB several times
+MANY = 12_000  # records that fill a memtable of 1.3 MB several times
 
 
 def test_a_copy_of_a_running_instance_is_recognised_and_rebuilt(
@@ -168,7 +168,7 @@ def test_a_copy_of_a_running_instance_is_recognised_and_rebuilt(
     topic = make_topic(1)
     values = {key: {"of": key} for key in KEYS}
     writer.table(topic, {key: values[key] for key in KEYS[:100]})
-    deployment = deploy(views_toml(v={"topic": topic}), write_buffer_mb="1", wait_timeout="0")
+    deployment = deploy(views_toml(v={"topic": topic}), block_cache_mb="16", wait_timeout="0")
     [backend] = deployment.start()
     assert backend.stop() == 0
     backend.start()  # what was written so far is in a file now

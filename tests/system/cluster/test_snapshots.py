@@ -44,7 +44,7 @@ def test_an_interrupted_snapshot_is_fetched_from_the_next_source(
     topic = make_topic(1)
     writer.table(topic, TABLE)
     deployment = deploy(views_toml(v={"topic": topic}), standby_replicas="2", copy_threshold="1000")
-    backends = [deployment.new(advertised_port=str(proxy.port)) for proxy in fault_proxies]
+    backends = [deployment.new(advertised=f"127.0.0.1:{proxy.port}") for proxy in fault_proxies]
     for backend, proxy in zip(backends, fault_proxies, strict=True):
         proxy.target = backend.port
     first, second, third = backends

@@ -73,7 +73,7 @@ def test_lists_are_converted_for_python_markdown(written: str, wanted: str) -> N
 
 def test_the_api_page_has_every_operation_and_parameter() -> None:
     views = read_views(ROOT / "docs" / "queries" / "example" / "views.toml").views
-    document = openapi(views, "1", 8192, kiqr=True)
+    document = openapi(views, "1", 8192)
     text = page(document)
     for path, item in document["paths"].items():
         [section] = re.findall(

@@ -337,7 +337,7 @@ def test_the_leader_learns_of_new_partitions_from_members(
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, dict.fromkeys(KEYS, "old"))
-    deployment = deploy(views_toml(v={"topic": topic}), metadata_max_age_ms="3600000")
+    deployment = deploy(views_toml(v={"topic": topic}), polls_per_leader_look="1e6")
     backends = deployment.start(2)
     [future] = admin.create_partitions([NewPartitions(topic, 3)]).values()
     future.result(20)
@@ -354,9 +354,10 @@ def test_records_in_new_partitions_are_not_mispartitioned(
     """A producer knows the new partition count before the backend does."""
     topic = make_topic(PARTITIONS)
     writer.table(topic, dict.fromkeys(KEYS, "old"))
-    # the backend fetches the topic's metadata only if it has a reason
-    views = views_toml(v={"topic": topic})
-    [backend] = deploy(views, wait_timeout="0", end_offset_interval="3600").start()
+    # the backend fetches the topic's metadata only if it has a reason; as the leader, it looks for
+    # new partitions three times a second
+    few_polls = {"end_offset_interval": "3600", "polls_per_leader_look": "0.0001"}
+    [backend] = deploy(views_toml(v={"topic": topic}), wait_timeout="0", **few_polls).start()
     [future] = admin.create_partitions([NewPartitions(topic, 3)]).values()
     future.result(20)
     wait_until(lambda: len(admin.list_topics(topic, 5).topics[topic].partitions) == 3, 20, "three")

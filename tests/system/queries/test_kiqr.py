@@ -253,8 +253,3 @@ def test_too_many_entries_unavailable_views_and_disabled_dialect(
         for thread in threads:
             thread.join()
     assert {status for status, _ in codes} == {200, 503}, codes
-    second.stop()
-    first.stop()
-    first.start(kiqr="false")
-    off = first.get(f"/api/v1/kv/many/values/{b64('1')}?{urlencode(STRINGS)}")
-    assert (off.status, off.code) == (404, "no-such-resource")

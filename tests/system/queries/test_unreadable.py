@@ -42,7 +42,7 @@ def test_all_say_that_it_cannot_be_read(
     # a copy is taken of each partition, however few records it has
     for _ in range(2):
         backend = deployment.new()
-        backend.settings["QUERYABLE_COPY_THRESHOLD"] = "1"
+        backend.constants["copy_threshold"] = "1"
         backend.launch()
     started = deployment.all
     settle(started)

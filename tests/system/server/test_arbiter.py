@@ -28,6 +28,7 @@ def test_only_the_worker_imports_the_application(deploy: Deploy, make_topic: Mak
     """The arbiter would have a copy of each page of memory to which the worker writes."""
     backend = deploy(views_toml(v={"topic": make_topic()})).new()
     backend.uses_command = True
+    backend.constants.clear()  # as users run it
     backend.launch().wait_ready()
     [worker] = backend.workers()
     libraries = ("rocksdict", "librdkafka", "cryptography", "numpy")

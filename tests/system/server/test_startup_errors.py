@@ -21,6 +21,7 @@ def refusal(backend: Backend, expected: int = 2, **settings: str) -> str:
     start it again after 2."""
     began = time.monotonic()
     backend.uses_command = True
+    backend.constants.clear()  # as users run it
     status = backend.launch(**settings).wait_end(40)
     log = backend.log()
     assert status == expected, log

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings
 from tests.support.prometheus.promql import DEPLOY
 
@@ -49,7 +50,7 @@ def test_services_restart_within_limits_of_memory(unit: Path) -> None:
 
 
 def test_a_stop_waits_longer_than_a_drain() -> None:
-    drain = Settings.model_fields["drain_time"].default
+    drain = Constants().drain_time
     [seconds] = re.findall(
         r"^TimeoutStopSec=(\d+)$", (DEPLOY / "systemd/queryable-backend@.service").read_text(), re.M
     )

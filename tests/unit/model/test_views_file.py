@@ -273,12 +273,10 @@ def test_a_reserved_path_is_refused(segment: str) -> None:
 
 
 def test_the_paths_of_all_routes_are_reserved() -> None:
-    from flask import Flask
-
-    from backend.http.flask_app import create_flask_app
     from tests.support.in_process.instance import context
+    from tests.support.in_process.pages import flask_pages
 
-    flask_app: Flask = create_flask_app(context())
+    flask_app = flask_pages(context())
     segments = {rule.rule.split("/")[1] for rule in flask_app.url_map.iter_rules()} - {"static"}
     assert segments
     assert segments <= RESERVED_SEGMENTS

@@ -14,9 +14,9 @@ from tests.support.in_process.instance import context
 
 def test_without_versions_nothing_is_followed(broker: Broker) -> None:
     application = f"app-{uuid.uuid4().hex[:8]}"
-    settings = cast(Any, Mock(application_id=application, broker_timeout=5.0))
+    settings = cast(Any, Mock(application_id=application))
     client = {"bootstrap.servers": broker.bootstrap_servers}
-    follower = VersionFollower((ORDERS,), client, settings, Mock(), Mock())
+    follower = VersionFollower((ORDERS,), client, settings, 5.0, Mock(), Mock())
     of = context([ORDERS])
     of.versions = follower.initial
     follower.start(of)

@@ -58,7 +58,7 @@ def site(broker: Broker, make_topic: MakeTopic, module_deploy: Deploy) -> Iterat
     views = views_toml(things={"topic": topic, "path": "/things"})
     deployment = module_deploy(views, standby_replicas="1")
     with TcpFaults() as guard:
-        first, second = deployment.new(advertised_port=str(guard.port)), deployment.new()
+        first, second = deployment.new(advertised=f"127.0.0.1:{guard.port}"), deployment.new()
         guard.target = first.port
         settle([first.launch(), second.launch()])
         # each worker has a retry budget of its own

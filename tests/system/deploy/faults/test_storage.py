@@ -59,8 +59,7 @@ def test_compaction_cannot_keep_up(
 ) -> None:
     topic = make_topic(1)
     views = views_toml(things={"topic": topic, "value": "bytes"})
-    small = {"write_buffer_mb": "1", "background_jobs": "1", "block_cache_mb": "16"}
-    [backend] = deploy(views, **small).start()
+    [backend] = deploy(views, block_cache_mb="16").start()
     of = targets(f"http://127.0.0.1:{backend.port}")
     healthy = scrape(of)
     alarms.silent(healthy)

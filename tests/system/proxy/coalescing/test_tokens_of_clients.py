@@ -17,7 +17,6 @@ import pytest
 import uvloop
 from a2wsgi import WSGIMiddleware
 
-from backend.http.flask_app import create_flask_app
 from backend.http.router import Router
 from backend.server.connection import Connection
 from backend.server.server import Server
@@ -25,6 +24,7 @@ from backend.storage.data_directory import DataDirectory
 from model.topology import Epoch, Member, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance, context
+from tests.support.in_process.pages import flask_pages
 from tests.support.in_process.tokens import access_control, token
 from tests.support.nginx import Nginx
 from tests.support.running_server import LIMITS, TIMEOUT
@@ -69,7 +69,7 @@ def served(instance: Instance) -> Iterator[int]:
 
     async def serve() -> None:
         access = access_control(is_from_cluster=lambda request: request.raw_path == b"/processors")
-        pages: Any = WSGIMiddleware(create_flask_app(instance.context))  # type: ignore[arg-type]
+        pages: Any = WSGIMiddleware(flask_pages(instance.context))  # type: ignore[arg-type]
         application = Application(instance.context, pages, access)
         server = Server(application, LIMITS, loop)
         listener = await loop.create_server(lambda: Connection(server), "127.0.0.1", 0)

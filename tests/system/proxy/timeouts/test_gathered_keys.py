@@ -17,7 +17,7 @@ from tests.system.proxy.backends import EPOCH, Answer, Backend, Cluster, Request
 from tests.system.proxy.conftest import KEY, PARTITION, Roles, StartNginx
 
 place = partition_of("murmur2")
-WAIT_S = 2.1  # for an instance that hangs: QUERYABLE_FORWARD_TIMEOUT, 2 s, and a little
+WAIT_S = 2.1  # for an instance that hangs: 2 s, and a little
 # a key of the same partition as KEY, of nine and of seven partitions
 STAYED = next(
     f"/words/{n}" for n in count() if place(b"%d" % n, 9) == place(b"%d" % n, 7) == PARTITION
@@ -119,7 +119,7 @@ def test_the_third_replica_is_asked_if_two_hang(
     cluster: Cluster, roles: Roles, start_nginx: StartNginx, forward_timeout: float
 ) -> None:
     """Regression: the two had used up the time in which nginx asks another one. With a
-    QUERYABLE_FORWARD_TIMEOUT of 5.5 s and more, the first one had."""
+    forward_timeout of 5.5 s and more, the first one had."""
     active, standby, third = roles
     third.standby["words"].append(PARTITION)
     cluster.more["forward_timeout"] = forward_timeout

@@ -215,16 +215,18 @@ def test_check_continues_after_errors(broker: Broker, tmp_path: Path) -> None:
     file.touch()
     found, status = check(
         broker, tmp_path, '[views.v]\ntopic = "t"\nkey = "strng"\nvalue = "json"\n',
-        bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}", broker_timeot="3", wait_timeout="long",
+        bootstrap_servers=f"127.0.0.1:{free_ports(1)[0]}", max_streems="3", max_in_flight="many",
+        wait_timeout="1",
         data_dir=str(file), port=str(broker.port),
     )  # fmt: skip
     assert status == 1
     wrong = "\n".join(found["wrong"])
     assert "line 3, [views.v], key" in wrong
     assert "Cannot read from the broker" in wrong
-    assert "QUERYABLE_WAIT_TIMEOUT" in wrong
+    assert "QUERYABLE_MAX_IN_FLIGHT" in wrong
+    assert "QUERYABLE_WAIT_TIMEOUT is no setting any more" in wrong
     assert "is not a folder" in wrong
-    assert any("did you mean QUERYABLE_BROKER_TIMEOUT?" in line for line in found["warning"])
+    assert any("did you mean QUERYABLE_MAX_STREAMS?" in line for line in found["warning"])
 
 
 def test_check_of_the_cluster_secret(tmp_path: Path) -> None:

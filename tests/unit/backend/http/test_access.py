@@ -15,14 +15,13 @@ from werkzeug.exceptions import HTTPException
 
 from backend.admin.document import admin_page
 from backend.http.access import Access
-from backend.http.flask_app import create_flask_app
-from backend.http.kiqr.raw_reads import RawReads
 from backend.http.route_table import OTHER, Route, page_path
 from backend.http.router import Router
 from backend.wire.answer import FINAL_STATUS
 from model.problems import BadRequest, RetryLater, Unauthenticated, Unavailable
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 from tests.support.in_process.tokens import Keys, access_control, bearer, token
 
 VIEWS = (
@@ -155,7 +154,7 @@ def test_only_the_health_of_an_instance_is_open() -> None:
 
 def test_every_page_of_flask_is_in_the_table() -> None:
     served = context(VIEWS)
-    pages = create_flask_app(served, RawReads(served))
+    pages = flask_pages(served)
     for rule in pages.url_map.iter_rules():
         values = {"name": "orders", "store": "orders", "_rest": "x", "key": "a2V5", "filename": "x"}
         adapter = pages.url_map.bind("localhost")
@@ -191,7 +190,7 @@ def raw_paths(draw: st.DrawFn) -> str:
     )
 
 
-FLASK = create_flask_app(context(VIEWS), RawReads(context(VIEWS)))
+FLASK = flask_pages(context(VIEWS))
 
 
 @given(raw_paths())

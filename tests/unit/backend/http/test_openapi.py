@@ -14,8 +14,6 @@ import pytest
 
 from backend.http import parameters as known
 from backend.http.access import Access
-from backend.http.flask_app import create_flask_app
-from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import FITS, KAFKA
 from backend.http.openapi.build import openapi
 from backend.http.openapi.skeleton import problem_codes, skeleton
@@ -37,6 +35,7 @@ from model.views import View
 from model.views_file import RESERVED_SEGMENTS
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 from tests.unit.docs.problem_codes import codes_by_status
 
 BACKEND = Path(__file__).parents[4] / "backend"
@@ -55,8 +54,8 @@ VIEWS = (
 NOTHING_THERE = "/views/{}/{}"
 
 
-def document(*views: View, kiqr: bool = True) -> Any:
-    return openapi(views or VIEWS, "1.2.3", 8192, kiqr)
+def document(*views: View) -> Any:
+    return openapi(views or VIEWS, "1.2.3", 8192)
 
 
 def operations(of: Any) -> Iterator[tuple[str, str, Any]]:
@@ -69,10 +68,8 @@ def shape(path: str) -> str:
     return re.sub(r"<[^>]*>|{[^}]*}", "{}", path)
 
 
-@pytest.mark.parametrize("kiqr", [True, False])
-def test_its_paths_are_the_routes_of_flask(kiqr: bool) -> None:
-    served = context(VIEWS)
-    pages = create_flask_app(served, RawReads(served) if kiqr else None)
+def test_its_paths_are_the_routes_of_flask() -> None:
+    pages = flask_pages(context(VIEWS))
     rules = {
         (shape(rule.rule), method.lower())
         for rule in pages.url_map.iter_rules()
@@ -81,17 +78,17 @@ def test_its_paths_are_the_routes_of_flask(kiqr: bool) -> None:
     }
     mine = {
         (shape(path), method)
-        for path, method, operation in operations(document(kiqr=kiqr))
+        for path, method, operation in operations(document())
         if operation["tags"][0] not in ("keys", "views", "admin")
     }
     assert rules == mine
-    assert ("/api/v1/kv/{}/values/{}" in {path for path, _ in rules}) is kiqr
+    assert "/api/v1/kv/{}/values/{}" in {path for path, _ in rules}
     firsts = {path.split("/")[1] for path, _ in mine}
     assert firsts <= RESERVED_SEGMENTS
     with pages.test_client() as client:
         answer = client.get("/openapi.json")
         assert answer.content_type == "application/json"
-        assert answer.json["paths"] == document(kiqr=kiqr)["paths"]
+        assert answer.json["paths"] == document()["paths"]
 
 
 def test_its_paths_are_the_routes_of_the_router() -> None:
@@ -167,7 +164,7 @@ def test_its_problem_codes_are_those_of_the_code() -> None:
 
 
 def test_only_open_operations_need_no_token() -> None:
-    of = openapi(VIEWS, "1.2.3", 8192, True, auth=True)
+    of = openapi(VIEWS, "1.2.3", 8192, auth=True)
     assert of["security"] == [{"bearer": []}]
     assert "security" not in document()
     access = {route.pattern: route.access for route in Router(context(VIEWS), None).routes}  # type: ignore[arg-type]

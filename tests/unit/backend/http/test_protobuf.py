@@ -96,13 +96,13 @@ def test_framed_messages(folder: DataDirectory) -> None:
 
 
 def test_the_openapi_document_has_the_media_types() -> None:
-    document = openapi([bare(), view("plain")], "1", 100, kiqr=True)
+    document = openapi([bare(), view("plain")], "1", 100)
     path = document["paths"]["/views/{view}/keys/{key}"]["get"]["responses"]["200"]
     assert {"application/json", "application/protobuf"} <= path["content"].keys()
     assert "Schema-Fingerprint" in path["headers"]
     asked_by = document["paths"]["/views/{view}/search"]["post"]["requestBody"]["content"]
     assert "application/protobuf" in asked_by
-    plain = openapi([view("plain")], "1", 100, kiqr=True)
+    plain = openapi([view("plain")], "1", 100)
     path = plain["paths"]["/views/{view}/keys/{key}"]["get"]["responses"]["200"]
     assert "application/protobuf" not in path["content"]
     assert "Schema-Fingerprint" not in path.get("headers", {})

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from backend.http.flask_app import create_flask_app
 from backend.http.router import Router
 from backend.instance.context import InstanceContext
 from backend.security.cluster import ClusterAccess
@@ -17,6 +16,7 @@ from backend.wire.plain_requests import PlainPoll, plain_poll
 from model.topology import Epoch, Member, PlacedView, Topology
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 from tests.support.in_process.tokens import access_control
 from tests.support.security.cluster_secret import OTHER_SECRET, SECRET, cluster_secret
 
@@ -52,14 +52,14 @@ def test_only_the_request_of_the_proxy_is_recognised() -> None:
 
 def served_etag(served: InstanceContext) -> bytes:
     """The ETag of the page."""
-    with create_flask_app(served).test_client() as client:
+    with flask_pages(served).test_client() as client:
         return client.get("/processors").headers["ETag"].encode()
 
 
 def test_the_answer_is_that_of_the_page() -> None:
     served = known()
     router = Router(served, None)  # type: ignore[arg-type]
-    with create_flask_app(served).test_client() as client:
+    with flask_pages(served).test_client() as client:
         for state in ("draining", "running"):
             page = client.get("/processors")
             latest = page.headers["ETag"].encode()

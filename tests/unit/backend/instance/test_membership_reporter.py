@@ -278,7 +278,7 @@ def test_topologies_are_fetched_where_instances_answer_each_other(
     joined = Joined(tmp_path)
     here = joined.context
     here.cluster = cluster
-    here.settings = here.settings.model_copy(update={"advertised_host": host})
+    here.settings = here.settings.model_copy(update={"advertised": f"{host}:8081"})
     assert joined.membership_reporter.now(Epoch(5, 1)).reads_references is can
 
 

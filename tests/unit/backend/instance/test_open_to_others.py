@@ -9,6 +9,7 @@ import pytest
 
 from backend.admin.topology import topology_document
 from backend.instance.application import Application
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings
 from model.views_file import parse_views
 from tests.support.in_process.tokens import SECRET as KEY
@@ -26,7 +27,7 @@ def test_it_warns_at_the_start_and_on_the_admin_page(
     views.write_text(VIEWS)
     settings = Settings(host=host, views=views, data_dir=tmp_path / "data")
     with caplog.at_level(logging.WARNING):
-        application = Application(settings, parse_views(VIEWS, str(views)))
+        application = Application(settings, parse_views(VIEWS, str(views)), Constants())
     try:
         warning = f"This instance listens on {host}:8081 without authentication"
         assert (warning in caplog.text) is is_open
@@ -58,7 +59,7 @@ def test_it_warns_at_the_start_of_claims_that_are_not_checked(
     )
     settings.views.write_text(VIEWS)
     with caplog.at_level(logging.WARNING):
-        application = Application(settings, parse_views(VIEWS, "views.toml"))
+        application = Application(settings, parse_views(VIEWS, "views.toml"), Constants())
     application.instance.stop()
     assert warning in caplog.text
     assert ("are accepted, if they have the scopes" in caplog.text) is bool(warning)

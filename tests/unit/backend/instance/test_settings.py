@@ -32,32 +32,60 @@ def test_the_instance_id_defaults_to_the_advertised_address(
 ) -> None:
     monkeypatch.setenv("QUERYABLE_HOST", "0.0.0.0")
     monkeypatch.setenv("QUERYABLE_PORT", "9000")
-    monkeypatch.setenv("QUERYABLE_ADVERTISED_HOST", "b1.example")
+    monkeypatch.setenv("QUERYABLE_ADVERTISED", "b1.example")
     settings = load_settings()
     assert settings.instance_id == "b1.example-9000"
     assert (settings.advertised_host, settings.advertised_port) == ("b1.example", 9000)
-    monkeypatch.setenv("QUERYABLE_ADVERTISED_PORT", "80")
+    monkeypatch.setenv("QUERYABLE_ADVERTISED", "b1.example:80")
+    assert load_settings().instance_id == "b1.example-80"
     monkeypatch.setenv("QUERYABLE_INSTANCE_ID", "b1")
     assert load_settings().instance_id == "b1"
     assert load_settings().advertised_port == 80
 
 
 @pytest.mark.parametrize("value", ["b1:8081", "127.0.0.1:8081", "http://b1", "[::1]:8081", "[::1"])
-def test_an_address_has_no_port(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """Other instances could not reach it."""
-    monkeypatch.setenv("QUERYABLE_ADVERTISED_HOST", value)
+def test_a_host_has_no_port(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("QUERYABLE_HOST", value)
     with pytest.raises(ConfigurationError, match="without a scheme and a port"):
         load_settings()
 
 
-@pytest.mark.parametrize("name", ["HOST", "ADVERTISED_HOST"])
-@pytest.mark.parametrize("address", ["fd00::1", "[fd00::1]"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "http://b1",
+        "http://b1:80",
+        "b1:",
+        "b1:0",
+        "b1:65536",
+        "b1:x",
+        "b1:80:80",
+        ":80",
+        "[::1",
+        "[::1]:",
+    ],
+)
+def test_an_advertised_address_is_host_and_port(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    """Other instances could not reach it."""
+    monkeypatch.setenv("QUERYABLE_ADVERTISED", value)
+    with pytest.raises(
+        ConfigurationError, match=r"ADVERTISED: .*host or host:port, without a scheme"
+    ):
+        load_settings()
+
+
+@pytest.mark.parametrize("name", ["HOST", "ADVERTISED"])
+@pytest.mark.parametrize("address", ["fd00::1", "[fd00::1]", "[fd00::1]:8081"])
 def test_an_ipv6_address_needs_no_brackets(
     monkeypatch: pytest.MonkeyPatch, name: str, address: str
 ) -> None:
+    if name == "HOST":
+        address = address.removesuffix(":8081")
     monkeypatch.setenv(f"QUERYABLE_{name}", address)
     settings = load_settings()
-    assert getattr(settings, name.lower()) == "[fd00::1]"
+    assert settings.advertised_host == "[fd00::1]"
     me = Member(settings.instance_id, settings.advertised_host, settings.advertised_port)
     assert (URL(me.origin).host, URL(me.origin).port) == ("fd00::1", 8081)
 
@@ -83,13 +111,12 @@ def test_an_instance_can_listen(monkeypatch: pytest.MonkeyPatch, address: str) -
         ("PORT", "0"),
         ("PORT", "65536"),
         ("SESSION_TIMEOUT_MS", "10"),
-        ("FORWARD_TIMEOUT", "0"),
-        ("WAIT_TIMEOUT", "-1"),
-        ("MAX_KEY_BYTES", "0"),
-        ("SEND_TIMEOUT", "inf"),
-        ("CLOCK_TOLERANCE", "inf"),
-        ("CLOCK_TOLERANCE", "1e300"),
-        ("CLOCK_TOLERANCE", "nan"),
+        ("END_OFFSET_INTERVAL", "0"),
+        ("SCHEMA_MISSING_AFTER", "-1"),
+        ("MAX_IN_FLIGHT", "0"),
+        ("COPY_BANDWIDTH", "inf"),
+        ("OTLP_RATIO", "1e300"),
+        ("OTLP_RATIO", "nan"),
     ],
 )
 def test_an_invalid_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
@@ -102,8 +129,8 @@ def test_an_invalid_value_is_named(monkeypatch: pytest.MonkeyPatch, name: str, v
 
 def test_all_invalid_values_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QUERYABLE_PORT", "x")
-    monkeypatch.setenv("QUERYABLE_BROKER_TIMEOUT", "y")
-    with pytest.raises(ConfigurationError, match=r"QUERYABLE_PORT.*; QUERYABLE_BROKER_TIMEOUT"):
+    monkeypatch.setenv("QUERYABLE_MAX_STREAMS", "y")
+    with pytest.raises(ConfigurationError, match=r"QUERYABLE_PORT.*; QUERYABLE_MAX_STREAMS"):
         load_settings()
 
 

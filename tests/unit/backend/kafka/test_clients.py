@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from backend.instance.application import Application
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings, read_views
 from backend.kafka.clients import kafka_clients
 from model.problems import ConfigurationError
@@ -55,7 +56,7 @@ def test_no_error_quotes_a_secret(
     views.write_text(views_toml(table, v={"topic": "t"}))
     settings = Settings(views=views, data_dir=tmp_path / "data")
     with pytest.raises(ConfigurationError) as raised:
-        Application(settings, read_views(views))
+        Application(settings, read_views(views), Constants())
     assert message in str(raised.value)
     assert "[kafka]" in str(raised.value)
     assert SECRET not in "".join(traceback.format_exception(raised.value))  # with all causes

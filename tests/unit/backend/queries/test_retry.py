@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from backend.instance.settings import Settings
+from backend.instance.constants import Constants
 from backend.queries import retry as asking
 from backend.queries.retry import WHILE_OTHERS_ARE_LEFT, Asker, Rounds
 from backend.queries.scans import scan_budget
@@ -220,9 +220,8 @@ def test_a_question_that_waits_is_not_taken_for_a_hung_instance(
     """With a long wait set, the asked one says within its time that it is not so far."""
     cluster.hung = set()
     for id_ in ("b2", "b3"):
-        context = cluster.nodes[id_].context
-        patient = Settings(instance_id=id_, port=context.settings.port, wait_timeout=3600)
-        monkeypatch.setattr(context, "settings", patient)
+        patient = Constants(wait_timeout=3600)
+        monkeypatch.setattr(cluster.nodes[id_].context, "constants", patient)
     answer = ask(cluster, "point", query="min_offset=1:100000")
     assert (answer.status, answer.json()["code"]) == (503, "not-up-to-offset")
 
@@ -308,7 +307,6 @@ def test_a_stream_begins_at_the_next_holder(
 ) -> None:
     """A stream of changes, too, does not wait for one that hangs while another is left."""
     context = cluster.nodes["b1"].context
-    monkeypatch.setattr(context, "settings", Settings(instance_id="b1", wait_timeout=0))
     peer_client = Streaming(b2=first, b3=second)
     members = [Member(id_, "127.0.0.1", 1) for id_ in ("b2", "b3")]
 

@@ -18,31 +18,32 @@ def test_the_defaults_of_the_settings_are_those_of_the_tuning() -> None:
 
 
 def test_memtables_take_up_to_half_of_the_cache() -> None:
-    tuning = Tuning.of(Settings(block_cache_mb=64, write_buffer_mb=512, background_jobs=3))
+    tuning = Tuning.of(Settings(block_cache_mb=64))
     assert (tuning.cache, tuning.write_buffers) == (64 << 20, 32 << 20)
-    assert tuning.write_buffer == 32 << 20
-    assert tuning.background_jobs == 3
+
+
+@pytest.mark.parametrize(("cache_mb", "memtable"), [(16, 16 / 12), (192, 16), (1024, 32)])
+def test_a_memtable_has_a_share_of_the_cache(cache_mb: int, memtable: float) -> None:
+    assert Tuning.of(Settings(block_cache_mb=cache_mb)).write_buffer == int(memtable * (1 << 20))
 
 
 def test_an_instance_opens_its_stores_with_its_settings(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, block_cache_mb=16, write_buffer_mb=1)
+    settings = Settings(data_dir=tmp_path, block_cache_mb=24)
     directory = DataDirectory.of(settings)
     store, _ = directory.open("orders", 0)
     try:
         text = next((tmp_path / "orders" / "0").glob("OPTIONS-*")).read_text()
-        assert "write_buffer_size=1048576" in text
+        assert "write_buffer_size=2097152" in text
         assert "max_background_jobs=2" in text
     finally:
         store.close()
         directory.close()
 
 
-@pytest.mark.parametrize(("write_buffer_mb", "expected"), [(8, 2 << 20), (1, 1 << 20)])
-def test_bulk_loads_have_small_memtables(
-    tmp_path: Path, write_buffer_mb: int, expected: int
-) -> None:
+@pytest.mark.parametrize(("memtable", "expected"), [(8 << 20, 2 << 20), (1 << 20, 1 << 20)])
+def test_bulk_loads_have_small_memtables(tmp_path: Path, memtable: int, expected: int) -> None:
     """RocksDB sorts their vectors when it flushes them, and small ones faster."""
-    tuning = Tuning.of(Settings(write_buffer_mb=write_buffer_mb))
+    tuning = Tuning(write_buffer=memtable)
     open_db(tmp_path, SharedMemory(tuning).store_options.bulk_load).close()
     text = next(tmp_path.glob("OPTIONS-*")).read_text()
     assert f"write_buffer_size={expected}\n" in text

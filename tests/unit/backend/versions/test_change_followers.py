@@ -28,8 +28,8 @@ def test_lost_changes_of_versions_need_a_newer_topology() -> None:
         context.versions = context.versions.with_states(states)
 
     context.apply_versions = apply
-    settings = Mock(application_id="app", broker_timeout=1.0)
-    follower = VersionFollower((), {}, settings, Mock(), rejoin, new_log=fake_log())
+    settings = Mock(application_id="app")
+    follower = VersionFollower((), {}, settings, 1.0, Mock(), rejoin, new_log=fake_log())
     follower.start(context)
     log = logs_of(follower)
     first = VersionState(1).switched_to(2)
@@ -47,8 +47,8 @@ def test_lost_changes_of_deployments_need_a_newer_topology() -> None:
         context.deployment = state
 
     context.apply_deployment = apply
-    settings = Mock(service="shop", application_id="a", broker_timeout=1.0)
-    follower = DeploymentFollower({}, cast(Any, settings), rejoin, fake_log())
+    settings = Mock(service="shop", application_id="a")
+    follower = DeploymentFollower({}, cast(Any, settings), 1.0, rejoin, fake_log())
     follower.start(context)
     log = logs_of(follower)
     first = DeploymentState("a")
@@ -68,8 +68,8 @@ def logs_of(follower: VersionFollower | DeploymentFollower) -> FakeChangeLog:
 
 
 def follower_of(answer: bool | None, *views: View) -> VersionFollower:
-    settings = cast(Any, Mock(application_id="app", broker_timeout=0.2))
-    return VersionFollower(views, {}, settings, Mock(), Mock(), new_log=fake_log(answer))
+    settings = cast(Any, Mock(application_id="app"))
+    return VersionFollower(views, {}, settings, 0.2, Mock(), Mock(), new_log=fake_log(answer))
 
 
 def test_no_version_is_current_until_the_topic_has_been_read() -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from backend.cluster.placement import place
 from backend.http.access import Access
-from backend.http.flask_app import create_flask_app
 from backend.http.paths import Elsewhere, Paths
 from backend.http.route_table import OTHER, Route, RouteTable
 from backend.http.router import Router
@@ -31,6 +30,7 @@ from model.versions import States, VersionState
 from model.views import View
 from tests.support.in_process.examples import candidate, view
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 
 ORDERS, SECOND = (view(name, path="/o", topic=f"t-{name}") for name in ("orders", "orders@2"))
 USERS = view("users", path="/u", topic="t-users")
@@ -227,7 +227,7 @@ def test_an_instance_without_the_new_version_gives_the_path_to_one_view(
     files = PAIRS["a version is added"]
     group = Group([files[each] for each in order])
     for each in group.contexts:
-        with create_flask_app(each).test_client() as client:
+        with flask_pages(each).test_client() as client:
             views = client.get("/processors").json["views"]
         assert {name: view["path"] for name, view in views.items()} == {
             "orders": "/o", "orders@1": None, "orders@2": None,

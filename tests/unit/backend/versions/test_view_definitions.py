@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from backend.http.flask_app import create_flask_app
 from backend.wire.answer import Answer
 from backend.wire.point_batch import Reads, encode_reads
 from model.partitioner import partition_of
@@ -18,6 +17,7 @@ from model.records import ENTRY
 from model.views import View
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 from tests.support.in_process.versioned import (
     FIRST,
     KEYS,
@@ -65,9 +65,9 @@ def test_coalesced_reads_and_the_fast_path_name_the_definition(made: Deployment)
 
 def test_the_description_of_a_view_names_its_definition(made: Deployment) -> None:
     for name, of in (("orders", FIRST), ("orders@1", FIRST), ("orders@2", SECOND)):
-        with create_flask_app(made.contexts["b1"]).test_client() as client:
+        with flask_pages(made.contexts["b1"]).test_client() as client:
             assert client.get(f"/views/{name}").headers["View-Definition"] == of.hash
-    with create_flask_app(context([ORDERS])).test_client() as client:
+    with flask_pages(context([ORDERS])).test_client() as client:
         assert client.get("/views/orders").headers["View-Definition"] == ORDERS.hash
 
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from backend.http.flask_app import create_flask_app
 from backend.queries.whole_view.registry import VIEW_QUERIES
 from backend.wire.point_batch import Reads, encode_reads
 from model.machine.clock import boot_time
@@ -24,6 +23,7 @@ from model.records import ENTRY
 from model.versions import VersionState
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 from tests.support.in_process.tokens import access_control, token
 from tests.support.in_process.versioned import (
     COUNTS,
@@ -271,7 +271,7 @@ def test_kiqr_answers_from_the_current_version(made: Deployment) -> None:
 def test_documents_describe_the_current_version_under_the_name(made: Deployment) -> None:
     """So a proxy computes partitions as of the current version, and asks its owners."""
     served = made.contexts["b1"]
-    with create_flask_app(served).test_client() as client:
+    with flask_pages(served).test_client() as client:
         for version in (1, 2):
             made.switch(version)
             document = client.get("/processors").json
@@ -301,7 +301,7 @@ def test_documents_describe_the_current_version_under_the_name(made: Deployment)
 def test_a_view_without_versions_has_no_header_and_fields_of_versions() -> None:
     served = context([ORDERS])
     assert [name for name, _ in served.view_headers(ORDERS)] == [b"view-definition"]
-    with create_flask_app(served).test_client() as client:
+    with flask_pages(served).test_client() as client:
         [listed] = client.get("/views").json["views"]
         assert not {"version", "versions"} & listed.keys()
         assert client.get("/views/orders@1").json["name"] == "orders"

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from backend.http.flask_app import create_flask_app
 from backend.http.kiqr import raw_reads
-from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import FITS, KAFKA
 from model.views import View
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import context
+from tests.support.in_process.pages import flask_pages
 from tests.support.in_process.world import world
 from tests.unit.backend.http.kiqr.client import asking
 
@@ -89,7 +88,7 @@ def test_an_instance_that_does_not_answer_makes_the_query_unavailable(tmp_path: 
 
 def test_reads_before_the_event_loop_runs_are_unavailable() -> None:
     served = context()
-    with create_flask_app(served, RawReads(served)).test_client() as client:
+    with flask_pages(served).test_client() as client:
         answer = value(client, b"k")
         assert (answer.status_code, answer.json["code"]) == (503, "no-topology")
 

@@ -74,7 +74,7 @@ def test_requests_of_kiqr_keep_out_neither_documents_nor_other_clients() -> None
         yield b"x"
 
     async def main() -> None:
-        served = context(kiqr=True)
+        served = context()
         served.apply_topology(Topology(Epoch(5, 1)))  # before, no view is unknown
         router = Router(served, flask_bridge(cast(Any, slow_pages)))
 

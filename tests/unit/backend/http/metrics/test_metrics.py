@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from backend.http.flask_app import create_flask_app
 from backend.storage.data_directory import DataDirectory
 from backend.telemetry.buckets import BOUNDS
 from backend.telemetry.latencies import Labels
@@ -17,6 +16,7 @@ from backend.telemetry.peer_counts import PeerCounts
 from model.machine.clock import boot_time
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.instance import Instance
+from tests.support.in_process.pages import flask_pages
 from tests.support.prometheus.promtool import promtool
 
 METRICS = (Path(__file__).parents[5] / "docs/reference/metrics.md").read_text()
@@ -41,7 +41,7 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 
 
 def scrape(instance: Instance) -> str:
-    answer = create_flask_app(instance.context).test_client().get("/metrics")
+    answer = flask_pages(instance.context).test_client().get("/metrics")
     assert answer.status_code == 200
     return answer.text
 
@@ -153,7 +153,7 @@ def test_requests_to_other_instances_are_counted_by_few_routes() -> None:
 
 
 def test_targets_are_all_instances_of_the_topology(instance: Instance) -> None:
-    answer = create_flask_app(instance.context).test_client().get("/metrics/targets")
+    answer = flask_pages(instance.context).test_client().get("/metrics/targets")
     assert [(each["targets"], each["labels"]) for each in answer.json] == [
         (
             [address],

@@ -9,6 +9,7 @@ import pytest
 from backend.ingest import schema_registry as module
 from backend.ingest.schema_registry import SchemaCache, SchemaRegistry
 from backend.instance.app import Instance
+from backend.instance.constants import Constants
 from backend.instance.settings import Settings, read_views
 from backend.kafka.clients import kafka_clients
 from local.waiting import wait_until
@@ -115,7 +116,7 @@ def test_an_instance_separates_the_ids_of_requests(tmp_path: Path) -> None:
     views.write_text(views_toml(v=of_view) + f'[schemas]\nfolder = "{tmp_path}"\n')
     (tmp_path / "7.avsc").write_text(json.dumps(ORDER))
     settings = Settings(views=views, data_dir=tmp_path / "data")
-    instance = Instance(settings, read_views(views), kafka_clients({}, "127.0.0.1:1"))
+    instance = Instance(settings, read_views(views), kafka_clients({}, "127.0.0.1:1"), Constants())
     view, schemas = instance.context.views["v"], instance._schemas
     assert schemas is not None
     raw = framed(7, ORDER, {"id": 1, "price": 2.5})

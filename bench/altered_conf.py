@@ -1,0 +1,16 @@
+"""gunicorn's settings for a backend with other constants, for measurements and tests.
+
+The variable ALTERED_CONSTANTS has them: a JSON object with fields of `Constants`. All else is as in
+`backend.gunicorn_conf`, which knows nothing of this module.
+"""
+
+import json
+import os
+from dataclasses import replace
+
+from backend import gunicorn_conf
+from backend.gunicorn_conf import *  # noqa: F403
+
+gunicorn_conf._constants = replace(
+    gunicorn_conf._constants, **json.loads(os.environ["ALTERED_CONSTANTS"])
+)
