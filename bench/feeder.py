@@ -1,4 +1,4 @@
-"""Writes the records of a topic: each one once, or updates at a steady rate until SIGTERM.
+"""Writes single records, or updates of a topic's records at a steady rate until SIGTERM.
 
 python -m bench.feeder SERVERS COUNT RATE
 """
@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from itertools import chain, islice, repeat
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from bench.records import Table, customers, key, number_at
+from bench.records import customers
 from local.errors import LocalError
 
 _STEP = 0.005  # s between two bursts of updates
-_UPDATE_INTERVAL = 5000  # records between two calls of `update`
 
 
 class Feeder:
-    """A producer of a table's records; raises LocalError when the broker rejects a record."""
+    """A producer; raises LocalError when the broker rejects a record."""
 
-    def __init__(self, servers: str, table: Table) -> None:
-        self._table = table
+    def __init__(self, servers: str, linger_ms: int = 20) -> None:
         self._errors: list[str] = []
         errors = self._errors  # a callback with a reference to `self` would keep the client alive
 
@@ -34,61 +32,47 @@ class Feeder:
             {
                 "bootstrap.servers": servers,
                 "partitioner": "murmur2_random",
-                "linger.ms": 20,
+                "linger.ms": linger_ms,
                 "batch.num.messages": 20_000,
                 "delivery.report.only.error": True,
                 "on_delivery": on_delivery,
             }
         )
 
-    def produce(self, number: int) -> None:
+    def produce(self, topic: str, key: bytes | None, value: bytes) -> None:
         while True:
             try:
-                self._producer.produce(self._table.topic, self._table.value(number), key(number))
+                self._producer.produce(topic, value, key)
                 return
             except BufferError:  # the queue is full
                 self.serve(0.1)
 
     def serve(self, timeout: float = 0.0) -> None:
+        """Waits up to `timeout` s for answers of the broker."""
         self._producer.poll(timeout)
-        self._check()
+        if self._errors:
+            raise LocalError(f"the broker rejected records: {self._errors[0]}.")
 
     def flush(self) -> None:
+        """Returns when the broker has confirmed all records."""
         left = self._producer.flush(60.0)
-        self._check()
+        self.serve()
         if left:
             raise LocalError(f"{left} records were not written within a minute.")
 
-    def _check(self) -> None:
-        if self._errors:
-            raise LocalError(
-                f"the broker rejected records of {self._table.topic}: {self._errors[0]}."
-            )
 
-
-def fill(servers: str, table: Table, update: Callable[[int], None]) -> None:
-    """Writes all records of a table, every key once; `update` gets the number written so far."""
-    feeder = Feeder(servers, table)
-    for position in range(table.count):
-        feeder.produce(number_at(position, table.count))
-        if position % _UPDATE_INTERVAL == 0:
-            feeder.serve()
-            update(position)
-    feeder.flush()
-    update(table.count)
-
-
-def feed(servers: str, table: Table, rate: int) -> None:
+def feed(servers: str, count: int, rate: int) -> None:
     """Writes the records repeatedly, `rate` per second, without end."""
-    feeder = Feeder(servers, table)
+    feeder, table = Feeder(servers), customers(count)
+    updates = chain.from_iterable(table.records() for _ in repeat(None))
     began, written = time.monotonic(), 0
     while True:
         due = int((time.monotonic() - began) * rate)
-        for position in range(written, due):
-            feeder.produce(number_at(position % table.count, table.count))
+        for record in islice(updates, max(0, due - written)):
+            feeder.produce(table.topic, record.key, record.value)
         written = max(written, due)
         feeder.serve(_STEP)
 
 
 if __name__ == "__main__":
-    feed(sys.argv[1], customers(int(sys.argv[2])), int(sys.argv[3]))
+    feed(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

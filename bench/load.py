@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.proc import cpu_seconds, pss_mb
-from bench.records import step_of
+from bench.records import Table
+from bench.stack import Server
 from local.errors import LocalError
 
 _SCRIPT = Path(__file__).with_name("requests.lua")
@@ -19,84 +22,49 @@ _SCRIPT = Path(__file__).with_name("requests.lua")
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Point reads of `keys` keys below `path`, or batches of `batch` keys.
+    """Point reads of a table's keys, or batches of `batch` keys.
 
-    Each connection waits `think_ms` on average between two requests. With `zipf`, the k-th most
-    popular key is read in proportion to 1/k, otherwise all keys are equally likely. `tokens`: a
-    file with a token on each line; each point read has one of them. `traced`: each point read
-    without a token has an id for the logs, so that instances forward it separately.
+    Each connection waits `think_ms` on average between two requests. `tokens`: a file with a token
+    on each line; each point read has one of them. `traced`: each point read without a token has an
+    id for the logs, so that instances forward it separately.
     """
 
-    path: str
-    keys: int
+    table: Table
     batch: int = 0
     think_ms: int = 0
-    zipf: bool = False
     tokens: Path | None = None
     traced: bool = False
 
     def arguments(self, seed: int) -> list[str]:
         """The arguments of requests.lua."""
-        step = step_of(self.keys) if self.zipf else 0
-        numbers = map(str, (self.keys, seed, self.batch, self.think_ms, step))
+        path = f"/views/{self.table.view}/batch" if self.batch else self.table.path
+        numbers = map(str, (self.table.count, seed, self.batch, self.think_ms))
         tokens = "" if self.tokens is None else str(self.tokens)
-        return [self.path, *numbers, tokens, str(int(self.traced))]
-
-
-@dataclass(frozen=True, slots=True)
-class LoadResult:
-    """One run of wrk; latencies in ms. `refused`: requests answered with a status above 399."""
-
-    requests: int
-    seconds: float
-    refused: int
-    unanswered: int
-    p50_ms: float
-    p90_ms: float
-    p99_ms: float
-    p99_9_ms: float
-
-    @property
-    def rps(self) -> float:
-        return self.requests / self.seconds
-
-    @property
-    def wrong(self) -> str:
-        """The requests that were not answered with 200, as text; empty if there were none."""
-        if not self.refused and not self.unanswered:
-            return ""
-        return (
-            f"of {self.requests:,} requests, {self.refused:,} were answered with an error and "
-            f"{self.unanswered:,} not at all"
-        )
+        return [path, *numbers, tokens, str(int(self.traced))]
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A load, the servers' CPU time per request (µs), and their memory after it (MB).
+    """One round: the measured quantities, of which `bench.report.QUANTITIES` explains some, and
+    descriptions of wrong answers."""
 
-    `batch` is the average number of reads that our nginx sent in one request; 0: unknown.
-    """
-
-    load: LoadResult
-    cpu_us: float
-    rss_mb: float
-    batch: float = 0.0
+    values: Mapping[str, float]
+    wrong: Sequence[str] = ()
 
 
-def parse(output: str) -> LoadResult:
+def parse(output: str) -> Measurement:
     """Parses the last line, which requests.lua wrote; ValueError or KeyError if it is invalid."""
     lines = output.strip().splitlines()
     report = json.loads(lines[-1] if lines else "")
-    return LoadResult(
-        requests=report["requests"],
-        seconds=report["duration_us"] / 1e6,
-        refused=report["refused"],
-        unanswered=report["unanswered"],
-        p50_ms=report["p50_us"] / 1e3,
-        p90_ms=report["p90_us"] / 1e3,
-        p99_ms=report["p99_us"] / 1e3,
-        p99_9_ms=report["p99_9_us"] / 1e3,
+    requests, refused, unanswered = (report[k] for k in ("requests", "refused", "unanswered"))
+    wrong = (
+        f"of {requests:,} requests, {refused:,} were answered with an error and {unanswered:,} "
+        "not at all"
+    )
+    values = {f"{each}_ms": report[f"{each}_us"] / 1e3 for each in ("p50", "p99", "p99_9")}
+    rate = requests / report["duration_us"] * 1e6
+    return Measurement(
+        {"requests": requests, "rps": rate, **values}, [wrong] if refused or unanswered else []
     )
 
 
@@ -107,38 +75,54 @@ def find_wrk() -> str:
     raise LocalError("wrk is not installed: run `make bench`, or install Debian's package wrk.")
 
 
-def run(
-    port: int, workload: Workload, connections: int, seconds: int, note: Callable[[str], None]
-) -> LoadResult:
-    """Runs the workload. If requests were not answered with 200, `note` gets a description;
-    LocalError if none was answered."""
+def measure(
+    asked: Server, servers: Sequence[Server], workload: Workload, connections: int, seconds: int
+) -> Measurement:
+    """Sends the workload to the server `asked`, and measures the CPU time of `servers` for a
+    request, and their memory after it. Rate and CPU time are of keys if a request has several.
+    LocalError if no request was answered."""
     command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(_SCRIPT)]
-    command += [f"http://127.0.0.1:{port}", "--", *workload.arguments(random.randrange(2**31))]
+    command += [asked.url, "--", *workload.arguments(random.randrange(2**31))]
+    pids = [server.pid for server in servers]
+    before = cpu_seconds(*pids)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=seconds + 30
     )
+    cpu = cpu_seconds(*pids) - before
     try:
-        load = parse(done.stdout)
+        found = parse(done.stdout)
     except (ValueError, KeyError):
         output = (done.stdout + done.stderr).strip()
         raise LocalError(f"wrk ended with status {done.returncode}: {output}") from None
-    if not load.requests:
-        raise LocalError(f"port {port} answered no request, {load.unanswered:,} failed.")
-    if load.wrong:
-        note(load.wrong)
-    return load
+    if not found.values["requests"]:
+        raise LocalError(f"{asked.url} answered no request.")
+    keys = workload.batch or 1
+    used = {
+        "rps": found.values["rps"] * keys,
+        "cpu_us": cpu / (found.values["requests"] * keys) * 1e6,
+        "rss_mb": sum(map(pss_mb, pids)),
+    }
+    return Measurement({**found.values, **used}, found.wrong)
 
 
-def measure(
-    leaders: tuple[int, ...],
-    port: int,
-    workload: Workload,
-    connections: int,
-    seconds: int,
-    note: Callable[[str], None],
-) -> Measurement:
-    """Calls `run`, and measures the resources that the sessions of the processes `leaders` used."""
-    before = cpu_seconds(*leaders)
-    load = run(port, workload, connections, seconds, note)
-    cpu = (cpu_seconds(*leaders) - before) / load.requests * 1e6
-    return Measurement(load, cpu, sum(pss_mb(leader) for leader in leaders))
+class Batches(NamedTuple):
+    """The number of batches since nginx started, and the number of reads in them."""
+
+    sent: float
+    reads: float
+
+
+def batches(proxy: Server, token: str = "") -> Batches:
+    """The current counts of our nginx. `token`: a token with the scope `metrics`."""
+    answer = proxy.get("/proxy/metrics", token)
+    pattern = r"^queryable_proxy_batch_reads_(count|sum) (\S+)$"
+    found = dict(re.findall(pattern, answer.body.decode(), re.M))
+    if len(found) != 2:
+        raise LocalError(f"{proxy.name} does not return its metrics: {answer}")
+    return Batches(float(found["count"]), float(found["sum"]))
+
+
+def reads_per_request(reads: float, before: Batches, after: Batches) -> float:
+    """The average for `reads` between two counts. A read that was not coalesced is one request."""
+    sent, batched = after.sent - before.sent, after.reads - before.reads
+    return reads / (sent + max(0.0, reads - batched))

@@ -17,7 +17,6 @@ import confluent_kafka
 
 from bench.load import find_wrk
 from bench.proc import parse_kb
-from bench.references.redis import find_redis
 from local.kafka.jars import kafka_jars
 from local.stack.nginx import find_nginx, workers_beside_backends
 
@@ -42,7 +41,6 @@ def facts() -> dict[str, Any]:
             "kafka": kafka.partition("-")[2],
             "nginx": _first_number([find_nginx(), "-v"]),
             "wrk": _first_number([find_wrk(), "-v"]),
-            "redis": _first_number([find_redis(), "-v"]),
         },
     }
 

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """From /proc/<pid>/stat: the session, and CPU ticks including those of ended children."""
-
-    session: int
-    ticks: int
-
-
-def parse_stat(text: str) -> Stat:
-    """Parses /proc/<pid>/stat; the command's name, in parentheses, may have any characters."""
+def parse_stat(text: str) -> tuple[int, int]:
+    """From /proc/<pid>/stat: the session, and CPU ticks including those of ended children. The
+    command's name, in parentheses, may have any characters."""
     # fields[i] is field i + 3; the session is field 6, utime stime cutime cstime are 14 to 17
     fields = text.rpartition(")")[2].split()
-    return Stat(int(fields[3]), sum(map(int, fields[11:15])))
+    return int(fields[3]), sum(map(int, fields[11:15]))
 
 
 def parse_kb(text: str, name: str) -> int:
@@ -44,20 +36,21 @@ def parse_busy(text: str) -> int:
     return user + nice + system + irq + softirq + steal
 
 
-def _sessions(leaders: Collection[int]) -> Iterator[tuple[Path, Stat]]:
+def _sessions(leaders: Collection[int]) -> Iterator[tuple[Path, int]]:
+    """The folder and the CPU ticks of each process of these sessions."""
     for path in Path("/proc").iterdir():
         if path.name.isdecimal():
             try:
-                stat = parse_stat((path / "stat").read_text())
+                session, ticks = parse_stat((path / "stat").read_text())
             except OSError:  # the process has just ended
                 continue
-            if stat.session in leaders:
-                yield path, stat
+            if session in leaders:
+                yield path, ticks
 
 
 def cpu_seconds(*leaders: int) -> float:
     """Total CPU time, user and system, of the sessions of these processes."""
-    return sum(stat.ticks for _, stat in _sessions(leaders)) / _TICK
+    return sum(ticks for _, ticks in _sessions(leaders)) / _TICK
 
 
 def peak_rss_mb(leader: int) -> float:
@@ -87,12 +80,6 @@ def threads(leader: int) -> int:
 def open_files(leader: int) -> int:
     """The number of open file descriptors of all processes of a session."""
     return sum(_entries(path / "fd") for path, _ in _sessions((leader,)))
-
-
-def wake_ups(pid: int) -> int:
-    """How often the main thread of a process has waited so far."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 def busy_seconds() -> float:

@@ -6,10 +6,12 @@ A record is a pure function of its number, so that a reader can check it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
+
+from local.demo.datasets import Record
 
 SIZE = 100
 """Bytes of key and value together, unless a table has another size of values."""
@@ -38,6 +40,15 @@ class Table:
     def value(self, number: int) -> bytes:
         return value_of_size(number, self.value_size) if self.value_size else value(number)
 
+    def size(self) -> int:
+        return self.count
+
+    def records(self) -> Iterator[Record]:
+        """All records, in the order of the log."""
+        for position in range(self.count):
+            number = number_at(position, self.count)
+            yield Record(key(number), self.value(number))
+
 
 VIEW = "customers"
 PARTITIONS = 6
@@ -46,10 +57,6 @@ PARTITIONS = 6
 def customers(count: int) -> Table:
     """The table that most rows measure."""
     return Table(VIEW, count, PARTITIONS)
-
-
-TOPIC = customers(0).topic
-PATH = customers(0).path
 
 
 def views_toml(tables: Iterable[Table]) -> str:
@@ -66,11 +73,16 @@ def key(number: int) -> bytes:
     return b"customer-%07d" % number
 
 
+def document(table: Table, number: int) -> bytes:
+    """The body of the answer to a point read."""
+    return b'{"key":"%b","value":%b}' % (key(number), table.value(number))
+
+
 def value(number: int) -> bytes:
     """The record's value: 84 bytes of JSON that hardly compress."""
-    document = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
+    start = b'{"id":%d,"balance":%d,"note":"' % (number, balance(number))
     noise = _digest(number).hex().encode()
-    return document + noise[: SIZE - _KEY_SIZE - len(document) - 2] + b'"}'
+    return start + noise[: SIZE - _KEY_SIZE - len(start) - 2] + b'"}'
 
 
 def value_of_size(number: int, size: int) -> bytes:
@@ -94,11 +106,11 @@ def number_at(position: int, count: int) -> int:
     Neighbours in the log are far apart in key order, as in real topics: RocksDB would have little
     to sort if records were written in key order.
     """
-    return position * step_of(count) % count
+    return position * _step_of(count) % count
 
 
 @cache
-def step_of(count: int) -> int:
+def _step_of(count: int) -> int:
     """A number near the golden section of `count`, and coprime to it."""
     step = round(count * 0.618034)
     while gcd(step, count) != 1:

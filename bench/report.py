@@ -7,18 +7,68 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from bench.spread import Spread, paired_ratio
-
 NOT_MEASURED = "not measured"
+
+QUANTITIES = {
+    "rps": ("rate", "/s"),
+    "p50_ms": ("p50", "ms"),
+    "p99_ms": ("p99", "ms"),
+    "cpu_us": ("CPU", "µs"),
+    "rss_mb": ("memory", "MB"),
+    "seconds": ("time", "s"),
+    "percent": ("CPU", "% of a core"),
+}
+"""What is compared: its name and its unit. `rps`: requests (or records, keys, entries) per second;
+`cpu_us`: CPU time of one of them (user + system, all threads and processes of the servers);
+`rss_mb`: the servers' resident memory in MB (10⁶), shared pages once; for ingest, references and
+streams the peak of the largest process."""
+
+COLUMNS = {
+    "rps": "/s", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p99_9_ms": "p99.9 ms", "cpu_us": "CPU µs",
+    "rss_mb": "MB", "batch": "batch",
+}  # fmt: skip
+"""The values in the table. `batch`: the average number of reads that nginx sent in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The median, the least and the greatest of some measurements, in their unit."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Spread:
+        """Raises ValueError if there is no measurement."""
+        if not values:
+            raise ValueError("no measurement, no median")
+        return cls(median(values), min(values), max(values))
+
+    def __str__(self) -> str:
+        """`12.3 (12.0–13.1)`; only the median if there was one round."""
+        if self.low == self.high:
+            return number(self.median)
+        return f"{number(self.median)} ({number(self.low)}–{number(self.high)})"
+
+
+def paired_ratio(ours: Sequence[float], reference: Sequence[float]) -> Spread:
+    """The spread of the ratios of both measurements of each round.
+
+    Noise in one round slows both sides, so the median of these ratios varies less than the ratio of
+    the medians. The reference has fewer rounds if it has failed, or while a round is measured.
+    """
+    return Spread.of([a / b for a, b in zip(ours, reference, strict=False) if b])
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +89,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One quantity, measured for ours and for the reference. `beside` is the reference's name.
-    `reference` and `ratio` are None if the reference has failed; `ratio` also if the reference was
-    zero."""
+    """A quantity of ours and of the reference with the name `beside`. `reference` and `ratio` are
+    None if the reference was not measured; `ratio` also if the reference was zero."""
 
-    what: str
-    unit: str
+    quantity: str
     ours: Spread
     beside: str
     reference: Spread | None
@@ -54,8 +102,7 @@ class Comparison:
     @classmethod
     def of(
         cls,
-        what: str,
-        unit: str,
+        quantity: str,
         ours: Sequence[float],
         beside: str,
         reference: Sequence[float],
@@ -63,9 +110,9 @@ class Comparison:
     ) -> Comparison:
         """Compares the rounds of both, given in the same order; the reference may have fewer."""
         if not reference:
-            return cls(what, unit, Spread.of(ours), beside, None, None, target)
+            return cls(quantity, Spread.of(ours), beside, None, None, target)
         ratio = paired_ratio(ours, reference) if any(reference[: len(ours)]) else None
-        return cls(what, unit, Spread.of(ours), beside, Spread.of(reference), ratio, target)
+        return cls(quantity, Spread.of(ours), beside, Spread.of(reference), ratio, target)
 
     @property
     def met(self) -> bool | None:
@@ -83,49 +130,25 @@ class Comparison:
         return f"{self.target} {words[self.met]}"
 
     def __str__(self) -> str:
-        ours = f"{self.what} {number(self.ours.median)} {self.unit}"
+        what, unit = QUANTITIES[self.quantity]
+        ours = f"{what} {number(self.ours.median)} {unit}"
         if self.reference is None:
             return f"{ours}; {self.beside}: {NOT_MEASURED}"
         if self.ratio is None:
             return f"{ours}; {self.beside}: {number(self.reference.median)}"
-        return f"{ours} = {spread_text(self.ratio)} × {self.beside}"
-
-
-def compare(
-    what: str,
-    unit: str,
-    ours: Sequence[float],
-    beside: str,
-    reference: Sequence[float],
-    target: Target | None = None,
-) -> list[Comparison]:
-    """`Comparison.of`; empty while ours has not been measured."""
-    return [Comparison.of(what, unit, ours, beside, reference, target)] if ours else []
+        return f"{ours} = {self.ratio} × {self.beside}"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The measurements of one subject, medians of the rounds; None: does not apply.
-
-    `rps`: requests (or records, keys, entries) per second. `cpu_us`: CPU time of one of them in µs
-    (user + system, all threads and processes of the servers). `rss_mb`: the servers' resident
-    memory in MB (10⁶); shared pages count once. For ingest, references and streams it is the peak
-    of the largest process. `beside`: comparisons with references.
-
-    `rounds`: how often it was measured. `reference`: whether a reference gave the answers, not
-    ours. `wrong`: the wrong answers among those that were measured. `failure`: why it was not
-    measured in more rounds.
-    """
+    """The measurements of one subject. `values`: the medians of the rounds, by quantity. `rounds`:
+    how often it was measured. `reference`: whether a reference gave the answers, not ours. `wrong`:
+    the wrong answers among those that were measured. `failure`: why it was not measured in more
+    rounds."""
 
     name: str
     connections: int | None = None
-    rps: float | None = None
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-    p99_9_ms: float | None = None
-    cpu_us: float | None = None
-    rss_mb: float | None = None
-    more: dict[str, float] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
     beside: list[Comparison] = field(default_factory=list)
     rounds: int = 1
     reference: bool = False
@@ -144,6 +167,13 @@ class Row:
         whose = "the reference" if self.reference else "OURS"
         wrong = [f"{whose} gave wrong answers: {each}" for each in self.wrong]
         return [*wrong, *([f"{whose} failed: {failure}"] if failure else [])]
+
+    @property
+    def cells(self) -> list[str]:
+        """The columns of the table from connections on; empty if the row has no value."""
+        values = (self.values.get(name) for name in COLUMNS)
+        connections = "" if self.connections is None else str(self.connections)
+        return [connections, *("" if value is None else number(value) for value in values)]
 
     def without_targets(self) -> Row:
         """The same row without targets."""
@@ -197,7 +227,7 @@ class Report:
             box=box.SIMPLE_HEAD,
         )
         table.add_column("")
-        for name in ("conn.", "/s", "p50 ms", "p99 ms", "p99.9 ms", "CPU µs", "MB"):
+        for name in ("conn.", *COLUMNS.values()):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("ours = ratio × reference")
         table.add_column("target", no_wrap=True)
@@ -208,9 +238,9 @@ class Report:
             lines = [(str(each), each.verdict) for each in row.beside]
             lines += [(escape(each), "") for each in row.faults]
             first, *others = lines or [("", "")]
-            table.add_row(row.name, *cells(row), *first, style=style)
+            table.add_row(row.name, *row.cells, *first, style=style)
             for line in others:
-                table.add_row(*[""] * 8, *line, style=style)
+                table.add_row(*[""] * (len(COLUMNS) + 2), *line, style=style)
         return table
 
     def document(self) -> dict[str, Any]:
@@ -234,13 +264,6 @@ class Report:
         os.replace(new, path)
 
 
-def cells(row: Row) -> list[str]:
-    """The columns of a row from connections to memory; empty if it has no value."""
-    values = (row.rps, row.p50_ms, row.p99_ms, row.p99_9_ms, row.cpu_us, row.rss_mb)
-    connections = "" if row.connections is None else str(row.connections)
-    return [connections, *("" if value is None else number(value) for value in values)]
-
-
 def number(value: float) -> str:
     """Three significant digits: 0.0123, 1.23, 12.3, 123, 1,234."""
     if value == 0:
@@ -249,10 +272,3 @@ def number(value: float) -> str:
     while abs(value) * 10**digits < 99.95 and digits < 4:
         digits += 1
     return f"{value:,.{digits}f}"
-
-
-def spread_text(spread: Spread) -> str:
-    """`12.3 (12.0–13.1)`; only the median if there was one round."""
-    if spread.low == spread.high:
-        return number(spread.median)
-    return f"{number(spread.median)} ({number(spread.low)}–{number(spread.high)})"

@@ -10,25 +10,20 @@ import os
 import resource
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
-from bench.plan import FULL, Plan
+from bench.plan import Plan
 from bench.proc import busy_seconds
 from bench.report import NOT_MEASURED, Report, Row
 from bench.stack import Stack
+from bench.subject import Subject, measured
 from local.errors import LocalError
-from local.progress import bar, console
+from local.progress import console
 
-
-class Group(Protocol):
-    """A module of `bench.rows`."""
-
-    def steps(self, plan: Plan) -> int: ...
-
-    def measure(self, stack: Stack, plan: Plan) -> Iterator[list[Row]]: ...
+Group = Callable[[Stack, Plan], Iterator[Sequence[Subject]]]
+"""A function of `bench.rows`."""
 
 
 def run(
@@ -46,12 +41,10 @@ def run(
         others = _Others(stack)
         for name, group in groups.items():
             try:
-                with stack.group(), bar(f"measuring {name}", group.steps(plan)) as update:
-                    for done, rows in enumerate(group.measure(stack, plan), 1):
-                        update(done)
+                with stack.group():
+                    for rows in measured(name, group(stack, plan), plan):
                         # a small run cannot show whether a target is met
-                        has_targets = plan.records >= FULL.records
-                        report.put(name, rows if has_targets else map(Row.without_targets, rows))
+                        report.put(name, rows if plan.is_full else map(Row.without_targets, rows))
                         others.count(report)
                         report.write(path)
                 del report.unfinished[name]

@@ -61,39 +61,31 @@ class SimulatedMember:
         self._fetch: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._group.port)
+        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._group.port)
         try:
             while not self.leaves:
-                generation = await self._join(reader, writer)
-                await self._stay(reader, writer, generation)
+                await self._stay(await self._join())
             request = LeaveGroupRequest(group_id=self._group.id, member_id=self._id)
-            await self._ask(reader, writer, request, 0, LeaveGroupResponse)
+            await self._ask(request, 0, LeaveGroupResponse)
         finally:
-            writer.close()
+            self._writer.close()
 
-    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    async def _join(self) -> int:
         """Joins, and gets the topology; returns the generation."""
-        joined = await self._ask(
-            reader, writer,
-            JoinGroupRequest(
-                group_id=self._group.id,
-                session_timeout_ms=int(SESSION_TIMEOUT * 1000),
-                rebalance_timeout_ms=int(_REBALANCE_TIMEOUT * 1000),
-                member_id=self._id, protocol_type="consumer", protocols=self._protocols,
-            ),
-            2, JoinGroupResponse,
-        )  # fmt: skip
+        joining = JoinGroupRequest(
+            group_id=self._group.id,
+            session_timeout_ms=int(SESSION_TIMEOUT * 1000),
+            rebalance_timeout_ms=int(_REBALANCE_TIMEOUT * 1000),
+            member_id=self._id,
+            protocol_type="consumer",
+            protocols=self._protocols,
+        )
+        joined = await self._ask(joining, 2, JoinGroupResponse)
         if joined.error_code or joined.leader == joined.member_id:
             raise LocalError(f"a simulated member leads, or its join failed: {joined.error_code}")
         self._id, generation = joined.member_id, int(joined.generation_id)
-        synced = await self._ask(
-            reader, writer,
-            SyncGroupRequest(
-                group_id=self._group.id, generation_id=generation, member_id=self._id,
-                assignments=[],
-            ),
-            0, SyncGroupResponse,
-        )  # fmt: skip
+        member = {"group_id": self._group.id, "generation_id": generation, "member_id": self._id}
+        synced = await self._ask(SyncGroupRequest(**member, assignments=[]), 0, SyncGroupResponse)
         if synced.error_code == _REBALANCE_IN_PROGRESS:
             return generation
         if synced.error_code:
@@ -108,16 +100,12 @@ class SimulatedMember:
             self._has(generation, len(user_data))
         return generation
 
-    async def _stay(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, generation: int
-    ) -> None:
+    async def _stay(self, generation: int) -> None:
         """Sends heartbeats until the group rebalances, or the member leaves."""
+        member = {"group_id": self._group.id, "generation_id": generation, "member_id": self._id}
         while not self.leaves:
             await asyncio.sleep(random.uniform(*_HEARTBEATS))
-            request = HeartbeatRequest(
-                group_id=self._group.id, generation_id=generation, member_id=self._id
-            )
-            answer = await self._ask(reader, writer, request, 0, HeartbeatResponse)
+            answer = await self._ask(HeartbeatRequest(**member), 0, HeartbeatResponse)
             if answer.error_code:
                 return
 
@@ -138,22 +126,15 @@ class SimulatedMember:
         self.generation, self.has_since = generation, time.monotonic()
         self._group.topology_bytes = size
 
-    async def _ask(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        request: Any,
-        version: int,
-        response: Any,
-    ) -> Any:
+    async def _ask(self, request: Any, version: int, response: Any) -> Any:
         self._requests += 1
         request.with_header(correlation_id=self._requests, client_id="simulated-member")
-        writer.write(request.encode(version=version, header=True, framed=True))
-        await writer.drain()
-        [size] = struct.unpack(">i", await reader.readexactly(4))
+        self._writer.write(request.encode(version=version, header=True, framed=True))
+        await self._writer.drain()
+        [size] = struct.unpack(">i", await self._reader.readexactly(4))
         if size > _MAX_ANSWER:
             raise LocalError(f"the broker sends an answer of {size} bytes")
-        return response.decode((await reader.readexactly(size))[4:], version=version)
+        return response.decode((await self._reader.readexactly(size))[4:], version=version)
 
 
 class SimulatedGroup:

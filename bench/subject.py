@@ -1,4 +1,4 @@
-"""What is measured: ours or a reference, with one value per round.
+"""What is measured: ours or a reference, in rounds.
 
 A reference may answer wrongly, or fail: that is recorded in its rows, and the run goes on. An error
 of our software ends its group of rows; the rows measured so far are kept.
@@ -6,38 +6,77 @@ of our software ends its group of rows; the rows measured so far are kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import TypeVar
 
-from bench import batches, http_client, load
-from bench.http_client import Answer
+import urllib3
+
+from bench import load
 from bench.load import Measurement, Workload
-from bench.report import Comparison, Row
+from bench.plan import Plan
+from bench.records import document, key
+from bench.report import Comparison, Row, Target
 from bench.stack import Server
-from local.errors import LocalError
+from local.errors import LocalError, tail
+from local.progress import bar
+from local.settings import REPOSITORY
+from local.stack.services import HUGE_PAGES
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Subject(Generic[T]):
-    """The measurements of a row, or of one row for each number of connections.
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A quantity that a row is compared by, with the row `reference` of the same group. `target`:
+    for all numbers of connections, or by number."""
+
+    quantity: str
+    reference: str
+    target: Target | Mapping[int, Target] | None = None
+
+
+class Subject:
+    """A row of the table, or a row for each number of connections.
 
     A reference that has failed is not measured again, so it has fewer rounds than ours.
     """
 
-    def __init__(self, name: str, *, reference: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        once: Callable[[int | None], Measurement],
+        *,
+        beside: Sequence[Beside] = (),
+        reference: bool = False,
+        at: Sequence[int | None] = (None,),
+    ) -> None:
+        """`once` measures one round, with one of the numbers of connections `at`; None: a row
+        without connections."""
         self.name = name
         self.reference = reference
+        self.at = at
         self.failure = ""
-        self._rounds: dict[int | None, list[T]] = {}
-        self._wrong: dict[int | None, list[str]] = {}
+        self._once = once
+        self._beside = beside
+        self._rounds: dict[int | None, list[Measurement]] = {each: [] for each in at}
+        self._wrong_at_start: list[str] = []
 
-    def attempt(self, do: Callable[[], S]) -> S | None:
+    def start(self) -> None:
+        """Starts what is measured; called once, before the first round."""
+
+    def measure(self, connections: int | None = None) -> None:
+        """Measures one round."""
+        found = self.attempt(lambda: self._once(connections))
+        if found is not None:
+            self._rounds[connections].append(found)
+
+    def attempt(self, do: Callable[[], T]) -> T | None:
         """The result of `do`; None if this is a reference that fails, or has failed before. Raises
         the errors of ours."""
         if self.failure:
@@ -53,135 +92,142 @@ class Subject(Generic[T]):
                 raise LocalError(f"{self.name}: {text}") from error
             raise
 
-    def measure(self, do: Callable[[], T], connections: int | None = None) -> None:
-        """Measures one round."""
-        found = self.attempt(do)
-        if found is not None:
-            self._rounds.setdefault(connections, []).append(found)
+    def note(self, *wrong: str) -> None:
+        """Records wrong answers in each of its rows."""
+        self._wrong_at_start += wrong
 
-    def note(self, wrong: str, connections: int | None = None) -> None:
-        """Records wrong answers; without `connections`, in each of its rows."""
-        self._wrong.setdefault(connections, []).append(wrong)
+    def values(self, quantity: str, connections: int | None) -> list[float]:
+        """A quantity in each round that has it. A subject that has no such number of connections
+        has the same values for all."""
+        rounds = self._rounds.get(connections, self._rounds.get(None, []))
+        return [each.values[quantity] for each in rounds if quantity in each.values]
 
-    def rounds(self, connections: int | None = None) -> list[T]:
-        return self._rounds.get(connections, [])
-
-    @property
-    def last(self) -> T:
-        """The last measurement without connections; LocalError if the subject has failed."""
-        if not self.rounds():
-            raise LocalError(self.failure or f"{self.name} was not measured")
-        return self.rounds()[-1]
-
-    def of(self, get: Callable[[T], float], connections: int | None = None) -> list[float]:
-        """One quantity of all rounds."""
-        return [get(each) for each in self.rounds(connections)]
-
-    def row(
-        self,
-        connections: int | None = None,
-        *,
-        beside: Iterable[Comparison] = (),
-        more: Mapping[str, Callable[[T], float]] = MappingProxyType({}),
-        **columns: Callable[[T], float],
-    ) -> Row:
-        """A row with the medians of these quantities; without quantities before the first round."""
-
-        def medians(quantities: Mapping[str, Callable[[T], float]]) -> dict[str, Any]:
-            measured = quantities if self.rounds(connections) else {}
-            return {name: median(self.of(get, connections)) for name, get in measured.items()}
-
-        wrong = [*self._wrong.get(None, [])]
-        if connections is not None:
-            wrong += self._wrong.get(connections, [])
+    def row(self, connections: int | None, others: Mapping[str, Subject]) -> Row:
+        """A row with the medians of all quantities, compared with those of `others`."""
+        rounds = self._rounds[connections]
+        names = dict.fromkeys(name for each in rounds for name in each.values)
         return Row(
             self.name,
             connections,
-            **medians(columns),
-            more=medians(more),
-            beside=list(beside),
-            rounds=len(self.rounds(connections)),
+            {name: median(self.values(name, connections)) for name in names},
+            [self._compared(each, connections, others) for each in self._beside if rounds],
+            rounds=len(rounds),
             reference=self.reference,
-            wrong=wrong,
+            wrong=[*self._wrong_at_start, *(wrong for each in rounds for wrong in each.wrong)],
             failure=self.failure,
         )
 
+    def _compared(
+        self, beside: Beside, connections: int | None, others: Mapping[str, Subject]
+    ) -> Comparison:
+        ours, other = self.values(beside.quantity, connections), others.get(beside.reference)
+        theirs = other.values(beside.quantity, connections) if other else []  # of a later phase
+        target = beside.target
+        if isinstance(target, Mapping):
+            target = target.get(connections or 0)
+        return Comparison.of(beside.quantity, ours, beside.reference, theirs, target)
 
-class Served(Subject[Measurement]):
-    """Servers under load. The first one gets the requests; the CPU time of all servers counts."""
+
+class Loaded(Subject):
+    """Servers under load. The CPU time and the memory of all of them count."""
 
     def __init__(
         self,
         name: str,
         launch: Callable[[], Sequence[Server]],
+        workload: Workload,
+        plan: Plan,
         *,
+        beside: Sequence[Beside] = (),
+        at: Sequence[int] = (),
         reference: bool = False,
-        proxy: bool = False,
+        is_proxy: bool = False,
         token: str = "",
+        warm_up: int = 0,
     ) -> None:
-        """`launch` returns the servers. `proxy`: whether the first one is our nginx. `token`: for
-        its metrics."""
-        super().__init__(name, reference=reference)
-        self._proxy = proxy
+        """`launch` returns the servers; the first one gets the requests. `at`: numbers of
+        connections; by default those of the plan. `is_proxy`: whether the first server is our
+        nginx. `token`: for a first read, and the metrics. `warm_up`: seconds of load before the
+        first round; 0: as long as each load."""
+        at = at or plan.connections
+        super().__init__(name, self._loaded, beside=beside, reference=reference, at=at)
+        self._launch = launch
+        self._workload = workload
+        self._seconds = plan.seconds
+        self._is_proxy = is_proxy
         self._token = token
-        self.servers = tuple(self.attempt(launch) or ())
+        self._warm_up = warm_up or plan.seconds
+        self.servers: Sequence[Server] = ()
+        """Empty until they are started, or if a reference has failed to start."""
 
     @property
     def server(self) -> Server:
-        """The first server; LocalError if the reference has failed."""
+        """The first server; LocalError if it is not started, or the reference has failed."""
         if not self.servers or self.failure:
-            raise LocalError(self.failure)
+            raise LocalError(self.failure or f"{self.name} is not started")
         return self.servers[0]
 
-    def expect(self, expected: Answer, path: str) -> None:
-        """Records a wrong answer if the server answers a read of `path` with another body."""
-        answer = self.attempt(lambda: http_client.get(self.server.port, path, self._token))
-        if not self.failure and (answer is None or answer.body != expected.body):
-            self.note(f"{path}: {_shown(answer)}, not {_shown(expected)}")
+    def start(self) -> None:
+        """Starts the servers, reads one record, and warms them up: caches are filled, and
+        interpreters specialize."""
+        self.servers = self.attempt(self._launch) or ()
+        self.attempt(self._read)
+        self.attempt(lambda: self.note(*self._load(16, self._warm_up).wrong))
 
-    def warm_up(self, workload: Workload, seconds: int) -> None:
-        """Fills caches and lets interpreters specialize."""
-        self.attempt(lambda: load.run(self.server.port, workload, 16, seconds, self.note))
+    def _read(self) -> None:
+        """Notes a wrong answer to a first request."""
+        table, name = self._workload.table, key(0).decode()
+        method, path, body, expected = "GET", f"{table.path}/{name}", None, document(table, 0)
+        if self._workload.batch:
+            method, path, body = "POST", f"/views/{table.view}/batch", {"keys": [name]}
+            expected = b'{"items":[%b]}' % expected.replace(b",", b',"status":200,', 1)
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        url = f"{self.server.url}{path}"
+        answer = urllib3.request(method, url, json=body, headers=headers, timeout=5)
+        if (answer.status, answer.data) != (200, expected):
+            self.note(f"{path}: {answer.status} {answer.data[:100]!r}, not {expected[:100]!r}")
 
-    def load(self, workload: Workload, connections: int, seconds: int) -> None:
-        """Measures one round."""
-        self.measure(lambda: self._loaded(workload, connections, seconds), connections)
+    def _load(self, connections: int, seconds: int) -> Measurement:
+        return load.measure(self.server, self.servers, self._workload, connections, seconds)
 
-    def _loaded(self, workload: Workload, connections: int, seconds: int) -> Measurement:
-        port, leaders = self.server.port, tuple(server.pid for server in self.servers)
-        note = partial(self.note, connections=connections)
-        before = batches.read_counts(port, self._token) if self._proxy else None
-        measured = load.measure(leaders, port, workload, connections, seconds, note)
-        if before is None:
-            return measured
-        after = batches.read_counts(port, self._token)
-        batch = batches.reads_per_request(measured.load.requests, before, after)
-        return replace(measured, batch=batch)
+    def _loaded(self, connections: int | None) -> Measurement:
+        assert connections is not None
+        if not self._is_proxy:
+            return self._load(connections, self._seconds)
+        before = load.batches(self.server, self._token)
+        found = self._load(connections, self._seconds)
+        after = load.batches(self.server, self._token)
+        batch = load.reads_per_request(found.values["requests"], before, after)
+        return Measurement({**found.values, "batch": batch}, found.wrong)
 
-    def cpu(self, connections: int) -> list[float]:
-        """CPU time per request (µs) in each round."""
-        return self.of(lambda each: each.cpu_us, connections)
 
-    def loaded_row(
-        self,
-        connections: int,
-        beside: Iterable[Comparison] = (),
-        more: Mapping[str, float] = MappingProxyType({}),
-    ) -> Row:
-        """The row of a load. `more`: what was varied."""
-        row = self.row(
-            connections,
-            rps=lambda each: each.load.rps,
-            p50_ms=lambda each: each.load.p50_ms,
-            p99_ms=lambda each: each.load.p99_ms,
-            p99_9_ms=lambda each: each.load.p99_9_ms,
-            cpu_us=lambda each: each.cpu_us,
-            rss_mb=lambda each: each.rss_mb,
-            beside=beside,
+def run_reference(module: str, *arguments: object) -> Measurement:
+    """Runs a module of `bench.references`, which prints the quantities as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"bench.references.{module}", *map(str, arguments)],
+        capture_output=True, text=True, check=False, timeout=150, cwd=REPOSITORY,
+        env={**os.environ, **HUGE_PAGES},
+    )  # fmt: skip
+    if done.returncode:
+        raise LocalError(f"bench.references.{module} failed:\n{tail(done.stdout + done.stderr)}")
+    return Measurement(json.loads(done.stdout))
+
+
+def measured(name: str, phases: Iterator[Sequence[Subject]], plan: Plan) -> Iterator[list[Row]]:
+    """Measures the subjects of each phase alternately, at each number of connections; yields all
+    rows of the group so far after each measurement."""
+    known: dict[str, Subject] = {}
+    for subjects in phases:
+        known |= {subject.name: subject for subject in subjects}
+        for subject in subjects:
+            subject.start()
+        points = sorted(
+            {each for subject in subjects for each in subject.at}, key=lambda at: at or 0
         )
-        batch = [each.batch for each in self.rounds(connections) if each.batch]
-        return replace(row, more={**more, **({"batch": median(batch)} if batch else {})})
-
-
-def _shown(answer: Answer | None) -> str:
-    return "no answer" if answer is None else f"{answer.status} {answer.body[:100]!r}"
+        turns = [(at, subject) for at in points for subject in subjects if at in subject.at]
+        with bar(f"measuring {name}", plan.rounds * len(turns)) as update:
+            for number, (at, subject) in enumerate(turns * plan.rounds, 1):
+                subject.measure(at)
+                update(number)
+                rows = [each.row(point, known) for each in known.values() for point in each.at]
+                yield sorted(rows, key=lambda row: row.connections or 0)

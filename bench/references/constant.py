@@ -1,6 +1,6 @@
 """An ASGI application that answers every request with the same recorded answer.
 
-BENCH_ANSWER names the file: JSON with `status`, `headers` (pairs) and `body`.
+BENCH_ANSWER names the file: JSON with `status`, `headers` and `body`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ Message = MutableMapping[str, Any]
 class Constant:
     """The application; it builds its messages once."""
 
-    def __init__(self, answer: dict[str, Any]) -> None:
-        headers = [(name.encode(), value.encode()) for name, value in answer["headers"]]
-        self._start = {
-            "type": "http.response.start",
-            "status": answer["status"],
-            "headers": headers,
-        }
+    def __init__(self) -> None:
+        answer = json.loads(Path(os.environ["BENCH_ANSWER"]).read_text())
+        headers = [(name.encode(), value.encode()) for name, value in answer["headers"].items()]
+        status = answer["status"]
+        self._start = {"type": "http.response.start", "status": status, "headers": headers}
         self._body = {"type": "http.response.body", "body": answer["body"].encode()}
 
     async def __call__(
@@ -40,7 +38,3 @@ class Constant:
                     return
         await send(self._start)
         await send(self._body)
-
-
-def create() -> Constant:
-    return Constant(json.loads(Path(os.environ["BENCH_ANSWER"]).read_text()))

@@ -2,7 +2,8 @@
 
     python -m bench.references.consume SERVERS TOPIC PARTITION…
 
-Prints JSON: records; seconds and CPU seconds from the first record to the last; peak memory (MB).
+Prints JSON, from the first record to the last: `rps` (records per second), `cpu_us` (CPU time of a
+record), `seconds`, and `rss_mb` (peak memory).
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def main(servers: str, topic: str, partitions: list[int]) -> None:
             sys.exit(f"{topic}: no end after 120 s, {records} records")
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu_began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    print(json.dumps({"records": records, "seconds": seconds, "cpu_s": cpu, "rss_mb": peak}))
+    values = {"rps": records / seconds, "cpu_us": cpu / records * 1e6, "seconds": seconds}
+    print(json.dumps({**values, "rss_mb": peak}))
     consumer.close()
 
 

@@ -1,6 +1,6 @@
-"""One module per group of rows: each measures ours and its references alternately.
+"""The groups of rows: each measures ours and its references alternately.
 
-`measure(stack, plan)` yields the rows measured so far, with their comparisons, after each single
-measurement, `steps(plan)` times in total. The servers that it starts are stopped after it. Its
-references are `Subject(…, reference=True)`, whose failures do not end the group.
+A group is a function of the stack and the plan. It yields phases: lists of subjects that are
+measured alternately (`bench.subject.measured`). The servers that it starts are stopped after it.
+References have `reference=True`: their failures do not end the group.
 """

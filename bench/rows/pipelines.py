@@ -1,31 +1,155 @@
-"""Derived views: how soon a record's result can be read, and how fast a job catches up, compared
+"""Derived views: how fast a job catches up, and how soon a record's result can be read, compared
 with a Kafka Streams application that derives the same views on the same broker."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median, quantiles
+from typing import Any
 
-from bench import http_client
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.feeder import Feeder
+from bench.load import Measurement
 from bench.plan import Plan
-from bench.proc import cpu_seconds, peak_rss_mb, pss_mb
-from bench.report import Comparison, Row, Target, compare
-from bench.rows.ingest import Replay
-from bench.spark.jobs import Job, Lag, Writer, fill, spark_job, streams_job, views_toml
+from bench.proc import cpu_seconds, pss_mb
+from bench.references import servers
+from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Served, Subject
+from bench.subject import Beside, Subject
+from local.demo.datasets import FLIGHTS, TEXTS, Dataset, demo_topics, texts
+from local.demo.load import end_offsets, load
 from local.errors import LocalError
+from local.kafka.broker import quiet_admin
+from local.kafka.jars import spark_jars
+from local.kafka.topics import create_topics
+from local.settings import REPOSITORY
+from local.spark_views import declared_views
 
-_STREAMS = "Kafka Streams"
+VIEWS_TOML = REPOSITORY / "views.toml"
+_DEPARTURES = 'spark_view = "spark.views.departures:VIEW"\n'
 _CATCH_UP = {"latest-departure": "flights", "word-count": "texts"}
+_RUN_TIMEOUT, _CATCH_UP_TIMEOUT = 300.0, 300.0  # s
 _TIMEOUT = 20.0  # s until the result of a record can be read
 _POLL = 0.002  # s
 _PAUSE = 0.3  # s at most between two records, so that they do not follow the trigger's rhythm
+_WARM_UP = 5  # records
+
+
+def pipelines(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    create_topics(quiet_admin(stack.servers), demo_topics(declared_views(VIEWS_TOML).values()))
+    load(stack.servers, FLIGHTS)
+    lines = itertools.chain.from_iterable(texts() for _ in itertools.count())
+    some = Dataset(TEXTS.topic, lambda: plan.texts, lambda: itertools.islice(lines, plan.texts))
+    load(stack.servers, some)
+    for view, topic in _CATCH_UP.items():
+        yield _catching_up(
+            stack, view, topic, FLIGHTS.count() if topic == "flights" else plan.texts
+        )
+    yield from _latencies(stack, plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that has started. `groups`: the consumer group of each view."""
+
+    server: Server
+    groups: dict[str, str]
+
+
+def spark_job(stack: Stack, *views: str, real_time: bool = False) -> Job:
+    """The Spark job, from the start of the raw topics; by default with all views of the demo.
+    Returns when its views run. `real_time`: as in `views_toml`."""
+    name = stack.new_name("spark")
+    folder = stack.folder_of(name)
+    folder.mkdir()
+    declared, progress = folder / "views.toml", folder / "progress.json"
+    declared.write_text(views_toml(real_time=real_time))
+    command = [sys.executable, "-m", "spark.run", *views]
+    command += ["--bootstrap-servers", stack.servers, "--views-toml", str(declared)]
+    command += ["--checkpoint-dir", str(folder / "checkpoints"), "--progress", str(progress)]
+    command += ["--jars", str(spark_jars()[0].parent), "--group-prefix", f"{name}-"]
+
+    def is_running() -> bool:
+        statuses = _progress(progress).values()
+        return bool(statuses) and all(each["state"] == "running" for each in statuses)
+
+    server = stack.launch(name, lambda _: command)
+    stack.wait(is_running, "the Spark job to run", _RUN_TIMEOUT)
+    return Job(server, {view: f"{name}-{view}" for view in _progress(progress)})
+
+
+def _progress(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def views_toml(*, real_time: bool = False) -> str:
+    """The demo's views.toml; with `real_time`, `departures` is a real-time view."""
+    text = VIEWS_TOML.read_text()
+    assert _DEPARTURES in text, "without it, the row would measure micro-batches"
+    return text.replace(_DEPARTURES, f'{_DEPARTURES}trigger = "real-time"\n') if real_time else text
+
+
+def streams_job(stack: Stack, *views: str) -> Job:
+    """The Kafka Streams application, from the start of the raw topics. Returns when it runs."""
+    name = stack.new_name("streams")
+    server = servers.streams(stack, name, "DemoViews", name, ",".join(views))
+
+    def is_running() -> bool:
+        return server.get("/state").body == b'"RUNNING"'
+
+    stack.wait(is_running, f"{name} to run", _RUN_TIMEOUT, reference=True)
+    return Job(server, dict.fromkeys(views, name))
+
+
+def _wait_caught_up(stack: Stack, job: Job, view: str, topic: str) -> None:
+    """Returns when the view has committed the offsets that are the ends of its topic now."""
+    consumer = Consumer({"bootstrap.servers": stack.servers, "group.id": job.groups[view]})
+    ends = end_offsets(stack.servers, topic)
+    partitions = [TopicPartition(topic, number) for number in ends]
+
+    def has_caught_up() -> bool:
+        committed = consumer.committed(partitions, 10)
+        return sum(max(0, each.offset) for each in committed) >= sum(ends.values())
+
+    what = f"{view} to catch up"
+    stack.wait(has_caught_up, what, _CATCH_UP_TIMEOUT, reference=job.server.reference)
+    consumer.close()
+
+
+def _catching_up(stack: Stack, view: str, topic: str, count: int) -> list[Subject]:
+    """Jobs with one view, measured from when they run until they have read the topic."""
+
+    def measure(start: Callable[..., Job], _: int | None) -> Measurement:
+        job = start(stack, view)
+        pid = job.server.pid
+        try:
+            began, cpu = time.monotonic(), cpu_seconds(pid)
+            _wait_caught_up(stack, job, view, topic)
+            seconds, cpu_us = time.monotonic() - began, (cpu_seconds(pid) - cpu) / count * 1e6
+            rate = count / seconds
+            values = {"rps": rate, "cpu_us": cpu_us, "seconds": seconds, "rss_mb": pss_mb(pid)}
+            return Measurement(values)
+        finally:
+            stack.stop(job.server)
+
+    name = f"streams-catch-up-{view}"
+    beside = [Beside(each, name) for each in ("rps", "cpu_us", "rss_mb")]
+    return [
+        Subject(f"catch-up-{view}", partial(measure, spark_job), beside=beside),
+        Subject(name, partial(measure, streams_job), reference=True),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,202 +159,104 @@ class Kind:
 
     name: str
     topic: str
-    record: Callable[[str], tuple[str | None, str]]
+    record: Callable[[str], tuple[bytes | None, str]]
     ours: str
     reference: str
-    target: Target | None
 
 
-def _flight(key: str) -> tuple[str | None, str]:
+def _flight(key: str) -> tuple[bytes, str]:
     flight = {
         "tailnum": key, "carrier": "UA", "flight": 1545, "origin": "EWR", "dest": "IAH",
         "time_hour": "2013-01-01T10:00:00Z", "minute": 15, "dep_time": 517, "dep_delay": 2,
     }  # fmt: skip
-    return key, json.dumps(flight)
+    return key.encode(), json.dumps(flight)
 
 
-KINDS = (
-    Kind(
-        "pipeline-map", "flights", _flight,
-        "/departures/{}/windows?limit=1", "/departures/{}", None,
-    ),
-    Kind(
-        "pipeline-aggregate", "texts", lambda key: (None, key),
-        "/words/{}", "/word-count/{}", Target(500.0),
-    ),
-)  # fmt: skip
+MAP = Kind("pipeline-map", "flights", _flight, "/departures/{}/windows?limit=1", "/departures/{}")
+AGGREGATE = Kind(
+    "pipeline-aggregate", "texts", lambda key: (None, key), "/words/{}", "/word-count/{}"
+)
+# the kind, the reference, and the target (p50) of each row
+_MICRO_BATCHES = {
+    MAP.name: (MAP, f"streams-{MAP.name}", None),
+    AGGREGATE.name: (AGGREGATE, f"streams-{AGGREGATE.name}", Target(500.0)),
+}
+_REAL_TIME = {f"{MAP.name}-real-time": (MAP, MAP.name, Target(50.0))}
 
 
-_REAL_TIME = Target(50.0)  # ms, of pipeline-map as a real-time view
-
-
-def steps(plan: Plan) -> int:
-    return plan.rounds * 2 * len(_CATCH_UP) + 2 * len(KINDS) + 1
-
-
-def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
-    counts = fill(stack, plan.texts)
-    rows: list[Row] = []
-    for view, topic in _CATCH_UP.items():
-        ours = Subject[Replay](f"catch-up-{view}")
-        theirs = Subject[Replay](f"streams-catch-up-{view}", reference=True)
-        for _ in range(plan.rounds):
-            for subject, start in ((ours, spark_job), (theirs, streams_job)):
-                subject.measure(
-                    partial(_catch_up, stack, start, view=view, topic=topic, count=counts[topic])
-                )
-                yield [*rows, *_catch_up_rows(ours, theirs)]
-        rows += _catch_up_rows(ours, theirs)
-    latencies = {kind: Latencies(kind) for kind in KINDS}
-    for of_kinds in (
-        _our_latencies(stack, plan, {kind: each.ours for kind, each in latencies.items()}),
-        _our_latencies(stack, plan, {KINDS[0]: latencies[KINDS[0]].real_time}, real_time=True),
-        _reference_latencies(stack, plan, {kind: each.theirs for kind, each in latencies.items()}),
-    ):
-        for _ in of_kinds:
-            yield [*rows, *(row for each in latencies.values() for row in each.rows())]
-
-
-class Latencies:
-    """The latencies (ms) of a kind of view: of our micro-batches, of our real-time view and of the
-    Kafka Streams application."""
-
-    def __init__(self, kind: Kind) -> None:
-        self._target = kind.target
-        self.ours = Subject[list[float]](kind.name)
-        self.theirs = Subject[list[float]](f"streams-{kind.name}", reference=True)
-        self.real_time = Subject[list[float]](f"{kind.name}-real-time")
-
-    def rows(self) -> list[Row]:
-        return [
-            self._row(self.ours, _STREAMS, self.theirs, self._target),
-            self._row(self.theirs),
-            self._row(self.real_time, "micro-batches", self.ours, _REAL_TIME),
+def _latencies(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    """While all views of the demo are live: of micro-batches and of a real-time view, through the
+    proxy; then of the Kafka Streams application."""
+    for rows in (_MICRO_BATCHES, _REAL_TIME):
+        name = stack.new_name("demo")
+        backend = stack.launch_backend(name, name, views=views_toml())
+        stack.wait_ready(backend)
+        proxy = stack.launch_proxy(backend)
+        job = spark_job(stack, real_time=rows is _REAL_TIME)
+        _wait_all(stack, job)
+        yield [
+            Subject(
+                name,
+                partial(_latency, stack, plan, kind, proxy, kind.ours),
+                beside=[Beside("p50_ms", reference, target), Beside("p99_ms", reference)],
+            )
+            for name, (kind, reference, target) in rows.items()
         ]
-
-    def _row(
-        self,
-        subject: Subject[list[float]],
-        name: str = "",
-        other: Subject[list[float]] | None = None,
-        target: Target | None = None,
-    ) -> Row:
-        beside: list[Comparison] = []
-        if other is not None:
-            beside += compare("p50", "ms", subject.of(median), name, other.of(median), target)
-            beside += compare("p99", "ms", subject.of(_p99), name, other.of(_p99))
-        return subject.row(p50_ms=median, p99_ms=_p99, beside=beside)
+        stack.stop(job.server, proxy, backend)
+    yield _latencies_of_streams(stack, plan)
 
 
-def _p99(values: list[float]) -> float:
-    return quantiles(values, n=100, method="inclusive")[98]
+def _latencies_of_streams(stack: Stack, plan: Plan) -> list[Subject]:
+    def start() -> Server:
+        job = streams_job(stack, "word-count", "latest-departure", "departures")
+        _wait_all(stack, job)
+        return job.server
+
+    def latency(kind: Kind, _: int | None) -> Measurement:
+        if server is None:
+            raise LocalError(subjects[0].failure)
+        return _latency(stack, plan, kind, server, kind.reference)
+
+    subjects = [
+        Subject(f"streams-{kind.name}", partial(latency, kind), reference=True)
+        for kind in (MAP, AGGREGATE)
+    ]
+    server = subjects[0].attempt(start)
+    return subjects
 
 
-def _catch_up(
-    stack: Stack, start: Callable[[Stack, list[str]], Job], view: str, topic: str, count: int
-) -> Replay:
-    """Starts a job with one view, measures it from when it runs, and stops it."""
-    job = start(stack, [view])
-    pid = job.server.pid
-    try:
-        job.wait(stack, 120)
-        began, cpu = time.monotonic(), cpu_seconds(pid)
-        _wait_caught_up(stack, job, view, topic)
-        seconds, cpu = time.monotonic() - began, cpu_seconds(pid) - cpu
-        return Replay(count, seconds, cpu, peak_rss_mb(pid), pss_mb(pid))
-    finally:
-        stack.stop(job.server)
-
-
-def _wait_caught_up(stack: Stack, job: Job, view: str, topic: str) -> None:
-    lag = Lag(stack.servers, job.groups[view], topic)
-    stack.wait(lag.is_zero, f"{view} to catch up", 300, reference=job.server.reference)
-    lag.close()
-
-
-def _catch_up_rows(ours: Subject[Replay], theirs: Subject[Replay]) -> list[Row]:
-    columns: tuple[tuple[str, str, Callable[[Replay], float]], ...] = (
-        ("rate", "records/s", lambda each: each.rate),
-        ("CPU per record", "µs", lambda each: each.cpu_us),
-        ("memory", "MB", lambda each: each.pss_mb),
-    )
-    beside = []
-    for what, unit, get in columns:
-        beside += compare(what, unit, ours.of(get), _STREAMS, theirs.of(get))
-
-    def row(subject: Subject[Replay], comparisons: list[Comparison]) -> Row:
-        return subject.row(
-            rps=lambda each: each.rate,
-            cpu_us=lambda each: each.cpu_us,
-            rss_mb=lambda each: each.pss_mb,
-            more={"seconds": lambda each: each.seconds},
-            beside=comparisons,
-        )
-
-    return [row(ours, beside), row(theirs, [])]
-
-
-Found = dict[Kind, Subject[list[float]]]
-
-
-def _our_latencies(
-    stack: Stack, plan: Plan, found: Found, *, real_time: bool = False
-) -> Iterator[None]:
-    """Measures through the proxy, while all views of the demo are live."""
-    name = stack.new_name("demo")
-    backend = stack.launch_backend(name, name, views=views_toml())
-    stack.wait_ready(backend)
-    proxy = stack.launch_proxy(backend)
-    job = spark_job(stack, real_time=real_time)
-    job.wait(stack, 300)
+def _wait_all(stack: Stack, job: Job) -> None:
     for view, topic in {**_CATCH_UP, "departures": "flights"}.items():
         _wait_caught_up(stack, job, view, topic)
-    for kind, subject in found.items():
-        subject.measure(partial(_latencies, stack, kind, proxy, kind.ours, plan.freshness))
-        yield
-    stack.stop(job.server, proxy, backend)
 
 
-def _reference_latencies(stack: Stack, plan: Plan, found: Found) -> Iterator[None]:
-    def launch() -> list[Server]:
-        job = streams_job(stack, ["word-count", "latest-departure", "departures"])
-        job.wait(stack, 120)
-        for view, topic in _CATCH_UP.items():
-            _wait_caught_up(stack, job, view, topic)
-        return [job.server]
-
-    streams = Served(_STREAMS, launch, reference=True)
-
-    def latencies(kind: Kind) -> list[float]:
-        return _latencies(stack, kind, streams.server, kind.reference, plan.freshness)
-
-    for kind, subject in found.items():
-        subject.measure(partial(latencies, kind))
-        yield
-
-
-def _latencies(stack: Stack, kind: Kind, server: Server, path: str, count: int) -> list[float]:
+def _latency(
+    stack: Stack, plan: Plan, kind: Kind, server: Server, path: str, _: int | None = None
+) -> Measurement:
     """ms from the write of a record with a new key until its result can be read."""
-    writer = Writer(stack.servers)
+    feeder = Feeder(stack.servers, linger_ms=0)
     found: list[float] = []
-    warm_up = 5
-    for number in range(count + warm_up):
+    for number in range(_WARM_UP + plan.freshness):
         key = f"{kind.name.replace('-', '_')}_{random.getrandbits(40):x}_{number}"
+        name, text = kind.record(key)
         began = time.monotonic()
-        writer.write(kind.topic, *kind.record(key))
-        while not _is_there(server.port, path.format(key)):
+        feeder.produce(kind.topic, name, text.encode())
+        feeder.flush()
+        while not _is_there(server, path.format(key)):
             if time.monotonic() - began > _TIMEOUT:
                 raise LocalError(f"{kind.name}: no result of a record after {_TIMEOUT:g} s")
             time.sleep(_POLL)
         found.append(1000 * (time.monotonic() - began))
         time.sleep(random.uniform(0, _PAUSE))
-    return found[warm_up:]
+    measured = found[_WARM_UP:]
+    p99 = quantiles(measured, n=100, method="inclusive")[98]
+    return Measurement({"p50_ms": median(measured), "p99_ms": p99})
 
 
-def _is_there(port: int, path: str) -> bool:
-    answer = http_client.get(port, path)
-    if answer is None or answer.status != 200:
+def _is_there(server: Server, path: str) -> bool:
+    answer = server.get(path)
+    if answer.status != 200:
         return False
-    document = answer.json()
+    document = json.loads(answer.body)
     # A key without windows has an empty list of them.
     return not isinstance(document, dict) or document.get("items") != []

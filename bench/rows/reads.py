@@ -1,193 +1,180 @@
-"""The cost of a point read by proxy and by a backend, compared with their lower bounds.
-
-Each round measures all subjects, one after the other, at each number of connections.
-"""
+"""The cost of point reads by proxy and from a backend, compared with their lower bounds (`reads`);
+with tokens (`tokens`); and how it grows (`factors`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from operator import itemgetter
+from pathlib import Path
 
-from bench import http_client, records
-from bench.http_client import Answer
+import jwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from bench import records
 from bench.load import Measurement, Workload
 from bench.plan import Plan
-from bench.report import Comparison, Row, Target, compare
-from bench.stack import Server, Stack, run_reference
-from bench.subject import Served, Subject
-from local.errors import LocalError
+from bench.records import Table
+from bench.references import servers
+from bench.report import Target
+from bench.stack import Server, Stack
+from bench.subject import Beside, Loaded, Subject, run_reference
+from local.http import Answer
 
-SAMPLE = f"{records.PATH}/{records.key(0).decode()}"
-_NAMES = (
-    "proxy", "proxy-one-by-one", "proxy-to-static", "backend", "asgi-constant", "redis-asgi",
-    "nginx-static",
-)  # fmt: skip
-CPU_TARGETS = {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}  # µs, by proxy
-P50_TARGET = Target(1.05, of_ratio=True)  # 1 connection: coalescing must not delay a single reader
-P99_TARGETS = {64: Target(5.0)}  # ms, by proxy
-# compared with the row of nginx ► static nginx
-LIMIT_TARGETS = {
-    16: Target(1.4, of_ratio=True),
-    64: Target(1.0, of_ratio=True),
-    256: Target(0.9, of_ratio=True),
-}
-BACKEND_TARGETS = {16: Target(100.0)}  # µs
+TOKENS = 64
+_LIFETIME = 24 * 3600  # s
+_FACTOR_CONNECTIONS = 64
+_BESIDE_PROXY = [
+    # coalescing must not delay a single reader
+    Beside("p50_ms", "proxy-one-by-one", {1: Target(1.05, of_ratio=True)}),
+    Beside("p99_ms", "proxy-one-by-one", {64: Target(5.0)}),
+    Beside("cpu_us", "proxy-one-by-one", {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}),
+    Beside(
+        "cpu_us",
+        "proxy-to-static",
+        {n: Target(most, of_ratio=True) for n, most in ((16, 1.4), (64, 1.0), (256, 0.9))},
+    ),
+]
+_BESIDE_BACKEND = [
+    Beside("cpu_us", "asgi-constant", {16: Target(100.0)}),
+    Beside("cpu_us", "rocksdict"),
+]
 
 
-def steps(plan: Plan) -> int:
-    return plan.rounds * (len(_NAMES) * len(plan.connections) + 1)
-
-
-def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
+def reads(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    """Reads of random keys of one backend."""
     backend = stack.filled_backend()
-    sample = sample_answer(backend.port)
-    subjects = _subjects(stack, backend, sample)
-    bare = Subject[dict[str, float]]("rocksdict", reference=True)
-    workload = Workload(records.PATH, stack.count)
-    for subject in subjects.values():
-        subject.expect(sample, SAMPLE)
-        subject.warm_up(workload, plan.seconds)
-    for _ in range(plan.rounds):
-        for connections in plan.connections:
-            for subject in subjects.values():
-                subject.load(workload, connections, plan.seconds)
-                yield _rows(subjects, bare, plan.connections)
-        asked = map(str, (stack.copy_of(backend), stack.count, plan.gets))
-        bare.measure(partial(run_reference, "get", *asked))
-        yield _rows(subjects, bare, plan.connections)
+    sample = _sample(backend, stack.table)
+    load = partial(Loaded, workload=Workload(stack.table), plan=plan)
+    reference = partial(load, reference=True)
 
+    def proxy(batches: bool) -> list[Server]:
+        return [stack.launch_proxy(backend, batches), backend]
 
-def launch_static(stack: Stack, sample: Answer) -> Server:
-    """nginx that always sends the same answer."""
-    return stack.launch_nginx(static_location(sample))
+    def bare(_: int | None) -> Measurement:
+        folder = stack.copy_of(backend)
+        return run_reference("rocksdb", folder, "get", stack.table.count, plan.gets)
 
-
-def launch_front(stack: Stack, static: Server) -> tuple[Server, Server]:
-    """A plain nginx in front of another server, and that server."""
-    front = stack.launch_nginx(
-        'proxy_pass http://static; proxy_http_version 1.1; proxy_set_header Connection "";',
-        f"upstream static {{ server 127.0.0.1:{static.port}; keepalive 256; "
-        "keepalive_requests 10000000; }",
-    )
-    return front, static
-
-
-def _subjects(stack: Stack, backend: Server, sample: Answer) -> dict[str, Served]:
-    """The subjects, in the order of their measurement."""
-
-    def launch_redis() -> tuple[Server, Server]:
-        redis = stack.launch_redis()
-        return stack.launch_redis_asgi(redis, SAMPLE), redis
-
-    def reference(name: str, launch: Callable[[], Sequence[Server]]) -> Served:
-        return Served(name, launch, reference=True)
-
-    def proxy(name: str, batches: bool) -> Served:
-        return Served(name, lambda: [stack.launch_proxy(backend, batches), backend], proxy=True)
-
-    static = reference("nginx-static", lambda: [launch_static(stack, sample)])
-    subjects = [
+    static = reference("nginx-static", lambda: [servers.static(stack, sample)])
+    yield [
+        load("proxy", lambda: proxy(True), is_proxy=True, beside=_BESIDE_PROXY),
+        load("proxy-one-by-one", lambda: proxy(False), is_proxy=True),
+        load("backend", lambda: [backend], beside=_BESIDE_BACKEND),
         static,
-        reference("proxy-to-static", lambda: launch_front(stack, static.server)),
-        reference("redis-asgi", launch_redis),
-        reference("asgi-constant", lambda: [stack.launch_constant(sample)]),
-        proxy("proxy", batches=True),
-        proxy("proxy-one-by-one", batches=False),
-        Served("backend", lambda: [backend]),
-    ]
-    return {each.name: each for each in sorted(subjects, key=lambda s: _NAMES.index(s.name))}
-
-
-def _rows(
-    subjects: dict[str, Served], bare: Subject[dict[str, float]], at: Sequence[int]
-) -> list[Row]:
-    rows = []
-    for connections in at:
-        for name, subject in subjects.items():
-            beside: list[Comparison] = []
-            if name == "proxy":
-                beside = _proxy_comparisons(subjects, connections)
-            elif name == "backend":
-                beside = _backend_comparisons(subjects, bare, connections)
-            rows.append(subject.loaded_row(connections, beside))
-    rps, cpu_us, rss_mb = map(itemgetter, ("rps", "cpu_us", "rss_mb"))
-    return [*rows, bare.row(rps=rps, cpu_us=cpu_us, rss_mb=rss_mb)]
-
-
-def latency_comparisons(
-    ours: Served, singly: Served, connections: int, p99_targets: Mapping[int, Target]
-) -> list[Comparison]:
-    """p50 and p99 of reads that are sent together, compared with reads that are sent one by one, in
-    the same rounds."""
-    targets = (P50_TARGET if connections == 1 else None, p99_targets.get(connections))
-    found = []
-    for name, get, target in zip(("p50", "p99"), (_p50, _p99), targets, strict=True):
-        of_ours, of_singly = ours.of(get, connections), singly.of(get, connections)
-        found += compare(name, "ms", of_ours, "one by one", of_singly, target)
-    return found
-
-
-def _p50(each: Measurement) -> float:
-    return each.load.p50_ms
-
-
-def _p99(each: Measurement) -> float:
-    return each.load.p99_ms
-
-
-def _proxy_comparisons(subjects: dict[str, Served], connections: int) -> list[Comparison]:
-    ours, singly, static = (
-        subjects[name] for name in ("proxy", "proxy-one-by-one", "proxy-to-static")
-    )
-    cpu = ours.cpu(connections)
-    return [
-        *latency_comparisons(ours, singly, connections, P99_TARGETS),
-        *compare(
-            "CPU", "µs", cpu, "one by one", singly.cpu(connections), CPU_TARGETS.get(connections)
-        ),
-        *compare(
-            "CPU", "µs", cpu, "nginx ► static nginx", static.cpu(connections),
-            LIMIT_TARGETS.get(connections),
-        ),
-    ]  # fmt: skip
-
-
-def _backend_comparisons(
-    subjects: dict[str, Served], bare: Subject[dict[str, float]], connections: int
-) -> list[Comparison]:
-    ours, constant, redis = (
-        subjects[name].cpu(connections) for name in ("backend", "asgi-constant", "redis-asgi")
-    )
-    target = BACKEND_TARGETS.get(connections)
-    return [
-        *compare("CPU", "µs", ours, "constant ASGI app", constant, target),
-        *compare("CPU", "µs", ours, "Redis behind ASGI", redis),
-        *compare("CPU", "µs", ours, "bare rocksdict", bare.of(itemgetter("cpu_us"))),
+        reference("proxy-to-static", lambda: servers.front(stack, [static.server])),
+        reference("asgi-constant", lambda: [servers.constant(stack, sample)]),
+        Subject("rocksdict", bare, reference=True),
     ]
 
 
-def sample_answer(port: int, token: str = "", path: str = SAMPLE) -> Answer:
-    """The answer to a read; LocalError if the status is not 200."""
-    answer = http_client.get(port, path, token)
-    if answer is None or answer.status != 200:
-        raise LocalError(f"port {port} answers {path} with {answer}")
-    return answer
+def _sample(server: Server, table: Table) -> Answer:
+    """The answer to a read, which references send."""
+    return server.get(f"{table.path}/{records.key(0).decode()}")
 
 
-def static_location(answer: Answer) -> str:
-    """nginx's directives that send the same answer."""
-    made_by_nginx = ("date", "server", "connection", "content-length", "content-type")
-    lines = [
-        f"add_header {name} {_quoted(text)};"
-        for name, text in answer.headers
-        if name not in made_by_nginx
-    ]
-    kind = next((text for name, text in answer.headers if name == "content-type"), "text/plain")
-    return " ".join(
-        [f"default_type {kind};", *lines, f"return 200 {_quoted(answer.body.decode())};"]
+def tokens(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    """Reads with a token: each has one of 64, as in front of many clients. Two backends have the
+    same records, and each has its own nginx. One of them checks tokens."""
+    made = create_tokens(stack.folder_of("."))
+    plain = stack.filled_backend()
+    checking = stack.restarted_backend(made.backend, made.first)
+    plain_proxy = stack.launch_proxy(plain)
+    proxy = stack.launch_proxy(checking, settings=made.proxy)
+    load = partial(Loaded, workload=Workload(stack.table), plan=plan)
+    checked = partial(
+        Loaded, workload=Workload(stack.table, tokens=made.file), plan=plan, token=made.first
     )
+    by_proxy, by_backend = (
+        [Beside("cpu_us", f"{each}-no-token", Target(1.15, of_ratio=True))]
+        for each in ("proxy", "backend")
+    )
+    yield [
+        load("proxy-no-token", lambda: [plain_proxy, plain], is_proxy=True),
+        checked("proxy-token", lambda: [proxy, checking], is_proxy=True, beside=by_proxy),
+        load("backend-no-token", lambda: [plain]),
+        checked("backend-token", lambda: [checking], beside=by_backend),
+    ]
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """A file with a token on each line, the first one, and the settings of servers that check
+    them."""
+
+    first: str
+    file: Path
+    backend: dict[str, str]
+    proxy: dict[str, str]
+
+
+def create_tokens(folder: Path) -> Tokens:
+    """Tokens as an identity provider issues them: some claims, signed with RS256; 700 to 800 B."""
+    key = rsa.generate_private_key(65537, 2048)
+    made = [_token(key, number) for number in range(TOKENS)]
+    file, public, secret = (folder / name for name in ("tokens", "key.pem", "secret"))
+    file.write_text("".join(f"{token}\n" for token in made))
+    public.write_bytes(
+        key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+    )
+    secret.touch(mode=0o600)
+    secret.write_text(secrets.token_hex(32) + "\n")
+    of_cluster = {"QUERYABLE_CLUSTER_SECRET_FILE": str(secret)}
+    backend = {"QUERYABLE_AUTH": "jwt", "QUERYABLE_JWT_KEY_FILE": str(public), **of_cluster}
+    return Tokens(made[0], file, backend, of_cluster)
+
+
+def _token(key: rsa.RSAPrivateKey, number: int) -> str:
+    now = int(time.time())
+    claims = {
+        "iss": "https://login.example.com/realms/bench",
+        "aud": "queryable-topics",
+        "sub": f"8f4e1c52-6f0d-4a3e-9f6b-{number:012d}",
+        "azp": f"client-{number}",
+        "iat": now,
+        "exp": now + _LIFETIME,
+        "jti": f"bd1f3a70-31c6-4c1e-8f4e-{number:012d}",
+        "scope": f"read:{records.VIEW} metrics append:orders",
+    }
+    return jwt.encode(claims, key, "RS256", {"kid": "bench-2026-11"})
+
+
+def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    """Reads by proxy that differ in one thing from `proxy-base`, which has one backend, values of
+    100 bytes and 6 partitions. (The row with large values has fewer keys. The row `proxy` of
+    `reads` has more keys.) Each table has its own backends, because a view that is not read also
+    costs a little."""
+    base = Table("base", plan.varied, value_size=100)
+    cases = {
+        "proxy-base": (base, 1),
+        "proxy-backends-2": (base, 2),
+        "proxy-backends-4": (base, 4),
+        "proxy-values-10000": (Table("large", plan.varied // 10, value_size=10_000), 1),
+        "proxy-partitions-64": (replace(base, view="many", partitions=64), 1),
+    }
+    stack.fill(list(dict.fromkeys(table for table, _ in cases.values())))
+    load = partial(Loaded, plan=plan, at=[_FACTOR_CONNECTIONS])
+
+    def launch(table: Table, count: int) -> list[Server]:
+        backends = stack.launch_backends(count, table)
+        return [stack.launch_proxy(backends[0]), *backends]
+
+    def launch_static() -> list[Server]:
+        """nginx in front of a static nginx that has one recorded answer of the proxy."""
+        sample = _sample(subjects["proxy-backends-2"].server, base)
+        return servers.front(stack, [servers.static(stack, sample)])
+
+    static = load("static-beside-2-backends", launch_static, Workload(base), reference=True)
+    beside = {name: [Beside("cpu_us", "proxy-base")] for name in cases if name != "proxy-base"}
+    beside["proxy-backends-2"] = [Beside("cpu_us", static.name, Target(1.0, of_ratio=True))]
+    by_proxy = partial(load, is_proxy=True)
+    subjects = {
+        name: by_proxy(name, partial(launch, *case), Workload(case[0]), beside=beside.get(name, ()))
+        for name, case in cases.items()
+    }
+    first, two, *others = subjects.values()
+    yield [first, two, static, *others]

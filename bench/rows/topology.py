@@ -1,8 +1,8 @@
 """Measures the CPU time that the topology of a large deployment takes in the group's leader, which
 computes and encodes it, and in a worker of nginx, which reads it. Asks no server.
 
-In a row, p50 is the CPU time. `more` has the bytes of the user data that each member of the group
-gets, or of the document that nginx gets.
+In a row, p50 is the CPU time, and the CPU of nginx that of a look-up. `bytes` in results.json are
+those of the user data that each member of the group gets, or of the document that nginx gets.
 """
 
 from __future__ import annotations
@@ -12,22 +12,19 @@ import random
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import partial
-from operator import itemgetter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from backend.cluster.placement import Policy, place
+from bench.load import Measurement
 from bench.plan import Plan
-from bench.report import Row
 from bench.stack import Stack
 from bench.subject import Subject
 from local.settings import REPOSITORY
 from model.group.member_metadata import MemberMetadata
-from model.topology import NOBODY, Epoch, Member, Topology
+from model.topology import NOBODY, Epoch, Member
 from model.views import View
 
 _SCRIPT = Path(__file__).with_name("topology.lua")
@@ -40,71 +37,35 @@ VIEW = View(
 _POLICY = Policy(standby_replicas=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A topology, the leader's CPU time (ms) for it, and the bytes of the topology and of the
-    metadata."""
-
-    topology: Topology
-    instances: int
-    partitions: int
-    ms: float
-    size: int
-    metadata_size: int
-
-
-def steps(plan: Plan) -> int:
-    return plan.rounds * len(CASES)
-
-
-def measure(stack: Stack, plan: Plan) -> Iterator[list[Row]]:
-    rows: list[Row] = []
+def topology(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     for instances, partitions in CASES:
-        size = f"{instances}-instances-{partitions}-partitions"
-        leader, nginx = (
-            Subject[Placed](f"leader-{size}"),
-            Subject[dict[str, float]](f"nginx-{size}"),
-        )
-        members = after_losses(instances, partitions)
-        for _ in range(plan.rounds):
-            leader.measure(partial(_place, members, partitions))
-            nginx.measure(partial(cost_of, leader.last.topology, stack.folder_of(".")))
-            yield [*rows, *_rows(leader, nginx)]
-        rows += _rows(leader, nginx)
+        yield subjects(instances, partitions, stack.folder_of("processors.json"))
 
 
-def _place(members: list[MemberMetadata], partitions: int) -> Placed:
-    began = time.process_time()
-    topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
-    encoded = topology.encode()
-    ms = (time.process_time() - began) * 1000
+def subjects(instances: int, partitions: int, file: Path) -> list[Subject]:
+    """The leader and a worker of nginx, which reads the leader's last topology from the file."""
+    members = after_losses(instances, partitions)
+    size = {"instances": instances, "partitions": partitions}
     metadata = sum(len(member.encode()) for member in members)
-    return Placed(topology, len(members), partitions, ms, len(encoded), metadata)
 
+    def leader(_: int | None) -> Measurement:
+        began = time.process_time()
+        topology = place(members, {VIEW.topic: partitions}, 10**12, _POLICY)
+        encoded = topology.encode()
+        ms = (time.process_time() - began) * 1000
+        file.write_bytes(orjson.dumps(topology.processors({})))
+        of_leader = {"p50_ms": ms, "bytes": len(encoded), "metadata_bytes": metadata}
+        return Measurement({**size, **of_leader})
 
-def _rows(leader: Subject[Placed], nginx: Subject[dict[str, float]]) -> list[Row]:
-    placed = leader.last
-    return [
-        leader.row(
-            p50_ms=lambda each: each.ms,
-            more={
-                "instances": lambda each: each.instances,
-                "partitions": lambda each: each.partitions,
-                "bytes": lambda each: each.size,
-                "metadata_bytes": lambda each: each.metadata_size,
-            },
-        ),
-        nginx.row(
-            p50_ms=lambda each: each["parse_ms"] + each["build_ms"],
-            cpu_us=itemgetter("lookup_us"),
-            rss_mb=itemgetter("mb"),
-            more={
-                "instances": lambda _: placed.instances,
-                "partitions": lambda _: placed.partitions,
-                "bytes": itemgetter("bytes"),
-            },
-        ),
-    ]
+    def nginx(_: int | None) -> Measurement:
+        done = subprocess.run(
+            ["luajit", str(_SCRIPT), str(REPOSITORY), str(file)],
+            capture_output=True, text=True, check=True, timeout=60,
+        )  # fmt: skip
+        return Measurement({**size, **json.loads(done.stdout), "bytes": file.stat().st_size})
+
+    name = f"{instances}-instances-{partitions}-partitions"
+    return [Subject(f"leader-{name}", leader), Subject(f"nginx-{name}", nginx)]
 
 
 def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[MemberMetadata]:
@@ -146,15 +107,3 @@ def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[Mem
             )
         )
     return found
-
-
-def cost_of(topology: Topology, folder: Path) -> dict[str, Any]:
-    """{"parse_ms", "build_ms", "mb", "lookup_us", "bytes"} of a worker of nginx."""
-    text = orjson.dumps(topology.processors({}))
-    file = folder / "processors.json"
-    file.write_bytes(text)
-    done = subprocess.run(
-        ["luajit", str(_SCRIPT), str(REPOSITORY), str(file)],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    return {**json.loads(done.stdout), "bytes": len(text)}

@@ -332,3 +332,9 @@ def _has_files(pid: int) -> bool:
             if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
                 return True
     return False
+
+
+def wake_ups(pid: int) -> int:
+    """How often the main thread of a process has waited so far."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])

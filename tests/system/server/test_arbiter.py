@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.proc import wake_ups
 from local.waiting import wait_until
+from tests.support.backends import wake_ups
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy, MakeTopic
 

@@ -21,9 +21,7 @@ from bench.proc import (
 
 def test_stat_of_a_process_whose_name_looks_like_fields() -> None:
     line = "42 (a ) R 1 (b) S 1 42 41 0 -1 4194304 9 8 7 6 100 20 3 4 20 0 5 0 777 1 2"
-    stat = parse_stat(line)
-    assert stat.session == 41
-    assert stat.ticks == 100 + 20 + 3 + 4
+    assert parse_stat(line) == (41, 100 + 20 + 3 + 4)
 
 
 def test_kilobytes_by_name() -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 from collections import Counter
-from math import log
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from backend.telemetry.tracing import trace_of
 from bench import load, records
 from bench.load import Workload
+from bench.records import customers
 
 _SCRIPT = Path(load.__file__).with_name("requests.lua")
 _DRIVER = """
@@ -40,7 +40,7 @@ def _numbers(requests: list[str]) -> Counter[int]:
 
 
 def test_a_read_has_the_key_of_a_record() -> None:
-    [request], delay = _requests(Workload("/customers", 1), 1)
+    [request], delay = _requests(Workload(customers(1)), 1)
     assert request.replace("\r", "") == (
         f"GET /customers/{records.key(0).decode()} HTTP/1.1\nHost: bench\n\n"
     )
@@ -50,14 +50,14 @@ def test_a_read_has_the_key_of_a_record() -> None:
 def test_each_read_has_one_of_the_tokens(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("one\ntwo\n")
-    requests, _ = _requests(Workload("/customers", 10, tokens=tokens), 100)
+    requests, _ = _requests(Workload(customers(10), tokens=tokens), 100)
     lines = Counter(request.replace("\r", "").split("\n", 2)[2] for request in requests)
     assert set(lines) == {f"Authorization: Bearer {token}\n\n" for token in ("one", "two")}
     assert min(lines.values()) > 20
 
 
 def test_a_traced_read_has_a_valid_id() -> None:
-    [request], _ = _requests(Workload("/customers", 1, traced=True), 1)
+    [request], _ = _requests(Workload(customers(1), traced=True), 1)
     *_, line, empty, end = request.replace("\r", "").split("\n")
     name, _, value = line.partition(": ")
     assert trace_of([(name.encode(), value.encode())]).trace_id == "a" * 32
@@ -65,7 +65,7 @@ def test_a_traced_read_has_a_valid_id() -> None:
 
 
 def test_a_batch_is_json_with_its_content_length() -> None:
-    [request], _ = _requests(Workload("/views/customers/batch", 1000, batch=5), 1)
+    [request], _ = _requests(Workload(customers(1000), batch=5), 1)
     head, _, body = request.replace("\r", "").partition("\n\n")
     assert head.startswith("POST /views/customers/batch HTTP/1.1\n")
     assert f"Content-Length: {len(body)}" in head
@@ -73,27 +73,11 @@ def test_a_batch_is_json_with_its_content_length() -> None:
 
 
 def test_a_think_time_is_at_most_twice_the_mean() -> None:
-    _, delay = _requests(Workload("/customers", 10, think_ms=4), 1)
+    _, delay = _requests(Workload(customers(10), think_ms=4), 1)
     assert 0 <= int(delay) <= 8
 
 
 def test_reads_are_uniform_by_default() -> None:
-    found = _numbers(_requests(Workload("/customers", 10), 20_000)[0])
+    found = _numbers(_requests(Workload(customers(10)), 20_000)[0])
     assert sorted(found) == list(range(10))
     assert all(count == pytest.approx(2_000, rel=0.15) for count in found.values())
-
-
-def test_zipf_reads_the_kth_key_in_proportion_to_one_kth() -> None:
-    keys, asked = 1000, 50_000
-    found = _numbers(_requests(Workload("/customers", keys, zipf=True), asked)[0])
-    assert set(found) <= set(range(keys))
-    # the seed is fixed; these keys have many requests
-    for k in (1, 2, 3, 10):
-        number = (k - 1) * records.step_of(keys) % keys
-        expected = asked * log(1 + 1 / k) / log(keys + 1)
-        assert found[number] == pytest.approx(expected, rel=0.15), k
-    # the law also holds for the sum of the rarest keys
-    rare = sum(
-        found[(k - 1) * records.step_of(keys) % keys] for k in range(keys // 2 + 1, keys + 1)
-    )
-    assert rare == pytest.approx(asked * log((keys + 1) / (keys / 2 + 1)) / log(keys + 1), rel=0.15)

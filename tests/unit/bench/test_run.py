@@ -13,13 +13,16 @@ from typing import Any, cast
 
 import pytest
 
+from bench.load import Measurement
 from bench.plan import FULL, QUICK, Plan
-from bench.report import Comparison, Report, Row, Target
+from bench.report import Report, Target
 from bench.run import Group, keep, run
 from bench.stack import Server, Stack
+from bench.subject import Beside, Subject
 from local.errors import LocalError
 from local.waiting import wait_until
 
+_PLAN = replace(QUICK, rounds=2)
 _SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 _END = [sys.executable, "-c", "raise SystemExit('no memory')"]
 
@@ -50,21 +53,19 @@ class _Broker:
             raise LocalError("the broker ended")
 
 
-class _Rows:
-    """A group that yields a row for each round, and then fails if it should."""
+def _group(name: str, rounds: int = 2, fails: Callable[[], None] | None = None) -> Group:
+    """A group with one row. After this number of rounds it fails if it should."""
+    done = 0
 
-    def __init__(self, name: str, rounds: int = 2, fails: Callable[[], None] | None = None) -> None:
-        self._name, self._rounds, self._fails = name, rounds, fails
+    def once(_: int | None) -> Measurement:
+        nonlocal done
+        if done == rounds and fails is not None:
+            fails()
+        done += 1
+        return Measurement({"cpu_us": 1.0})
 
-    def steps(self, plan: Plan) -> int:
-        return self._rounds
-
-    def measure(self, stack: Stack, plan: Plan) -> Iterator[list[Row]]:
-        beside = [Comparison.of("CPU", "µs", [1.0], "bare", [1.0], Target(9.0))]
-        for number in range(self._rounds):
-            yield [Row(self._name, cpu_us=1.0, rounds=number + 1, beside=beside)]
-        if self._fails is not None:
-            self._fails()
+    beside = [Beside("cpu_us", name, Target(9.0))]
+    return lambda stack, plan: iter([[Subject(name, once, beside=beside)]])
 
 
 def _raise(error: BaseException) -> None:
@@ -72,7 +73,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _run(
-    path: Path, groups: dict[str, Group], plan: Plan = QUICK, *, ended: bool = False
+    path: Path, groups: dict[str, Group], plan: Plan = _PLAN, *, ended: bool = False
 ) -> Report:
     report = Report({"cores": 2}, {})
     with_broker = cast(Any, _Broker(ended))
@@ -83,7 +84,7 @@ def _run(
     return report
 
 
-def _rows(path: Path) -> list[tuple[str, int]]:
+def _names(path: Path) -> list[tuple[str, int]]:
     return [(row["name"], row["rounds"]) for row in json.loads(path.read_text())["rows"]]
 
 
@@ -94,31 +95,31 @@ def test_a_group_that_fails_keeps_its_rounds_and_the_others_are_measured(
     report = _run(
         path,
         {
-            "first": _Rows("a"),
-            "second": _Rows("b", 1, partial(_raise, LocalError("a wrong answer"))),
-            "third": _Rows("c", 0, partial(_raise, KeyError("a defect"))),
-            "last": _Rows("d"),
+            "first": _group("a"),
+            "second": _group("b", 1, partial(_raise, LocalError("a wrong answer"))),
+            "third": _group("c", 0, partial(_raise, KeyError("a defect"))),
+            "last": _group("d"),
         },
     )
-    assert _rows(path) == [("a", 2), ("b", 1), ("d", 2)]
-    assert report.unfinished == {"second": "a wrong answer", "third": "KeyError('a defect')"}
-    assert report.problems == ["second: a wrong answer", "third: KeyError('a defect')"]
+    assert _names(path) == [("a", 2), ("b", 1), ("d", 2)]
+    assert report.unfinished == {"second": "b: a wrong answer", "third": "KeyError('a defect')"}
+    assert report.problems == ["second: b: a wrong answer", "third: KeyError('a defect')"]
     assert json.loads(path.read_text())["unfinished"] == report.unfinished
     shown = capsys.readouterr().err
-    assert "second failed: a wrong answer" in shown
+    assert "second failed: b: a wrong answer" in shown
     assert "Traceback" in shown  # of the defect
 
 
 def test_an_interrupted_run_has_all_rows_on_disk(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     groups: dict[str, Group] = {
-        "first": _Rows("a"),
-        "second": _Rows("b", 1, partial(_raise, KeyboardInterrupt())),
-        "last": _Rows("c"),
+        "first": _group("a"),
+        "second": _group("b", 1, partial(_raise, KeyboardInterrupt())),
+        "last": _group("c"),
     }
     with pytest.raises(KeyboardInterrupt):
         _run(path, groups)
-    assert _rows(path) == [("a", 2), ("b", 1)]
+    assert _names(path) == [("a", 2), ("b", 1)]
     document = json.loads(path.read_text())
     assert document["unfinished"] == {"second": "interrupted", "last": "not measured"}
     assert document["machine"]["others"] >= 0
@@ -128,28 +129,28 @@ def test_each_measurement_is_on_disk_before_the_next_one(tmp_path: Path) -> None
     """For example if the machine stops."""
     path = tmp_path / "results.json"
     seen: list[list[tuple[str, int]]] = []
-    second = _Rows("b", 1, lambda: seen.append(_rows(path)))
-    _run(path, {"first": _Rows("a"), "second": second})
+    second = _group("b", 1, lambda: seen.append(_names(path)))
+    _run(path, {"first": _group("a"), "second": second})
     assert seen == [[("a", 2), ("b", 1)]]
 
 
 def test_a_run_ends_without_a_broker(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     groups: dict[str, Group] = {
-        "first": _Rows("a", 1, partial(_raise, LocalError("timed out"))),
-        "last": _Rows("b"),
+        "first": _group("a", 1, partial(_raise, LocalError("timed out"))),
+        "last": _group("b"),
     }
     with pytest.raises(LocalError, match="the broker ended"):
         _run(path, groups, ended=True)
-    assert _rows(path) == [("a", 1)]
+    assert _names(path) == [("a", 1)]
     assert json.loads(path.read_text())["unfinished"] == {
-        "first": "timed out", "last": "not measured",
+        "first": "a: timed out", "last": "not measured",
     }  # fmt: skip
 
 
 def test_a_small_run_has_no_targets(tmp_path: Path) -> None:
     for plan, met in ((QUICK, None), (replace(FULL, rounds=1), True)):
-        report = _run(tmp_path / "results.json", {"first": _Rows("a")}, plan)
+        report = _run(tmp_path / "results.json", {"first": _group("a")}, plan)
         assert [each.met for row in report.rows for each in row.beside] == [met]
         assert report.problems == []
 
@@ -179,8 +180,8 @@ def _ended(server: Server) -> Callable[[], bool]:
 
 def test_servers_of_a_group_are_stopped_after_it(stack: Stack) -> None:
     with stack.group():
-        ours = stack.launch_command("backend-1", _SLEEP)
-        reference = stack.launch_command("redis-1", _SLEEP, reference=True)
+        ours = stack.launch("backend-1", lambda _: _SLEEP)
+        reference = stack.launch("constant-1", lambda _: _SLEEP, reference=True)
         stack.check(ours, reference)
         assert stack.cpu_seconds() >= 0
     assert _ended(ours)()
@@ -189,12 +190,12 @@ def test_servers_of_a_group_are_stopped_after_it(stack: Stack) -> None:
 
 def test_a_reference_that_has_ended_does_not_fail_ours(stack: Stack) -> None:
     with stack.group():
-        ours = stack.launch_command("backend-1", _SLEEP)
-        reference = stack.launch_command("redis-1", _END, reference=True)
+        ours = stack.launch("backend-1", lambda _: _SLEEP)
+        reference = stack.launch("constant-1", lambda _: _END, reference=True)
         wait_until(_ended(reference), 10, "the reference to end", 0.005)
         stack.wait(lambda: True, "ours")
         stack.check(ours)
-        with pytest.raises(LocalError, match=r"redis-1 ended with.*\n.*no memory"):
+        with pytest.raises(LocalError, match=r"constant-1 ended with.*\n.*no memory"):
             stack.check(reference)
         with pytest.raises(LocalError, match="no memory"):
             stack.wait(lambda: False, "the reference", reference=True)
@@ -203,7 +204,7 @@ def test_a_reference_that_has_ended_does_not_fail_ours(stack: Stack) -> None:
 def test_a_group_during_which_one_of_ours_has_ended_has_failed(stack: Stack) -> None:
     def end() -> None:
         with stack.group():
-            server = stack.launch_command("backend-1", _END)
+            server = stack.launch("backend-1", lambda _: _END)
             wait_until(_ended(server), 10, "the server to end", 0.005)
 
     with pytest.raises(LocalError, match=r"backend-1 ended with.*\n.*no memory"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -12,74 +12,120 @@ from threading import Thread
 import pytest
 
 from bench import records
-from bench.http_client import Answer
-from bench.load import Workload
-from bench.report import compare
-from bench.rows.launch import check
+from bench.load import Measurement, Workload
+from bench.plan import QUICK
+from bench.report import Row, Target
+from bench.rows.instances import wrong_reads
 from bench.stack import Server
-from bench.subject import Served, Subject
+from bench.subject import Beside, Loaded, Subject, measured, run_reference
 from local.errors import LocalError
 
 _REPORT = (
     '{"requests":1000,"duration_us":1000000,"refused":%d,"unanswered":0,'
-    '"p50_us":100,"p90_us":200,"p99_us":300,"p99_9_us":400}'
+    '"p50_us":100,"p99_us":300,"p99_9_us":400}'
 )
-_READS = Workload("/customers", 10)
+_READS = Workload(records.customers(10))
+_PLAN = replace(QUICK, connections=(16, 64))
 
 
-def _fail() -> float:
-    raise LocalError("it ended")
+class _Once:
+    """Measures these numbers, and then fails."""
+
+    def __init__(self, *values: float, error: Exception | None = None) -> None:
+        self._values = iter(values)
+        self._error = error or LocalError("it ended")
+
+    def __call__(self, connections: int | None) -> Measurement:
+        for value in self._values:
+            return Measurement({"rps": value})
+        raise self._error
+
+
+def _rows(*subjects: Subject, rounds: int = 1) -> list[Row]:
+    return list(measured("some", iter([subjects]), replace(_PLAN, rounds=rounds)))[-1]
 
 
 def test_rounds_become_medians() -> None:
-    ours = Subject[float]("ours")
-    assert ours.row(rps=float).rounds == 0
-    for value in (3.0, 1.0, 2.0):
-        ours.measure(lambda value=value: value)  # type: ignore[misc]
-    row = ours.row(rps=float, more={"twice": lambda each: 2 * each})
-    assert (row.rps, row.more, row.rounds) == (2.0, {"twice": 4.0}, 3)
-    assert not row.reference
-    assert row.faults == []
+    ours = Subject("ours", _Once(3.0, 1.0, 2.0))
+    assert ours.row(None, {}).rounds == 0
+    [row] = _rows(ours, rounds=3)
+    assert (row.values, row.rounds, row.reference, row.faults) == ({"rps": 2.0}, 3, False, [])
+
+
+def test_each_round_measures_all_subjects_in_turn_at_each_number_of_connections() -> None:
+    turns: list[tuple[str, int | None]] = []
+
+    def subject(name: str, *at: int | None) -> Subject:
+        def once(connections: int | None) -> Measurement:
+            turns.append((name, connections))
+            return Measurement({"rps": 1.0})
+
+        return Subject(name, once, at=at)
+
+    rows = _rows(subject("a", 1, 16), subject("b", 1), subject("c", None), rounds=2)
+    assert turns == 2 * [("c", None), ("a", 1), ("b", 1), ("a", 16)]
+    assert [(row.name, row.connections) for row in rows] == turns[:4]
+    assert [row.rounds for row in rows] == [2] * 4
+
+
+def test_rows_of_a_phase_are_compared_with_those_of_a_later_one() -> None:
+    ours = Subject("ours", _Once(6.0), beside=[Beside("rps", "theirs", Target(2.0))])
+    theirs = Subject("theirs", _Once(2.0), reference=True)
+    first, last = measured("some", iter([[ours], [theirs]]), _PLAN)
+    assert [row.name for row in first] == ["ours"]
+    assert [str(each) for each in first[0].beside] == ["rate 6.00 /s; theirs: not measured"]
+    assert [str(each) for each in last[0].beside] == ["rate 6.00 /s = 3.00 × theirs"]
+    assert [each.met for each in last[0].beside] == [False]
+
+
+def test_a_target_may_depend_on_the_number_of_connections() -> None:
+    beside = [Beside("rps", "bare", {16: Target(1.0)}), Beside("rps", "bare", Target(9.0))]
+    ours = Subject("ours", _Once(4.0, 5.0), beside=beside, at=[16, 64])
+    bare, at_16, at_64 = _rows(ours, Subject("bare", _Once(2.0), reference=True))
+    assert bare.beside == []
+    assert [each.met for each in at_16.beside] == [False, True]
+    assert [each.met for each in at_64.beside] == [None, True]
+    assert at_64.beside[0].ratio is not None
+    assert at_64.beside[0].ratio.median == 2.5
 
 
 def test_a_reference_that_fails_keeps_its_rounds_and_is_not_measured_again() -> None:
-    ours, reference = Subject[float]("ours"), Subject[float]("theirs", reference=True)
-    reference.measure(lambda: 4.0)
-    for _ in range(2):
-        ours.measure(lambda: 2.0)
-    reference.measure(_fail)
-    reference.measure(lambda: pytest.fail("it has failed"))
-    row = reference.row(rps=float)
-    assert (row.rps, row.rounds, row.failure) == (4.0, 1, "it ended")
-    assert row.faults == ["the reference failed: it ended"]
-    [beside] = compare("rate", "/s", ours.of(float), "theirs", reference.of(float))
+    ours = Subject("ours", _Once(2.0, 2.0, 2.0), beside=[Beside("rps", "theirs")])
+    theirs = Subject("theirs", _Once(4.0), reference=True)
+    row, reference = _rows(ours, theirs, rounds=3)
+    assert (reference.values, reference.rounds, reference.failure) == ({"rps": 4.0}, 1, "it ended")
+    assert reference.faults == ["the reference failed: it ended"]
+    [beside] = row.beside
     assert beside.ratio is not None
     assert beside.ratio.median == 0.5
-    assert reference.last == 4.0
 
 
 def test_errors_of_a_reference_are_recorded_whatever_they_are() -> None:
-    reference = Subject[float]("theirs", reference=True)
-    reference.measure(lambda: float("x"))
-    assert "could not convert" in reference.row(16).failure
-    with pytest.raises(LocalError, match="could not convert"):
-        _ = reference.last
+    reference = Subject("theirs", _Once(error=ValueError("no number")), reference=True, at=[16])
+    [row] = _rows(reference)
+    assert row.failure == "ValueError('no number')"
 
 
 def test_an_error_of_ours_is_raised_with_its_name() -> None:
-    ours = Subject[float]("proxy-token")
     with pytest.raises(LocalError, match="proxy-token: it ended"):
-        ours.measure(_fail)
-    with pytest.raises(ValueError, match="could not convert"):
-        ours.measure(lambda: float("x"))
+        _rows(Subject("proxy-token", _Once()))
+    with pytest.raises(ValueError, match="no number"):
+        _rows(Subject("proxy-token", _Once(error=ValueError("no number"))))
 
 
 def test_wrong_answers_belong_to_a_number_of_connections_or_to_all() -> None:
-    subject = Subject[float]("theirs", reference=True)
+    def once(connections: int | None) -> Measurement:
+        return Measurement({}, ["under load"] if connections == 16 else [])
+
+    subject = Subject("theirs", once, reference=True, at=[16, 64])
     subject.note("at launch")
-    subject.note("under load", 16)
-    assert subject.row(16).wrong == ["at launch", "under load"]
-    assert subject.row(64).wrong == subject.row().wrong == ["at launch"]
+    at_16, at_64 = _rows(subject)
+    assert (at_16.wrong, at_64.wrong) == (["at launch", "under load"], ["at launch"])
+
+
+def test_the_output_of_a_reference_that_fails_is_in_the_error() -> None:
+    with pytest.raises(LocalError, match=r"bench.references.consume failed:\n(.*\n)* .*IndexError"):
+        run_reference("consume")
 
 
 @pytest.fixture
@@ -93,54 +139,14 @@ def wrk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return report
 
 
-@pytest.mark.parametrize("reference", [True, False])
-def test_a_load_with_wrong_answers_is_kept_with_their_number(wrk: Path, reference: bool) -> None:
-    servers = [Server("any", os.getpid(), 1, reference)]
-    subject = Served("redis-asgi", lambda: servers, reference=reference)
-    wrk.write_text(_REPORT % 0)
-    subject.load(_READS, 16, 1)
-    wrk.write_text(_REPORT % 3)
-    subject.load(_READS, 64, 1)
-    right, wrong = subject.loaded_row(16), subject.loaded_row(64)
-    assert (right.rps, right.p50_ms, right.faults) == (1000.0, 0.1, [])
-    assert (wrong.rps, wrong.p50_ms, wrong.rounds) == (1000.0, 0.1, 1)
-    assert wrong.wrong == ["of 1,000 requests, 3 were answered with an error and 0 not at all"]
-    assert wrong.reference is reference
-
-
-def test_a_load_without_any_answer_is_an_error_of_ours(wrk: Path) -> None:
-    wrk.write_text((_REPORT % 0).replace('"requests":1000', '"requests":0'))
-    servers = [Server("any", os.getpid(), 1)]
-    with pytest.raises(LocalError, match="backend: port 1 answered no request"):
-        Served("backend", lambda: servers).load(_READS, 16, 1)
-    reference = Served("redis-asgi", lambda: servers, reference=True)
-    reference.load(_READS, 16, 1)
-    assert "answered no request" in reference.loaded_row(16).failure
-
-
-def test_a_reference_that_does_not_start_has_rows_without_numbers() -> None:
-    def launch() -> list[Server]:
-        raise LocalError("timed out after 60 s")
-
-    subject = Served("redis-asgi", launch, reference=True)
-    behind = Served("nginx", lambda: [subject.server], reference=True)
-    for each in (subject, behind):
-        each.expect(Answer(200, [], b"{}"), "/customers/1")
-        each.warm_up(_READS, 1)
-        each.load(_READS, 16, 1)
-        row = each.loaded_row(16)
-        assert (row.rps, row.rounds, row.more, row.wrong) == (None, 0, {}, [])
-        assert row.failure == "timed out after 60 s"
-
-
 class _Reads(BaseHTTPRequestHandler):
     """Answers reads of records like a backend, but not of the three greatest numbers."""
 
     def do_GET(self) -> None:
         number = int(self.path.rpartition("-")[2])
-        key, value = records.key(number), records.value(number)
-        body = b'{"key":"%b","value":%b}' % (key, value) if number < 7 else b'"unknown"'
-        self.send_response(200 if number < 7 else 404)
+        is_known = number < 7
+        body = records.document(_READS.table, number) if is_known else b'"unknown"'
+        self.send_response(200 if is_known else 404)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -149,48 +155,85 @@ class _Reads(BaseHTTPRequestHandler):
         pass
 
 
-@contextmanager
-def _application() -> Iterator[Server]:
+@pytest.fixture
+def application() -> Iterator[Server]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Reads)
     thread = Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    try:
-        yield Server("streams-1", os.getpid(), server.server_port, reference=True)
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    yield Server("streams-1", os.getpid(), server.server_port, reference=True)
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
-def test_a_reference_with_three_wrong_answers_is_measured_and_has_them_beside_its_row() -> None:
-    theirs = Subject[float]("streams-launch", reference=True)
+@pytest.mark.parametrize("reference", [True, False])
+def test_a_load_with_wrong_answers_is_kept_with_their_number(
+    wrk: Path, application: Server, reference: bool
+) -> None:
+    wrk.write_text(_REPORT % 0)
+    subject = Loaded("asgi", lambda: [application], _READS, _PLAN, reference=reference)
+    subject.start()
+    subject.measure(16)
+    wrk.write_text(_REPORT % 3)
+    subject.measure(64)
+    right, wrong = (subject.row(connections, {}) for connections in (16, 64))
+    assert (right.values["rps"], right.values["p50_ms"], right.faults) == (1000.0, 0.1, [])
+    assert (wrong.values["rps"], wrong.values["p50_ms"], wrong.rounds) == (1000.0, 0.1, 1)
+    assert wrong.wrong == ["of 1,000 requests, 3 were answered with an error and 0 not at all"]
+    assert wrong.reference is reference
 
-    def launch(application: Server) -> float:
-        check(application, range(10), theirs.note)
-        return 4.5
 
-    with _application() as application:
-        theirs.measure(lambda: launch(application))
-        served = Served("streams-direct", lambda: [application], reference=True)
-        body = b'{"key":"%b","value":%b}' % (records.key(1), records.value(1))
-        for number in (1, 8):
-            served.expect(Answer(200, [], body), f"/customers/{records.key(number).decode()}")
-    row = theirs.row(more={"seconds": float})
-    assert row.more == {"seconds": 4.5}
-    [wrong] = row.wrong
+def test_a_first_read_that_is_wrong_is_in_all_rows(wrk: Path, application: Server) -> None:
+    wrk.write_text(_REPORT % 0)
+    other = Workload(records.Table("customers", 10, value_size=20))
+    at_16, at_64 = _rows(Loaded("asgi", lambda: [application], other, _PLAN, reference=True))
+    assert at_16.wrong == at_64.wrong
+    [wrong] = at_16.wrong
+    assert wrong.startswith('/customers/customer-0000000: 200 b\'{"key"')
+
+
+def test_rate_and_cost_of_batches_are_those_of_a_key(wrk: Path, application: Server) -> None:
+    wrk.write_text(_REPORT % 0)
+    batches = Workload(records.customers(10), batch=50)
+    [row] = _rows(Loaded("batch", lambda: [application], batches, _PLAN, at=[16], reference=True))
+    assert row.values["rps"] == 50_000
+    [wrong] = row.wrong  # the application has no batches
+    assert wrong.startswith("/views/customers/batch: 501")
+
+
+def test_a_load_without_any_answer_is_an_error_of_ours(wrk: Path, application: Server) -> None:
+    wrk.write_text((_REPORT % 0).replace('"requests":1000', '"requests":0'))
+    with pytest.raises(LocalError, match=r"backend: http://127.0.0.1:\d+ answered no request"):
+        _rows(Loaded("backend", lambda: [application], _READS, _PLAN))
+    row, _ = _rows(Loaded("asgi", lambda: [application], _READS, _PLAN, reference=True))
+    assert "answered no request" in row.failure
+
+
+def test_a_reference_that_does_not_start_has_rows_without_numbers() -> None:
+    def launch() -> list[Server]:
+        raise LocalError("timed out after 60 s")
+
+    subject = Loaded("static", launch, _READS, _PLAN, reference=True)
+    behind = Loaded("nginx", lambda: [subject.server], _READS, _PLAN, reference=True)
+    for row in _rows(subject, behind):
+        assert (row.values, row.rounds, row.wrong) == ({}, 0, [])
+        assert row.failure == "timed out after 60 s"
+
+
+def test_wrong_reads_are_described(application: Server) -> None:
+    [wrong] = wrong_reads(application, range(10))
     assert wrong.startswith(
-        "of 10 reads of streams-1 after it was ready, 3 were answered wrongly, the"
+        "of 10 reads of streams-1 after it was ready, 3 were answered wrongly, the first: "
     )
-    assert wrong.endswith("customer-0000008: 404 b'\"unknown\"'")
-    [other] = served.row().wrong
-    assert other.startswith("/customers/customer-0000008: 404 b'\"unknown\"', not 200")
+    assert wrong.endswith("customer-0000007: 404 b'\"unknown\"'")
+    assert wrong_reads(application, range(7)) == []
 
 
-def test_the_output_of_a_load_generator_that_fails_is_in_its_row(wrk: Path) -> None:
+def test_the_output_of_a_load_generator_that_fails_is_in_its_row(
+    wrk: Path, application: Server
+) -> None:
     wrk.write_text("unable to connect to 127.0.0.1:1 Connection refused\n")
-    servers = [Server("any", os.getpid(), 1, reference=True)]
-    reference = Served("redis-asgi", lambda: servers, reference=True)
-    reference.load(_READS, 16, 1)
-    [fault] = reference.loaded_row(16).faults
-    assert fault.endswith("wrk ended with status 0: unable to connect to 127.0.0.1:1 "
-                          "Connection refused")  # fmt: skip
+    row, _ = _rows(Loaded("asgi", lambda: [application], _READS, _PLAN, reference=True))
+    assert row.faults[0].endswith(
+        "wrk ended with status 0: unable to connect to 127.0.0.1:1 Connection refused"
+    )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bench.proc import wake_ups
 from local.ports import free_ports
 from local.waiting import wait_until
+from tests.support.backends import wake_ups
 from tests.system.proxy.backends import EPOCH, Backend, Cluster
 from tests.system.proxy.conftest import StartNginx
 

@@ -1,0 +1,128 @@
+"""New instances: how fast they read a topic (`ingest`, beside a consumer that stores nothing), and
+when their keys are readable (`launch`, beside a Kafka Streams application)."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bench import records
+from bench.load import Measurement
+from bench.plan import Plan
+from bench.proc import cpu_seconds, peak_rss_mb
+from bench.report import Target
+from bench.rows.instances import applications, wrong_reads
+from bench.stack import Server, Stack
+from bench.subject import Beside, Subject, run_reference
+
+# s between two samples. Each takes CPU from ingest: with one every 0.02 s, it was 9 % slower. Only
+# the last sample must be taken soon
+_SAMPLE_EVERY, _SAMPLE_EVERY_NEAR_THE_END = 0.1, 0.02
+_NEAR_THE_END = 0.95  # of the records
+_SAMPLE_EVERY_PER_RECORD = 1e-7  # s; a topic with few records has several samples, too
+
+
+def ingest(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    """An empty instance reads a whole topic."""
+    asked = ["consume", stack.servers, stack.table.topic, *range(records.PARTITIONS)]
+    beside = [
+        Beside("rps", "consume", Target(0.6, at_least=True, of_ratio=True)),
+        Beside("cpu_us", "consume"),
+        Beside("rss_mb", "consume", Target(250.0)),
+    ]
+    yield [
+        Subject("ingest", lambda _: _replay(stack), beside=beside),
+        Subject("consume", lambda _: run_reference(*asked), reference=True),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The state of an instance that catches up: time (s), CPU seconds, records applied."""
+
+    at: float
+    cpu: float
+    applied: int
+    answerable: bool
+
+
+def between(samples: Sequence[Sample]) -> dict[str, float]:
+    """The quantities from the first sample with records to the answerable one.
+
+    Records that were applied before, and the start of the process, do not count.
+    """
+    first = next(sample for sample in samples if sample.applied)
+    last = next(sample for sample in samples if sample.answerable)
+    count, seconds = last.applied - first.applied, last.at - first.at
+    if count <= 0:
+        raise ValueError("too few records: all were applied between two samples")
+    cpu_us = (last.cpu - first.cpu) / count * 1e6
+    return {"rps": count / seconds, "cpu_us": cpu_us, "seconds": seconds}
+
+
+def _replay(stack: Stack) -> Measurement:
+    """Measures a new instance from its start until it is answerable, and stops it."""
+    name = stack.new_name("ingest")
+    backend = stack.launch_backend(name, name)
+    samples: list[Sample] = []
+    next_at = 0.0  # s, monotonic
+
+    def answerable() -> bool:
+        nonlocal next_at
+        now = time.monotonic()
+        if now < next_at or (sample := _sample(backend)) is None:
+            return False
+        samples.append(sample)
+        if sample.applied < _NEAR_THE_END * stack.table.count:
+            next_at = now + min(_SAMPLE_EVERY, _SAMPLE_EVERY_PER_RECORD * stack.table.count)
+        return sample.answerable
+
+    timeout = max(120.0, stack.table.count / 15_000)
+    stack.wait(answerable, "the instance to be answerable", timeout, _SAMPLE_EVERY_NEAR_THE_END)
+    found = {**between(samples), "rss_mb": peak_rss_mb(backend.pid)}
+    stack.stop(backend)
+    return Measurement(found)
+
+
+def _sample(backend: Server) -> Sample | None:
+    answer = backend.get("/instance")
+    if answer.status != 200:
+        return None
+    partitions = json.loads(answer.body)["partitions"]
+    return Sample(
+        at=time.monotonic(),
+        cpu=cpu_seconds(backend.pid),
+        applied=sum(each.get("position", 0) for each in partitions),
+        answerable=len(partitions) == records.PARTITIONS
+        and all(each["state"] == "answerable" for each in partitions),
+    )
+
+
+def launch(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
+    """Two new instances: the seconds from their start until all keys are readable."""
+
+    def ours() -> list[Server]:
+        group = stack.new_name("group")
+        both = [stack.launch_backend(stack.new_name("launch"), group) for _ in range(2)]
+        stack.wait_ready(*both)
+        return both
+
+    def measure(start: Callable[[], Sequence[Server]], _: int | None) -> Measurement:
+        began = time.monotonic()
+        both = start()
+        seconds = time.monotonic() - began
+        numbers = random.sample(range(stack.table.count), min(plan.sample, stack.table.count))
+        wrong = [text for n, each in enumerate(both) for text in wrong_reads(each, numbers[n::2])]
+        stack.stop(*both)
+        return Measurement({"seconds": seconds}, wrong)
+
+    streams = partial(measure, lambda: applications(stack))
+    beside = [Beside("seconds", "launch-streams", Target(0.5, of_ratio=True))]
+    yield [
+        Subject("launch", partial(measure, ours), beside=beside),
+        Subject("launch-streams", streams, reference=True),
+    ]

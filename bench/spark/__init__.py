@@ -1,1 +1,0 @@
-"""The jobs that derive views, and the state of Spark."""
