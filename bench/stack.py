@@ -25,6 +25,7 @@ from local.settings import REPOSITORY
 from local.stack.nginx import lay_out, workers_beside_backends
 from local.stack.services import BACKEND, HUGE_PAGES
 from local.stack.supervisor import Supervisor
+from model.http.answers import Answer
 
 _START_TIMEOUT = 60.0  # s
 _ASK_EVERY = 0.05  # s. Each question takes CPU: with one every 0.02 s, launches took 7 % longer
@@ -46,7 +47,7 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def get(self, path: str, token: str = "") -> http.Answer:
+    def get(self, path: str, token: str = "") -> Answer:
         """GET on a new connection; status 0 if the server does not answer within 5 s."""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         return http.get(f"{self.url}{path}", headers=headers)

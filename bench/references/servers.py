@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.stack import Server, Stack
-from local.http import Answer
 from local.kafka.jars import streams_class_path
 from local.kafka.java import find_java
 from local.stack.nginx import find_nginx, workers_beside_backends
+from model.http.answers import Answer
 
 _OF_SERVER = ("date", "server", "connection")
 _STREAMS = Path(__file__).with_name("streams")

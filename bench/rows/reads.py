@@ -22,7 +22,7 @@ from bench.references import servers
 from bench.report import Target
 from bench.stack import Server, Stack
 from bench.subject import Beside, Loaded, Subject, run_reference
-from local.http import Answer
+from model.http.answers import Answer
 
 TOKENS = 64
 _LIFETIME = 24 * 3600  # s
