@@ -1,4 +1,11 @@
-"""Topics and consumer groups, through the Java admin client that Spark's Kafka source includes."""
+"""Topics and consumer groups, through the Java admin client that Spark's Kafka source includes.
+
+Spark's source and sink have the same settings, which only Java knows: ``--kafka-option`` takes any,
+such as a keystore in Java's format, and ``[kafka]`` becomes ``sasl.jaas.config``, whose references
+to secrets are resolved in the JVM (``model.kafka.config.for_java``). The job also reads metadata of
+committed offsets, which confluent-kafka cannot (``backend.pipelines.consumer_groups``). Code that
+has no JVM, such as ``spark.batch.offsets``, uses ``model.kafka.admin``.
+"""
 
 from __future__ import annotations
 

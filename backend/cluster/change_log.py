@@ -23,17 +23,15 @@ from confluent_kafka import (
     KafkaException,
     Message,
     Producer,
-    TopicCollection,
 )
 from confluent_kafka import TopicPartition as Partition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient
 
 from backend.cluster.change_subject import Subject
-from backend.kafka.admin_results import only_result
-from backend.kafka.clients import LIBRDKAFKA, Librdkafka, code_of, is_final
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka, is_final
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
+from model.kafka.admin import code_of, configs, create_topic, describe, reason_of, results
 from model.kafka.clients import closing, own
 from model.kafka.headers import headers_of
 from model.problems import Conflict, Unavailable
@@ -114,14 +112,9 @@ class ChangeLog(Generic[S]):
         return closing(self._librdkafka.admin({**self._client_settings, "log_level": 0}))
 
     def _topic_id(self, admin: AdminClient) -> str | None:
-        """The id of the topic; None if it does not exist. Raises KafkaException, TimeoutError.
-        Other requests for the metadata of a topic may create it."""
-        topics = TopicCollection([self.topic])
+        """The id of the topic; None if it does not exist. Raises KafkaException, TimeoutError."""
         try:
-            described = only_result(
-                admin.describe_topics(topics, request_timeout=self._timeout), self._timeout + 1
-            )
-            return str(described.topic_id)
+            return str(describe(admin, [self.topic], self._timeout)[self.topic].topic_id)
         except KafkaException as e:
             if code_of(e) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
@@ -161,13 +154,13 @@ class ChangeLog(Generic[S]):
         """Delete the topic of a dropped version. Raises Unavailable."""
         try:
             with self._admin() as admin:
-                only_result(
-                    admin.delete_topics([topic], operation_timeout=self._timeout), self._timeout + 1
+                results(
+                    admin.delete_topics([topic], operation_timeout=self._timeout), self._timeout
                 )
         except (KafkaException, TimeoutError) as e:
             raise Unavailable(
                 "topic-not-deleted",
-                f"The version is dropped, but topic {topic} could not be deleted: {e}.",
+                f"The version is dropped, but topic {topic} could not be deleted: {reason_of(e)}.",
             ) from None
 
     def _write(self, name: str, state: S, id_: bytes) -> None:
@@ -230,19 +223,16 @@ class ChangeLog(Generic[S]):
         if self._topic_id(admin) is not None:
             self._check_retention(admin)
             return True
-        new = NewTopic(self.topic, 1, -1, config=_CONFIG)
         try:
-            only_result(admin.create_topics([new]), self._timeout + 1)
-            log.info("created topic %s: it says %s", self.topic, self._subject.decides)
+            if create_topic(admin, self.topic, 1, _CONFIG, self._timeout):
+                log.info("created topic %s: it says %s", self.topic, self._subject.decides)
         except KafkaException as e:
-            if code_of(e) == KafkaError.TOPIC_ALREADY_EXISTS:
-                return True
             if not is_final(e.args[0]):
                 raise
             config = " ".join(f"--config {name}={value}" for name, value in _CONFIG.items())
             self._log.warn(
                 "create",
-                f"cannot create topic {self.topic}: {e.args[0].str()}. Without it, nobody can "
+                f"cannot create topic {self.topic}: {reason_of(e)}. Without it, nobody can "
                 f"change {self._subject.decides}. Create it: kafka-topics.sh --create "
                 f"--topic {self.topic} --partitions 1 {config}",
             )
@@ -250,14 +240,11 @@ class ChangeLog(Generic[S]):
         return True
 
     def _check_retention(self, admin: AdminClient) -> None:
-        topic = ConfigResource(ResourceType.TOPIC, self.topic)
         try:
-            config = only_result(admin.describe_configs([topic]), self._timeout + 1)
+            config = configs(admin, [self.topic], self._timeout)[self.topic]
         except (KafkaException, TimeoutError):
             return  # perhaps this instance may not read the configuration
-        wrong = [
-            f"{name}={value}" for name, value in _CONFIG.items() if config[name].value != value
-        ]
+        wrong = [f"{name}={value}" for name, value in _CONFIG.items() if config[name] != value]
         if wrong:
             log.error(
                 "topic %s may lose records, and with them %s. Set %s",

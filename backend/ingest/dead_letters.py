@@ -14,14 +14,13 @@ from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import NewTopic
 
 from backend.ingest.batch import DeadLetter
 from backend.ingest.store_partitions import StorePartition
-from backend.kafka.admin_results import only_result
-from backend.kafka.clients import LIBRDKAFKA, Librdkafka, code_of, discard, is_fatal
+from backend.kafka.clients import LIBRDKAFKA, Librdkafka, discard, is_fatal
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.dead_letters import SUFFIX, Rejected, dead_letter
+from model.kafka.admin import create_topic, reason_of
 from model.kafka.clients import closing, own
 from model.kafka.config import NOT_FROM_THE_FUTURE
 from model.kafka.headers import headers_of
@@ -132,7 +131,7 @@ class DeadLetters:
         except (KafkaException, BufferError, TimeoutError) as e:
             with self._lock:
                 self._failed = failed_before + len(dead_letters)
-            why = str(e) or "the broker does not answer"
+            why = reason_of(e)
         if failed := self._failed - failed_before:
             log.error("could not write %d dead letters to %s: %s", failed, topic, why)
             now = time.monotonic()
@@ -224,26 +223,11 @@ class DeadLetters:
     def _ensure(self, topic: str) -> bool:
         """Create the topic if it does not exist. Returns whether it was created. Raises
         KafkaException, TimeoutError."""
-        try:
-            return self._create(topic, {**_TOPIC_CONFIG, **NOT_FROM_THE_FUTURE})
-        except KafkaException as e:
-            if code_of(e) != KafkaError.INVALID_CONFIG:
-                raise
-            return self._create(topic, _TOPIC_CONFIG)
-
-    def _create(self, topic: str, config: dict[str, str]) -> bool:
-        # one partition: dead letters are few, and consumers read them in order
-        new = NewTopic(topic, num_partitions=1, config=config)
-        try:
-            with closing(self._librdkafka.admin(self._settings)) as admin:
-                only_result(
-                    admin.create_topics([new], operation_timeout=self._timeout), self._timeout + 1
-                )
-        except KafkaException as e:
-            if code_of(e) != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
-            return False
-        return True
+        with closing(self._librdkafka.admin(self._settings)) as admin:
+            # one partition: dead letters are few, and consumers read them in order
+            return create_topic(
+                admin, topic, 1, _TOPIC_CONFIG, self._timeout, optional=NOT_FROM_THE_FUTURE
+            )
 
 
 def _keep_latest(dead_letters: list[DeadLetter]) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from model.kafka.admin import reason_of
 from model.kafka.clients import closing
 from model.kafka.headers import headers_of
 from model.problems import NotAcceptable, Unavailable
@@ -36,7 +37,7 @@ def reading(settings: Mapping[str, Any]) -> Iterator[Consumer]:
             yield consumer
     except KafkaException as e:
         raise Unavailable(
-            "broker-unreachable", f"The broker did not answer, or refused: {e.args[0].str()}."
+            "broker-unreachable", f"The broker did not answer, or refused: {reason_of(e)}."
         ) from None
 
 

@@ -23,6 +23,7 @@ from backend.instance.settings import Settings
 from backend.kafka.clients import kafka_clients
 from backend.security.configuration import open_to_others, token_keys, unchecked_claims
 from backend.server.interpreter import tune_interpreter
+from model.kafka.admin import reason_of
 from model.kafka.clients import closing
 from model.problems import ConfigurationError
 from model.views import Deployment
@@ -60,7 +61,7 @@ class Application:
         except KafkaException as e:
             # librdkafka checks its settings when a client is created; the original error may quote
             # a secret
-            why = kafka.hide(e.args[0].str())
+            why = kafka.hide(reason_of(e))
             raise ConfigurationError(f"{settings.views}, [kafka]: {why}") from None
         context = self.instance.context
         self._raw_reads = RawReads(context)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from backend.instance.settings import Settings
 from backend.kafka.clients import KafkaClients
+from model.kafka.admin import cause_of, is_refusal, reason_of
 from model.kafka.clients import closing
 from model.problems import ConfigurationError
 
@@ -33,22 +34,17 @@ def wait_for_broker(
             except KafkaException as e:
                 admin.poll(0)  # calls error_cb
                 if time.monotonic() > deadline:
-                    error = next(filter(_is_refusal, errors), e.args[0])
+                    cause = cause_of(e, errors)
                     # not the original error, because it may quote a secret
+                    why = kafka.hide(reason_of(cause))
                     raise ConfigurationError(
-                        _message(settings, kafka.hide(error.str()), _is_refusal(error))
+                        _message(settings, why, is_refusal(cause.args[0]))
                     ) from None
 
 
-def _is_refusal(error: KafkaError) -> bool:
-    """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
-    certificate after the handshake: librdkafka calls this a failure of the transport."""
-    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
-
-
-def _message(settings: Settings, why: str, is_refusal: bool) -> str:
+def _message(settings: Settings, why: str, is_refused: bool) -> str:
     servers, views = settings.bootstrap_servers, settings.views
-    if is_refusal:
+    if is_refused:
         return (
             f"no connection to the broker at {servers} could be authenticated ({why}). Correct the "
             f"settings of SASL and TLS in [kafka] of {views}."

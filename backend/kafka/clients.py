@@ -73,16 +73,6 @@ def discard(producer: Producer) -> None:
         close(producer)
 
 
-def code_of(error: KafkaException) -> int:
-    return int(error.args[0].code())
-
-
-def is_refusal(error: KafkaError) -> bool:
-    """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
-    certificate after the handshake: librdkafka calls this a failure of the transport."""
-    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
-
-
 def is_final(error: KafkaError) -> bool:
     """Whether the broker has answered a request, and would give the same answer again."""
     return error.code() >= 0 and error.code() not in _PASSING

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from local.demo.datasets import DATASETS, Dataset, Record, demo_topics
 from local.errors import LocalError, friendly
@@ -28,6 +27,7 @@ from local.kafka.topics import create_topics
 from local.progress import bar
 from local.settings import REPOSITORY
 from local.spark_views import declared_views
+from model.kafka.admin import LATEST, describe, offsets, reason_of
 from model.kafka.clients import close, own
 from model.partitioner import partition_of
 
@@ -100,18 +100,12 @@ def end_offsets(servers: str | Kafka, topic: str, timeout: float = 20.0) -> dict
     kafka = settings_of(servers)
     try:
         with admin_of(kafka) as admin:
-            shown = admin.list_topics(topic, timeout).topics[topic]
-            if shown.error is not None:
-                raise KafkaException(shown.error)
-            latest = {TopicPartition(topic, p): OffsetSpec.latest() for p in shown.partitions}  # type: ignore[no-untyped-call]
-            return {
-                partition.partition: int(future.result(timeout).offset)
-                for partition, future in admin.list_offsets(latest, request_timeout=timeout).items()
-            }
-    except KafkaException as error:
+            partitions = range(len(describe(admin, [topic], timeout)[topic].partitions))
+            return offsets(admin, {topic: partitions}, LATEST, timeout)[topic]
+    except (KafkaException, TimeoutError) as error:
         raise LocalError(
             f"cannot read the offsets of topic {topic} from {kafka['bootstrap.servers']}: "
-            f"{error.args[0].str()}."
+            f"{reason_of(error)}."
         ) from error
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from local.errors import LocalError
 from local.waiting import wait_until
+from model.kafka.admin import EARLIEST, create_topic, offsets, reason_of
 from model.kafka.config import NOT_FROM_THE_FUTURE
 
 
@@ -30,14 +30,7 @@ def create_topics(admin: AdminClient, topics: Sequence[Topic], timeout: float = 
     An existing topic keeps its configuration. Raises ``LocalError`` if it has another number of
     partitions (backends would look up keys in the wrong one), or if the broker rejects a topic.
     """
-    created, rejected = _create(admin, topics, NOT_FROM_THE_FUTURE, timeout)
-    if any(reason.code() == KafkaError.INVALID_CONFIG for reason in rejected.values()):
-        # The broker may be too old for this setting.
-        again = [topic for topic in topics if topic.name in rejected]
-        more, rejected = _create(admin, again, {}, timeout)
-        created += more
-    for name, reason in rejected.items():
-        raise LocalError(f"cannot create topic {name}: {reason.str()}.")
+    created = [topic.name for topic in topics if _is_created(admin, topic, timeout)]
     wait_until(
         lambda: all(_is_visible(admin, topic) for topic in topics),
         timeout,
@@ -46,30 +39,20 @@ def create_topics(admin: AdminClient, topics: Sequence[Topic], timeout: float = 
     return created
 
 
-def _create(
-    admin: AdminClient, topics: Sequence[Topic], config: Mapping[str, str], timeout: float
-) -> tuple[list[str], dict[str, KafkaError]]:
-    """The names of the new topics, and the errors of the others."""
-    wanted = [
-        NewTopic(
+def _is_created(admin: AdminClient, topic: Topic, timeout: float) -> bool:
+    """Creates the topic; False if it exists."""
+    try:
+        return create_topic(
+            admin,
             topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication,
-            config={**config, **topic.config},
+            topic.partitions,
+            topic.config,
+            timeout,
+            replication=topic.replication,
+            optional=NOT_FROM_THE_FUTURE,
         )
-        for topic in topics
-    ]
-    created: list[str] = []
-    rejected: dict[str, KafkaError] = {}
-    for name, future in admin.create_topics(wanted, operation_timeout=timeout).items():
-        try:
-            future.result(timeout)
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                rejected[name] = error.args[0]
-        else:
-            created.append(name)
-    return created, rejected
+    except (KafkaException, TimeoutError) as error:
+        raise LocalError(f"cannot create topic {topic.name}: {reason_of(error)}.") from None
 
 
 def _is_visible(admin: AdminClient, topic: Topic) -> bool:
@@ -87,10 +70,8 @@ def _is_visible(admin: AdminClient, topic: Topic) -> bool:
     if any(partition.leader < 0 for partition in shown.partitions.values()):
         return False
     # The metadata has a leader shortly before the leader itself accepts requests.
-    earliest = {TopicPartition(topic.name, p): OffsetSpec.earliest() for p in shown.partitions}  # type: ignore[no-untyped-call]
     try:
-        for future in admin.list_offsets(earliest, request_timeout=5.0).values():
-            future.result(5.0)
-    except KafkaException:
+        offsets(admin, {topic.name: shown.partitions}, EARLIEST, 5.0)
+    except (KafkaException, TimeoutError):
         return False
     return True

@@ -16,6 +16,7 @@ from local.kafka.java import find_java
 from local.settings import StackSettings
 from local.spark_views import DerivedView
 from local.stack.nginx import find_nginx
+from model.kafka.admin import reason_of
 from model.problems import ConfigurationError
 
 _MAX_PORT = 65_535
@@ -49,7 +50,7 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
             with admin_of(settings.kafka) as admin:
                 admin.list_topics(timeout=10)
         except KafkaException as error:
-            why = without_secrets(error.args[0].str(), settings.views)
+            why = without_secrets(reason_of(error), settings.views)
             raise LocalError(
                 f"no Kafka broker answers on {settings.bootstrap_servers} ({why}). Correct "
                 "QUERYABLE_BOOTSTRAP_SERVERS, or remove it for an embedded broker."

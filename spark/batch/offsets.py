@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterable
 
 import orjson
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
+from model.kafka.admin import LATEST, describe, offsets, reason_of
 from model.kafka.clients import closing
 from model.kafka.config import for_librdkafka, hide
 from model.kafka.config_providers import resolve
@@ -50,14 +51,16 @@ def pin(
     names = list(dict.fromkeys([topic, *topics]))
     try:
         with closing(AdminClient(settings)) as admin:
-            counts, ids = _described(admin, names)
-            offsets = _end_offsets(admin, counts)
+            described = describe(admin, names, _TIMEOUT)
+            counts = {name: range(len(each.partitions)) for name, each in described.items()}
+            # the last stable offsets: records of open transactions come after them
+            ends = offsets(admin, counts, LATEST, _TIMEOUT)
     except (KafkaException, TimeoutError) as e:
-        why = hide(str(e) or "no answer", table, resolved)
+        why = hide(reason_of(e), table, resolved)
         raise JobError(
             f"the end offsets of {', '.join(names)} cannot be read at {bootstrap_servers}: {why}"
         ) from None
-    return Pinned(view, topic, ids[topic], at, offsets)
+    return Pinned(view, topic, str(described[topic].topic_id), at, ends)
 
 
 def ending_offsets(pinned: Pinned, topic: str) -> str:
@@ -65,33 +68,3 @@ def ending_offsets(pinned: Pinned, topic: str) -> str:
     stream, of Spark's Kafka source."""
     offsets = {str(partition): offset for partition, offset in pinned.offsets[topic].items()}
     return orjson.dumps({topic: offsets}).decode()
-
-
-def _described(admin: AdminClient, topics: list[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """The partition counts and the ids of topics."""
-    counts, ids = {}, {}
-    described = admin.describe_topics(TopicCollection(topics), request_timeout=_TIMEOUT)
-    for topic, future in described.items():
-        description = future.result(_TIMEOUT + 1)
-        counts[topic] = len(description.partitions)
-        ids[topic] = str(description.topic_id)
-    return counts, ids
-
-
-def _end_offsets(admin: AdminClient, counts: dict[str, int]) -> dict[str, dict[int, int]]:
-    """The last stable offsets: records of open transactions come after them."""
-    requests = {
-        TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        for topic, count in counts.items()
-        for partition in range(count)
-    }
-    offsets: dict[str, dict[int, int]] = {topic: {} for topic in counts}
-    futures = admin.list_offsets(
-        requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT
-    )
-    for partition, future in futures.items():
-        offset = future.result(_TIMEOUT + 1).offset
-        if offset < 0:
-            raise TimeoutError(f"no end offset of {partition.topic}-{partition.partition}")
-        offsets[partition.topic][partition.partition] = offset
-    return offsets

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
+from model.kafka.admin import LATEST, offsets
 from spark.settings import GROUP_PREFIX
 from spark.view import View
 from tests.pipelines.raw_records import PARTITIONS
@@ -51,7 +52,5 @@ def _committed(admin: AdminClient, view: View) -> Offsets:
 
 
 def _ends(admin: AdminClient, topics: Sequence[str]) -> Offsets:
-    places = [TopicPartition(topic, n) for topic in topics for n in range(PARTITIONS)]
-    wanted = {place: OffsetSpec.latest() for place in places}
-    found = admin.list_offsets(wanted, request_timeout=_TIMEOUT)
-    return {(p.topic, p.partition): future.result(_TIMEOUT).offset for p, future in found.items()}
+    found = offsets(admin, dict.fromkeys(topics, range(PARTITIONS)), LATEST, _TIMEOUT)
+    return {(topic, n): offset for topic, ends in found.items() for n, offset in ends.items()}

@@ -16,26 +16,17 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (
-    AdminClient,
-    ConfigResource,
-    ListOffsetsResultInfo,
-    OffsetSpec,
-    ResourceType,
-    TopicDescription,
-)
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec, TopicDescription
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
-from backend.kafka.admin_results import only_result
 from backend.kafka.clients import LIBRDKAFKA, Librdkafka
 from backend.telemetry.rate_limited_log import RateLimitedLog
+from model.kafka.admin import EARLIEST, GRACE, LATEST, code_of, configs
 from model.kafka.clients import close, own
 from model.machine.clock import boot_time
 
 log = logging.getLogger(__name__)
 
-GRACE = 1.0
-"""s after a request's timeout within which the client has to report the timeout."""
 _CONFIG_EVERY = 300.0  # s between two reads of a topic's configuration
 _Offsets = dict[int, Future[ListOffsetsResultInfo]]  # by partition
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
@@ -214,15 +205,13 @@ class MetadataFetcher:
             each for each in partitions if each.partition not in known.get(each.topic, ())
         ]
         if without_start:
-            for partition, future in self._list_offsets(without_start, OffsetSpec.earliest()):  # type: ignore[no-untyped-call]
+            for partition, future in self._list_offsets(without_start, EARLIEST):
                 requested[partition.topic].starts[partition.partition] = future
         if partitions:
-            for partition, future in self._list_offsets(partitions, OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+            for partition, future in self._list_offsets(partitions, LATEST):
                 requested[partition.topic].ends[partition.partition] = future
             for partition, future in self._list_offsets(
-                partitions,
-                OffsetSpec.latest(),  # type: ignore[no-untyped-call]
-                IsolationLevel.READ_UNCOMMITTED,
+                partitions, LATEST, IsolationLevel.READ_UNCOMMITTED
             ):
                 requested[partition.topic].high_watermarks[partition.partition] = future
         return requested
@@ -281,15 +270,14 @@ class MetadataFetcher:
         id_, retention, read_at = self._delete_retention.get(topic, ("", None, 0.0))
         if id_ == topic_id and now - read_at < _CONFIG_EVERY:
             return retention
-        resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
-            config = only_result(self._admin.describe_configs([resource]), self._timeout + GRACE)
+            config = configs(self._admin, [topic], self._timeout)[topic]
         except (KafkaException, TimeoutError):
             if id_ != topic_id:
                 raise
         else:
-            compacted = "compact" in (config["cleanup.policy"].value or "")
-            retention = int(config["delete.retention.ms"].value) if compacted else None
+            compacted = "compact" in config["cleanup.policy"]
+            retention = int(config["delete.retention.ms"]) if compacted else None
         self._delete_retention[topic] = (topic_id, retention, now)
         return retention
 
@@ -308,4 +296,4 @@ def _description_of(metadata: TopicMetadata) -> _Description:
 
 def _is_answer(error: KafkaException | TimeoutError) -> bool:
     """Whether this error is an answer of the broker, and not a missing answer."""
-    return isinstance(error, KafkaException) and error.args[0].code() not in _NO_ANSWER
+    return isinstance(error, KafkaException) and code_of(error) not in _NO_ANSWER

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Set
 
 from backend.ingest.lifecycle.missed_tombstones import longest_poll_interval
-from backend.ingest.metadata.fetcher import GRACE, MetadataFetcher
+from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.telemetry.rate_limited_log import RateLimitedLog
+from model.kafka.admin import GRACE
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ read-only: it assigns partitions itself, joins no group, commits nothing and cre
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
+from model.kafka.admin import cause_of, configs, reason_of
 from model.kafka.clients import closing, own
 from model.kafka.config import hide
 from model.kafka.config_providers import resolve
@@ -29,7 +29,6 @@ from queryable.client.protocol.errors import BadUse
 
 # librdkafka requires a group id, even if no group is joined
 _GROUP_ID = "queryable-cli-joins-no-group"
-_REFUSAL = re.compile("uthentication|OAUTHBEARER|SSL")  # in the text of an error
 _OFFSETS_PER_RECORD = 4
 """Offsets to read per sampled record: transactions and compaction leave gaps."""
 
@@ -49,31 +48,28 @@ class Broker:
     ) -> None:
         self.servers = servers
         self._hide = hide
-        self._errors: list[str] = []
+        self._errors: list[KafkaError] = []
         self._timeout = timeout
         self._settings: dict[str, Any] = {
             **kafka,
             "bootstrap.servers": servers,
             "log_level": 0,
             # connection errors are reported in the background
-            "error_cb": lambda error: self._errors.append(error.str()),
+            "error_cb": self._errors.append,
         }
         try:
             self._admin = own(AdminClient(dict(self._settings)))
         except KafkaException as error:
-            raise BadUse(f"{source}: {hide(error.args[0].str())}.") from None
+            raise BadUse(f"{source}: {hide(reason_of(error))}.") from None
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except (KafkaException, TimeoutError) as error:
-            reason = next(filter(_REFUSAL.search, self._errors), None)
-            if reason is None:
-                is_kafka = isinstance(error, KafkaException)
-                reason = error.args[0].str() if is_kafka else "time-out"
+            cause = cause_of(error, self._errors)
             raise NoBroker(
-                f"Cannot read from the broker at {self.servers}: {self._hide(reason)}."
+                f"Cannot read from the broker at {self.servers}: {self._hide(reason_of(cause))}."
             ) from None
 
     def topics(self) -> dict[str, int]:
@@ -98,17 +94,8 @@ class Broker:
 
     def configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The configuration of each topic, with Kafka's names."""
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-        if not resources:
-            return {}
         with self._translating_errors():
-            futures = self._admin.describe_configs(resources, request_timeout=self._timeout)
-            return {
-                resource.name: {
-                    name: entry.value for name, entry in future.result(self._timeout).items()
-                }
-                for resource, future in futures.items()
-            }
+            return configs(self._admin, topics, self._timeout)
 
     def sample(self, topic: str, partitions: int, size: int, seconds: float) -> TopicSample:
         """Up to `size` of the newest records, spread over the partitions; fewer if they do not

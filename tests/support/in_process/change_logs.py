@@ -90,10 +90,10 @@ class _Admin:
         missing = _failed(KafkaError.UNKNOWN_TOPIC_OR_PART)
         return dict.fromkeys(topics.topic_names, found if self._refusal is None else missing)
 
-    def describe_configs(self, resources: list[Any]) -> dict[Any, Future[Any]]:
+    def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future[Any]]:
         return dict.fromkeys(resources, _failed(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
-    def create_topics(self, topics: list[Any]) -> dict[str, Future[Any]]:
+    def create_topics(self, topics: list[Any], **_: Any) -> dict[str, Future[Any]]:
         assert self._refusal is not None
         return {each.topic: _failed(self._refusal) for each in topics}
 

@@ -78,7 +78,7 @@ class DescribingAdmin(Admin):
         self.asked.append({partition.partition for partition in requests})
         return super().list_offsets(requests)
 
-    def describe_configs(self, resources: Any) -> dict[Any, Future[Any]]:
+    def describe_configs(self, resources: Any, **_: Any) -> dict[Any, Future[Any]]:
         future: Future[Any] = Future()
         if resources[0].name in self.refused:
             error = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -1,0 +1,147 @@
+"""Requests to the brokers by confluent-kafka's AdminClient, with answers instead of futures.
+
+Each request raises KafkaException if the brokers refuse it, and TimeoutError if there is no answer
+after `timeout` s plus GRACE. None creates a topic that it asks for, as `list_topics` of one topic
+may. `model.kafka.clients` says who destroys a client.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Final, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+from confluent_kafka.cimpl import NewTopic
+
+GRACE = 1.0
+"""s after a request's timeout within which the client has to report the timeout."""
+EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+_Name = TypeVar("_Name")
+_Result = TypeVar("_Result")
+
+
+def results(futures: Mapping[_Name, Future[_Result]], timeout: float) -> dict[_Name, _Result]:
+    """The results of a request, by what was asked for. Raises the first error of any.
+
+    A future refers to its error, the error to the frames that it has passed, and a frame to its
+    variables. If one of these variables were the future, only the garbage collector, which rarely
+    runs, would free the objects of these frames. One of them may be a client with four threads.
+    """
+    deadline = time.monotonic() + timeout + GRACE
+    found: dict[_Name, _Result] = {}
+    future: Future[_Result] | None = None
+    try:
+        for name, future in futures.items():
+            found[name] = future.result(max(0.0, deadline - time.monotonic()))
+    except TimeoutError:
+        raise TimeoutError("the broker does not answer") from None
+    finally:
+        del future, futures
+    return found
+
+
+def describe(
+    admin: AdminClient, topics: Iterable[str], timeout: float
+) -> dict[str, TopicDescription]:
+    """Ids and partitions by topic. A missing topic is an error: UNKNOWN_TOPIC_OR_PART."""
+    wanted = TopicCollection(list(topics))
+    return results(admin.describe_topics(wanted, request_timeout=timeout), timeout)
+
+
+def configs(admin: AdminClient, topics: Iterable[str], timeout: float) -> dict[str, dict[str, str]]:
+    """The settings of each topic, with Kafka's names."""
+    wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    if not wanted:
+        return {}
+    found = results(admin.describe_configs(wanted, request_timeout=timeout), timeout)
+    return {
+        resource.name: {name: entry.value for name, entry in entries.items()}
+        for resource, entries in found.items()
+    }
+
+
+def offsets(
+    admin: AdminClient,
+    partitions: Mapping[str, Iterable[int]],
+    which: OffsetSpec,
+    timeout: float,
+    isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+) -> dict[str, dict[int, int]]:
+    """Offsets by topic and partition: EARLIEST, or LATEST, which is the last stable offset unless
+    `isolation` is READ_UNCOMMITTED. Raises TimeoutError also for a partition without an offset."""
+    wanted = {
+        TopicPartition(topic, number): which
+        for topic, numbers in partitions.items()
+        for number in numbers
+    }
+    asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
+    found: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
+    for partition, result in results(asked, timeout).items():
+        if result.offset < 0:
+            raise TimeoutError(f"no offset of {partition.topic}-{partition.partition}")
+        found[partition.topic][partition.partition] = result.offset
+    return found
+
+
+def create_topic(
+    admin: AdminClient,
+    topic: str,
+    partitions: int,
+    config: Mapping[str, str],
+    timeout: float,
+    *,
+    replication: int = -1,
+    optional: Mapping[str, str] | None = None,
+) -> bool:
+    """Create a topic. Returns False if it exists. `replication`: -1 for the broker's default.
+    `optional`: more settings, without which it is created if the broker does not know them."""
+    new = NewTopic(topic, partitions, replication, config={**(optional or {}), **config})
+    try:
+        results(admin.create_topics([new], operation_timeout=timeout), timeout)
+    except KafkaException as error:
+        if code_of(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        if not optional or code_of(error) != KafkaError.INVALID_CONFIG:
+            raise
+        return create_topic(admin, topic, partitions, config, timeout, replication=replication)
+    return True
+
+
+def code_of(error: KafkaException) -> int:
+    return int(error.args[0].code())
+
+
+def reason_of(error: Exception) -> str:
+    """What has failed, in words. It may quote a secret of the client's settings."""
+    return str(error.args[0].str()) if isinstance(error, KafkaException) else str(error)
+
+
+def cause_of(
+    error: KafkaException | TimeoutError, reported: Iterable[KafkaError]
+) -> KafkaException | TimeoutError:
+    """Why a request has failed: because of SASL or TLS, if `error_cb` has reported that."""
+    refused = next(filter(is_refusal, reported), None)
+    return error if refused is None else KafkaException(refused)
+
+
+def is_refusal(error: KafkaError) -> bool:
+    """Whether a connection failed because of SASL or TLS. In TLS 1.3, the broker refuses a client's
+    certificate after the handshake: librdkafka calls this a failure of the transport."""
+    return error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL) or "SSL" in error.str()
