@@ -179,8 +179,9 @@ def test_each_name_and_path_means_the_same_everywhere(pair: Files, states: State
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_what_the_file_before_has_is_found_until_the_last_restart(pair: Files) -> None:
     """A path or a name that both files have leads to a view all the time."""
-    old = {target for target in TARGETS if found(Group([pair[0]] * 3), target) != "no view"}
-    new = {target for target in TARGETS if found(Group([pair[1]] * 3), target) != "no view"}
+    before, after = Group([pair[0]] * 3), Group([pair[1]] * 3)
+    old = {target for target in TARGETS if found(before, target) != "no view"}
+    new = {target for target in TARGETS if found(after, target) != "no view"}
     for restarted in (1, 2):
         group = Group(files_of(pair, 3, restarted))
         # a definition that has changed has that of the majority

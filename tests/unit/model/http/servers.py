@@ -66,6 +66,12 @@ def speaking(answer: bytes) -> Iterator[str]:
     def speak(connection: socket.socket) -> None:
         connection.recv(65536)
         connection.sendall(answer)
+        connection.shutdown(socket.SHUT_WR)
+        # a connection that is closed with unread bytes is reset, and the answer may be lost
+        connection.settimeout(5)
+        with suppress(OSError):
+            while connection.recv(65536):
+                pass
 
     with accepting(speak) as url:
         yield url
