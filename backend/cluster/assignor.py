@@ -29,6 +29,7 @@ from backend.cluster.topic_partitions import (
     in_cluster,
     in_topology,
     newest,
+    placed_before,
 )
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
@@ -120,8 +121,9 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             known.append(of_cluster)
         else:
             return MISSING
-        known += in_topology(self._current(), topic)
-        return newest(known) if known else MISSING
+        current = self._current()
+        known += in_topology(current, topic)
+        return newest(known) if known else placed_before(current, topic)
 
     def _user_data(
         self,

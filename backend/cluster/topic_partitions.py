@@ -51,3 +51,14 @@ def in_topology(topology: Topology, topic: str) -> list[TopicPartitions]:
         for placed in topology.views.values()
         if placed.description["topic"] == topic and placed.topic_hash
     ]
+
+
+def placed_before(topology: Topology, topic: str) -> TopicPartitions:
+    """The topic's partitions in the topology, also if the topic's id was not known then; MISSING if
+    it has none."""
+    counts = [
+        placed.partitions
+        for placed in topology.views.values()
+        if placed.description["topic"] == topic
+    ]
+    return TopicPartitions(0, max(counts, default=0))

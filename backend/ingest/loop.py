@@ -85,9 +85,10 @@ class IngestLoop:
         assigned: Mapping[StorePartitionId, str],
         shared: Set[StorePartitionId],
         taken_over: Set[StorePartitionId],
+        unplaced: Set[str] = frozenset(),
     ) -> None:
         """Set the assigned store partitions: see PartitionLifecycle.assign."""
-        self._lifecycle.assign(assigned, shared, taken_over)
+        self._lifecycle.assign(assigned, shared, taken_over, unplaced)
         self._wake.set()
 
     def rebuild(self, view: str, partition: int) -> None:

@@ -346,7 +346,12 @@ class Instance:
             for opened in self._registry.all()
             if topology.is_taken_over(self.context.topology, opened.view.name, opened.partition)
         }
-        self._ingest_loop.assign(mine, shared, taken_over)
+        unplaced = {
+            view.topic
+            for view in self._views
+            if (placed := topology.views.get(view.name)) is not None and not placed.partitions
+        }
+        self._ingest_loop.assign(mine, shared, taken_over, unplaced)
         self.context.apply_topology(topology)
         self._membership_reporter.remember()
         self._versions.note_topology(topology)

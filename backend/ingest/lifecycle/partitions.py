@@ -86,6 +86,7 @@ class PartitionLifecycle:
         assigned: Mapping[StorePartitionId, str],
         shared: Set[StorePartitionId],
         taken_over: Set[StorePartitionId],
+        unplaced: Set[str] = frozenset(),
     ) -> None:
         """Set the assigned store partitions and their roles.
 
@@ -93,6 +94,8 @@ class PartitionLifecycle:
         `shared`: store partitions for which other instances answer, or have answered. They must
         reach that offset even if they were answerable before a restart, because the other instances
         may have newer records. `taken_over`: store partitions whose active has changed.
+        `unplaced`: topics without partitions in the topology. The leader may have been unable to
+        see them, so this instance looks whether they have some.
         """
         now = time.monotonic()
         new = assigned.keys() - self._assigned.keys()
@@ -107,7 +110,8 @@ class PartitionLifecycle:
         self._has_assignment = True
         # appends need a topic's number of partitions, even if none of them is assigned here
         appendable = [v for v in self._views.values() if v.append and v.name not in self._dropped]
-        watched: defaultdict[str, set[int]] = defaultdict(set, {v.topic: set() for v in appendable})
+        topics = {*unplaced, *(view.topic for view in appendable)}
+        watched: defaultdict[str, set[int]] = defaultdict(set, {topic: set() for topic in topics})
         for view, partition in assigned:
             watched[self._views[view].topic].add(partition)
         self._metadata_poller.watch(watched)

@@ -101,3 +101,28 @@ def test_no_key_is_missing_meanwhile(
         )
     assert all(answers(key, 1) for key in KEYS)
     assert answers("late", 2)
+
+
+def test_a_topic_that_may_be_read_only_later_is_placed_then(
+    secure_broker: SecureBroker, deploy: Deploy
+) -> None:
+    """Regression: nothing noticed the permission, and all reads got 503 until a restart."""
+    topic, group = "acl-late", "acl-late-application"
+    config = {"cleanup.policy": "compact"}
+    create_topics(quiet_admin(secure_broker.bootstrap_servers), [Topic(topic, 2, config)])
+    grant(secure_broker, (ResourceType.GROUP, group, AclOperation.READ))
+    Writer(secure_broker.bootstrap_servers).table(topic, dict.fromkeys(KEYS, 1))
+    table = secure_broker.table("PLAIN")
+    table |= {"sasl.username": LIMITED, "sasl.password": secure_broker.reference(LIMITED)}
+    deployment = deploy(
+        views_toml(table, v={"topic": topic}),
+        bootstrap_servers=secure_broker.address("PLAIN"),
+        application_id=group,
+    )
+    backend = deployment.new().launch()
+    backend.wait(lambda: "placed 0 partitions" in backend.log(), "a topology without the topic")
+    for operation in (AclOperation.READ, AclOperation.DESCRIBE_CONFIGS):
+        grant(secure_broker, (ResourceType.TOPIC, topic, operation))
+    path = key_path("v", KEYS[0])
+    backend.wait(lambda: backend.get(path).status == 200, "the topic to be placed", 60)
+    assert backend.get(path).json()["value"] == 1

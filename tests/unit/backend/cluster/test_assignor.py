@@ -178,6 +178,10 @@ def test_a_topic_that_may_not_be_described_now_keeps_its_partitions() -> None:
     assert hidden(current=with_five()).partitions == 5
     assert hidden(polled=TopicPartitions(OLD_HASH, 4)).partitions == 4
     assert hidden(current=with_five(), polled=TopicPartitions(OLD_HASH, 4)).partitions == 5
+    # the first topology of a group is made before there is a store, which knows the topic's id
+    before_stores = Topology(Epoch(5, 1), (), {"orders": placed(5, None)})
+    assert before_stores.views["orders"].topic_hash == 0
+    assert hidden(current=before_stores).partitions == 5
     assert hidden().partitions == 0, "no source has a number"
 
 

@@ -68,3 +68,14 @@ def test_a_partition_that_is_kept_goes_on(process: Process) -> None:
     process.turn()
     assert process.answers
     assert (process.opened(), before.role) == (before, "standby")
+
+
+def test_topics_without_partitions_are_looked_for(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: no instance noticed that its leader might describe a topic again."""
+    watched: list[object] = []
+    monkeypatch.setattr(process.watcher, "watch", watched.append)
+    topic = process.opened().view.topic
+    process.ingest.loop.assign({("v", 0): "active"}, set(), set(), {"hidden"})
+    assert watched == [{topic: {0}, "hidden": set()}]
