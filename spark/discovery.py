@@ -24,7 +24,6 @@ from model.classes import file_reference, is_class_path
 from model.toml_lines import view_table
 from spark.derive.views import derived_view
 from spark.errors import JobError
-from spark.own_code import CODE, own_code
 from spark.view import View
 
 _DAY = 24 * 3600 * 1000
@@ -159,8 +158,7 @@ def _view_of(module: ModuleType, attribute: str = "VIEW") -> View:
     if not isinstance(view, View):
         raise JobError(f"{file}: no {attribute}. Add {attribute} = View(...) from spark.view.")
     name = view.name or file.stem.replace("_", "-")
-    written = ((CODE, own_code(module)),)
-    return replace(view, name=name, topic=view.topic or name, written=written)
+    return replace(view, name=name, topic=view.topic or name, module=module.__name__)
 
 
 def _by_name(views: Iterable[View]) -> dict[str, View]:

@@ -16,12 +16,8 @@ from collections.abc import Iterator, Sequence
 from importlib.machinery import PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 from zipimport import zipimporter
-
-CODE = "code"
-"""The name of the digest in ``View.written``."""
 
 PROJECT = ("backend", "local", "model", "queryable", "spark")
 """The packages of this project."""
@@ -31,10 +27,10 @@ _LIBRARY_FOLDERS = tuple({sysconfig.get_path(name) for name in ("stdlib", "plats
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 
-def own_code(module: ModuleType) -> str:
-    """A digest of the normal forms of all files. ``module``: of the file that has the view."""
+def own_code(module: str) -> str:
+    """A digest of the normal forms of all files. ``module``: the imported one that has the view."""
     found: dict[Path, str] = {}
-    waiting = [(_place(module.__name__), module.__package__ or "")]
+    waiting = [(_place(module), sys.modules[module].__package__ or "")]
     while waiting:
         place, package = waiting.pop()
         if place is None or place.file is None or place.file in found:
@@ -47,7 +43,7 @@ def own_code(module: ModuleType) -> str:
         found[place.file] = _digest(_normal(tree).encode())
         for name in _imports(tree, package):
             imported = _place(name)
-            if imported is not None and _is_own(name, imported, module.__name__):
+            if imported is not None and _is_own(name, imported, module):
                 is_package = imported.folders is not None
                 waiting.append((imported, name if is_package else name.rpartition(".")[0]))
     return _digest(" ".join(sorted(found.values())).encode())
@@ -107,7 +103,10 @@ def _place(name: str) -> _Place | None:
     within = _place(package) if package else None
     if package and (within is None or within.folders is None):
         return None
-    spec = PathFinder.find_spec(name, None if within is None else within.folders)
+    try:
+        spec = PathFinder.find_spec(name, None if within is None else within.folders)
+    except KeyError:  # a package without a file, in another one that was not imported
+        return None
     if spec is None:
         return None
     file = spec.origin if spec.has_location else None

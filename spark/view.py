@@ -50,8 +50,8 @@ class View:
     between two micro-batches, such as ``"5 seconds"``; by default the job's ``--trigger``.
     ``revision``: what the view computes, as a number that you raise when results change. A
     checkpoint of another revision is refused. Without one, a checkpoint is refused if the view's
-    code was edited. ``written``: what the user wrote, as ``spark.checkpoints.identity.Written``;
-    ``spark.discovery`` adds it.
+    code was edited. ``module``: the name of the module that has the view, and ``table``: the normal
+    form of its table in views.toml; ``spark.discovery`` sets one of them.
     """
 
     name: str = ""
@@ -66,7 +66,8 @@ class View:
     output_mode: str = "update"
     revision: int | None = None
     trigger: str = ""
-    written: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    module: str = ""
+    table: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         if bool(self.sources) == bool(self.source and self.decoder):

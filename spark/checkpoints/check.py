@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import query_folders
-from spark.checkpoints.identity import ViewIdentity, edits, from_json, to_json
+from spark.checkpoints.identity import CODE, ViewIdentity, Written, edits, from_json, to_json
 from spark.errors import JobError, rebuild
-from spark.own_code import CODE
+from spark.own_code import own_code
 from spark.settings import Settings
 from spark.view import View
 
@@ -63,8 +63,13 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
         revision=view.revision or 1,
         state_store=str(session.conf.get(_STATE_STORE)).rpartition(".")[2],
         state_partitions=int(str(session.conf.get(_PARTITIONS))),
-        written=view.written,
+        written=_written(view),
     )
+
+
+def _written(view: View) -> Written:
+    """What the user wrote; empty for a view that was made by code that is no file of views."""
+    return view.table or (((CODE, own_code(view.module)),) if view.module else ())
 
 
 def _problems(
@@ -102,7 +107,7 @@ def _problems(
                 + (
                     f" If both rules give the same results for all records, declare revision="
                     f"{before.revision} in its View(…)."
-                    if CODE in dict(view.written)
+                    if view.module
                     else ""
                 ),
             )

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark.own_code import CODE
-
 FORMAT = 2
 _BEFORE = 1
 """The format of 0.1.0's development. It has a description of Spark's plan instead of ``written``,
 and ``state_version`` instead of ``revision``."""
 _MAX_SHOWN = 160  # characters
+
+CODE = "code"
 
 Written = tuple[tuple[str, str], ...]
 """What the user wrote: the keys of a table ``derive`` with their values, or ``CODE`` with a digest

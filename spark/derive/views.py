@@ -25,6 +25,6 @@ def derived_view(entry: entries.View) -> View | None:
             ),
         ),
         topic=entry.topic,
-        written=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
+        table=(*derivation.written, ("view key", entry.key), ("view value", entry.value)),
         derive=Plan(derivation, entry.key, entry.value),
     )

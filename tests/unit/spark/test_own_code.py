@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import pytest
 
 from spark.discovery import find_view
+from spark.own_code import own_code
 
 FILE = '''
 """How many requests each client has sent."""
@@ -46,8 +47,7 @@ def code(tmp_path: Path) -> Code:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         importlib.invalidate_caches()
-        view = find_view(str(path))
-        return dict(view.written)["code"]
+        return own_code(find_view(str(path)).module)
 
     return digest
 
@@ -156,6 +156,16 @@ def test_a_file_that_imports_what_is_missing_has_a_digest(code: Code) -> None:
     assert code(f"{FILE}\n{lazy}") != code(FILE)
 
 
+def test_packages_without_a_file_are_no_error(
+    code: Code, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Regression: KeyError, because nothing had imported the outer one."""
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "outer_space" / "inner_space").mkdir(parents=True)
+    text = f"{FILE}\ndef late():\n    from outer_space.inner_space import missing\n"
+    assert code(text) != code(FILE)
+
+
 def test_a_package_of_the_user_may_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,9 +175,10 @@ def test_a_package_of_the_user_may_be_installed(
     (package / "limits.py").write_text("LIMIT = 1")
     (package / "long.py").write_text(f"{FILE}\nfrom installed_views.limits import LIMIT\n")
     monkeypatch.syspath_prepend(package.parent)
-    before = find_view("installed_views.long:VIEW").written
+    module = find_view("installed_views.long:VIEW").module
+    before = own_code(module)
     (package / "limits.py").write_text("LIMIT = 2")
-    assert find_view("installed_views.long:VIEW").written != before
+    assert own_code(module) != before
 
 
 def test_a_compiled_module_counts_as_it_is(
