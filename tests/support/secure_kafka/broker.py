@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -193,9 +193,12 @@ class SecureBroker(Broker):
         admin = quiet_admin(self.bootstrap_servers)
 
         def known() -> bool:
-            [description] = [
-                f.result(10) for f in admin.describe_user_scram_credentials(["scram"]).values()
-            ]
-            return len(description.scram_credential_infos) == 2
+            [future] = admin.describe_user_scram_credentials(["scram"]).values()
+            try:
+                return len(future.result(10).scram_credential_infos) == 2
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.RESOURCE_NOT_FOUND:
+                    raise
+                return False  # not yet
 
         wait_until(known, 20, "SCRAM's users")
