@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import query_folders
 from spark.checkpoints.identity import CODE, ViewIdentity, Written, edits, from_json, to_json
+from spark.checkpoints.own_code import own_code
 from spark.errors import JobError, rebuild
-from spark.own_code import own_code
 from spark.settings import Settings
 from spark.view import View
 

@@ -9,8 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 
+from spark.checkpoints.own_code import own_code
 from spark.discovery import find_view
-from spark.own_code import own_code
 
 FILE = '''
 """How many requests each client has sent."""
