@@ -45,8 +45,8 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One round: the measured quantities, of which `bench.report.QUANTITIES` explains some, and
-    descriptions of wrong answers."""
+    """The result of one round. `values`: the measured quantities by name; `bench.report.QUANTITIES`
+    explains the common ones. `wrong`: descriptions of wrong answers."""
 
     values: Mapping[str, float]
     wrong: Sequence[str] = ()

@@ -29,7 +29,6 @@ from backend.cluster.topic_partitions import (
     in_cluster,
     in_topology,
     newest,
-    placed_before,
 )
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
@@ -121,9 +120,9 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
             known.append(of_cluster)
         else:
             return MISSING
-        current = self._current()
-        known += in_topology(current, topic)
-        return newest(known) if known else placed_before(current, topic)
+        placed = in_topology(self._current(), topic)
+        known += [each for each in placed if each.topic_hash]
+        return newest(known) if known else max(placed, default=MISSING)
 
     def _user_data(
         self,

@@ -44,21 +44,10 @@ def in_cluster(cluster: Any, topic: str) -> TopicPartitions:
 
 
 def in_topology(topology: Topology, topic: str) -> list[TopicPartitions]:
-    """The topic's partitions for each of its views; only views whose stores were known when they
-    were placed."""
+    """The topic's partitions for each of its views. The hash is 0 for a view that was placed before
+    its stores were known."""
     return [
         TopicPartitions(placed.topic_hash, placed.partitions)
         for placed in topology.views.values()
-        if placed.description["topic"] == topic and placed.topic_hash
-    ]
-
-
-def placed_before(topology: Topology, topic: str) -> TopicPartitions:
-    """The topic's partitions in the topology, also if the topic's id was not known then; MISSING if
-    it has none."""
-    counts = [
-        placed.partitions
-        for placed in topology.views.values()
         if placed.description["topic"] == topic
     ]
-    return TopicPartitions(0, max(counts, default=0))

@@ -68,7 +68,7 @@ def identity_of(session: SparkSession, view: View) -> ViewIdentity:
 
 
 def _written(view: View) -> Written:
-    """What the user wrote; empty for a view that was made by code that is no file of views."""
+    """What the user wrote; empty for a view that is neither from views.toml nor from a file."""
     return view.table or (((CODE, own_code(view.module)),) if view.module else ())
 
 
@@ -98,19 +98,14 @@ def _problems(
             f"{of} has revision {before.revision}, and the view has revision {now.revision}",
             _new_version(view),
         )
-    if view.revision is None and before.written is not None and now.written is not None:
-        edited = edits(before.written, now.written)
-        if edited:
-            yield (
-                f"its rule is not that of {of}: {'; '.join(edited)}",
-                _new_version(view)
-                + (
-                    f" If both rules give the same results for all records, declare revision="
-                    f"{before.revision} in its View(…)."
-                    if view.module
-                    else ""
-                ),
+    if view.revision is None and (edited := edits(before.written, now.written)):
+        action = _new_version(view)
+        if view.module:
+            action += (
+                f" If both rules give the same results for all records, declare revision="
+                f"{before.revision} in its View(…)."
             )
+        yield f"its rule is not that of {of}: {'; '.join(edited)}", action
 
 
 def _news(before: ViewIdentity, now: ViewIdentity, view: View) -> Iterator[str]:
@@ -125,7 +120,7 @@ def _news(before: ViewIdentity, now: ViewIdentity, view: View) -> Iterator[str]:
             "an earlier release has made its checkpoint. It continues without a comparison of its "
             "rule, this once."
         )
-    elif edits(before.written, now.written or ()):
+    elif edits(before.written, now.written):
         yield f"its code was edited. It continues, because its revision is still {now.revision}."
 
 

@@ -63,8 +63,10 @@ def _read(fields: Mapping[str, Any]) -> ViewIdentity:
     return ViewIdentity(**{**fields, "sources": tuple(fields["sources"]), "written": written})
 
 
-def edits(before: Written, now: Written) -> list[str]:
-    """How what the user wrote differs, for a message; empty if it does not."""
+def edits(before: Written | None, now: Written | None) -> list[str]:
+    """How what the user wrote differs, for a message; empty if it does not, or is not known."""
+    if before is None or now is None:
+        return []
     old, new = dict(before), dict(now)
     if CODE in old and CODE in new:
         return [] if old == new else ["its code was edited"]
