@@ -134,7 +134,7 @@ class Completeness:
         )
 
     def _not_declared(self, view: View, statuses: Statuses) -> Missing | None:
-        for member in self._context.topology.members:
+        for member in self._context.group.topology.members:
             status = statuses.get(member.id, {})
             if "partitions" not in status:
                 why = status.get("error") or status.get("state") or "unknown"

@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from backend.admin.vitals import vitals
+from backend.cluster.liveness import RUNNING, STARTING
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import RUNNING, STARTING, InstanceContext
+from backend.instance.context import InstanceContext
 from backend.security.browser_rules import parse_hosts
 from backend.wire.view_names import by_request_name
 from model.changes import deployments
@@ -24,9 +25,9 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
     trusted_for = context.settings.ends_trusted_for
     return {
         "id": context.settings.instance_id,
-        "state": context.state,
-        "drained": context.drained,
-        "epoch": str(context.topology.epoch),
+        "state": context.group.state,
+        "drained": context.group.drained,
+        "epoch": str(context.group.topology.epoch),
         "broker": broker_document(context, now),
         "process": vitals(context.settings.data_dir),
         "requests": requests_document(context),
@@ -46,8 +47,8 @@ def instance_document(context: InstanceContext) -> dict[str, Any]:
         ],
         "rebuilds": context.ingest_loop.rebuilds,
         "pushes": [] if context.pushes is None else context.pushes.documents(context.views),
-        "lost": [each.document() for each in context.lost.all()],
-        "views": versions_document(context.versions),
+        "lost": [each.document() for each in context.group.lost.all()],
+        "views": versions_document(context.group.versions),
         **service_document(context),
     }
 
@@ -66,7 +67,7 @@ def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | No
 
 def requests_document(context: InstanceContext) -> dict[str, Any]:
     """{"per_second", "p99_ms": None without requests}, of the last minute."""
-    recent = context.latencies.recent()
+    recent = context.telemetry.latencies.recent()
     return {
         "per_second": round(recent.requests_per_s, 2),
         "p99_ms": None if recent.p99 is None else round(recent.p99 * 1000, 2),
@@ -88,7 +89,7 @@ def versions_document(versions: Versions) -> dict[str, Any]:
 def service_document(context: InstanceContext) -> dict[str, Any]:
     """{"service": its name and current deployment}; empty if the deployment has no service."""
     service = context.settings.service
-    return {"service": deployments.document(service, context.deployment)} if service else {}
+    return {"service": deployments.document(service, context.group.deployment)} if service else {}
 
 
 def proxy_document(context: InstanceContext) -> dict[str, Any]:
@@ -105,7 +106,7 @@ def proxy_document(context: InstanceContext) -> dict[str, Any]:
     if hosts := parse_hosts(settings.allowed_hosts):
         document["allowed_hosts"] = sorted(hosts)
     if quotas := {view.name: str(view.quota) for view in views if view.quota is not None}:
-        document["quotas"] = by_request_name(quotas, context.versions)
+        document["quotas"] = by_request_name(quotas, context.group.versions)
     return document
 
 
@@ -183,11 +184,11 @@ def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
     /health/ready."""
     document = instance_document(context)
     waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
-    listed = context.me in context.topology.members
-    ready = context.state == RUNNING and listed and not waiting
+    listed = context.group.me in context.group.topology.members
+    ready = context.group.state == RUNNING and listed and not waiting
     return ready, {
         "ready": ready,
-        "state": context.state,
+        "state": context.group.state,
         "in_topology": listed,
         "answerable": len(document["partitions"]) - len(waiting),
         "redundancy": redundancy(context),
@@ -201,17 +202,17 @@ def redundancy(context: InstanceContext) -> dict[str, Any]:
     `wanted` is what QUERYABLE_STANDBY_REPLICAS says; a kind of store may want more. Readiness does
     not depend on it: an instance stays in service when others are lost.
     """
-    dead, topology = context.dead, context.topology
+    dead, topology = context.group.dead, context.group.topology
     below = 0
     for name, placed in topology.views.items():
-        target = context.replica_target(name)
+        target = context.group.replica_target(name)
         for partition in range(placed.partitions):
             alive = sum(each.id not in dead for each in topology.holders_of(name, partition))
             below += alive < target
     return {
         "wanted": 1 + context.settings.standby_replicas,
         "below": below,
-        "lost": [each.member.id for each in context.lost.all()],
+        "lost": [each.member.id for each in context.group.lost.all()],
     }
 
 
@@ -226,7 +227,7 @@ def threads(context: InstanceContext) -> dict[str, bool]:
         "ingest": context.ingest_loop.alive,
         "watcher": context.metadata_poller.alive,
     }
-    return {} if context.state == STARTING and not any(running.values()) else running
+    return {} if context.group.state == STARTING and not any(running.values()) else running
 
 
 def liveness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:

@@ -94,7 +94,7 @@ class Peers:
                 self._timeout,
                 _MAX_BYTES,
                 headers={**headers, **own},
-                tls=lambda: self._certificates.for_peers,
+                tls=self._certificates.peers,
             )
             if answer.status != 200:
                 raise ValueError(f"unexpected status {answer.status}")
@@ -109,7 +109,7 @@ class Peers:
 def statuses_of(context: InstanceContext, peers: Peers) -> dict[str, Status]:
     """The /instance document of each member of the topology, by the member's id. Blocks."""
     me = context.settings.instance_id
-    others = [each for each in context.topology.members if each.id != me]
+    others = [each for each in context.group.topology.members if each.id != me]
     found = dict(zip((each.id for each in others), peers.ask(others), strict=True))
     return {**found, me: instance_document(context)}
 
@@ -142,8 +142,8 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     or does not have the partition yet). Instances that left without notice have the state "lost",
     even if they are no longer in the topology.
     """
-    me = context.me
-    topology = context.topology
+    me = context.group.me
+    topology = context.group.topology
     members = list(topology.members)
     if all(member.id != me.id for member in members):
         members.append(me)  # it is joining or leaving the group
@@ -163,12 +163,12 @@ def topology_document(context: InstanceContext, ask: Ask) -> dict[str, Any]:
     views = [
         _view(context, name, processors, reported)
         for name in dict.fromkeys((*context.views, *processors["views"]))
-        if name not in context.versions.dropped
+        if name not in context.group.versions.dropped
     ]
     return {
-        "application_id": context.group,
+        "application_id": context.settings.application_id,
         **service_document(context),
-        "known": context.known,
+        "known": context.group.known,
         "epoch": processors["epoch"],
         "asked": me.id,
         "made_at": time.time_ns() // 1_000_000,
@@ -284,7 +284,7 @@ def _view(
         **description,
         "name": name,
         **_version(context, name),
-        "replicas": context.replica_target(name),
+        "replicas": context.group.replica_target(name),
         **pipeline_document(context, name),
         "placement": placement,
         "warnings": view_warnings(context, name, placement),
@@ -294,7 +294,7 @@ def _view(
 def _version(context: InstanceContext, name: str) -> dict[str, Any]:
     """{"version", "current"}; empty if the view is not declared with versions."""
     base, version = split_name(name)
-    versions = context.versions
+    versions = context.group.versions
     if base not in versions.with_versions:
         return {}
     return {"version": version, "current": versions.current.get(base) == name}

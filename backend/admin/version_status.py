@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from model.machine.clock import boot_time
 from model.pipelines.status import FAILED, PAUSED, STOPPED, Status
 from model.progress import ANSWERABLE
@@ -21,9 +21,9 @@ Statuses = Mapping[str, Mapping[str, Any]]
 """The /instance document of each member, or its state and why there is none."""
 
 
-def versions_status(context: InstanceContext, base: str, statuses: Statuses) -> dict[str, Any]:
+def versions_status(context: QueryContext, base: str, statuses: Statuses) -> dict[str, Any]:
     """The document of `GET /views/{view}/versions`."""
-    versions = context.versions
+    versions = context.group.versions
     state = versions.state(base)
     dropped = () if state is None else state.dropped
     return {
@@ -32,7 +32,7 @@ def versions_status(context: InstanceContext, base: str, statuses: Statuses) -> 
         "previous": None if state is None else state.previous,
         "dropped": list(dropped),
         "revision": 0 if state is None else state.revision,
-        "epoch": str(context.topology.epoch),
+        "epoch": str(context.group.topology.epoch),
         "versions": [_status(context, view, statuses) for view in versions.by_base[base].values()],
         "instances": [
             {
@@ -41,7 +41,7 @@ def versions_status(context: InstanceContext, base: str, statuses: Statuses) -> 
                 "current": declared_by(status, base).get("current"),
                 "declared": sorted(map(int, declared_by(status, base).get("hashes", {}))),
             }
-            for member in context.topology.members
+            for member in context.group.topology.members
         ],
     }
 
@@ -51,10 +51,10 @@ def declared_by(status: Mapping[str, Any], base: str) -> Mapping[str, Any]:
     return found
 
 
-def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[str, Any]:
+def _status(context: QueryContext, view: View, statuses: Statuses) -> dict[str, Any]:
     """One version. `lag`: the greatest of all replicas, null if one is unknown. `entries` and
     `size_bytes`: of the actives."""
-    placed = context.topology.views.get(view.name)
+    placed = context.group.topology.views.get(view.name)
     reports = replicas_of(context, view, statuses)
     actives = [report for report in reports if report["role"] == "active"]
     waiting = [report for report in reports if report["state"] != ANSWERABLE]
@@ -83,10 +83,10 @@ def _status(context: InstanceContext, view: View, statuses: Statuses) -> dict[st
     }
 
 
-def replicas_of(context: InstanceContext, view: View, statuses: Statuses) -> list[dict[str, Any]]:
+def replicas_of(context: QueryContext, view: View, statuses: Statuses) -> list[dict[str, Any]]:
     """What each holder reports about each of its partitions. If a partition has no holder, its
     state is `nobody`."""
-    placed = context.topology.views.get(view.name)
+    placed = context.group.topology.views.get(view.name)
     if placed is None:
         return []
     by_instance = {
@@ -102,18 +102,18 @@ def replicas_of(context: InstanceContext, view: View, statuses: Statuses) -> lis
                 | {"lag": None, "staleness": None}
             )
         for index in holders:
-            id_ = context.topology.members[index].id
+            id_ = context.group.topology.members[index].id
             report = by_instance.get(id_, {}).get(partition, {})
             known = {"state": "unknown", "lag": None, "staleness": None, "role": "", **report}
             found.append({**known, "partition": partition, "instance": id_})
     return found
 
 
-def why_no_rollback(context: InstanceContext, view: View, statuses: Statuses) -> str | None:
+def why_no_rollback(context: QueryContext, view: View, statuses: Statuses) -> str | None:
     """Why the version must not be current again; None if each partition has an answerable replica,
     and the version is still kept up to date. What is not known is no reason, because the version
     has been current before, and a rollback must not wait."""
-    placed = context.topology.views.get(view.name)
+    placed = context.group.topology.views.get(view.name)
     reports = replicas_of(context, view, statuses)
     answerable = {report["partition"] for report in reports if report["state"] == ANSWERABLE}
     missing = set(range(0 if placed is None else placed.partitions)) - answerable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.instance.settings import Settings
 from backend.security.configuration import open_to_others
 from model.machine.clock import boot_time
@@ -22,7 +22,7 @@ def instance_warnings(settings: Settings) -> list[dict[str, str]]:
 
 
 def view_warnings(
-    context: InstanceContext, name: str, placement: list[dict[str, Any]]
+    context: QueryContext, name: str, placement: list[dict[str, Any]]
 ) -> list[dict[str, str]]:
     """Problems of a view, for operators; each is `{"code", "text"}`."""
     warnings = []
@@ -30,17 +30,17 @@ def view_warnings(
     def warn(code: str, text: str) -> None:
         warnings.append({"code": code, "text": text})
 
-    placed = context.topology.views.get(name)
+    placed = context.group.topology.views.get(name)
     count = placed.partitions if placed else 0
     declared = context.views.get(name)
     topic = placed.description["topic"] if placed else context.views[name].topic
-    if context.known and not count:
+    if context.group.known and not count:
         warn(
             "topic-missing",
             f"Topic {topic} does not exist, instances may not describe it, or its partitions are "
             f"not assigned yet.",
         )
-    if context.known and (
+    if context.group.known and (
         declared is None or (placed is not None and declared.hash != placed.hash)
     ):
         warn(

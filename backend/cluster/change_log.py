@@ -27,7 +27,6 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Partition
 from confluent_kafka.admin import AdminClient
 
-from backend.cluster.change_subject import Subject
 from backend.kafka.clients import LIBRDKAFKA, Librdkafka, is_final
 from backend.telemetry.rate_limited_log import RateLimitedLog
 from model.changes.records import S, fold
@@ -44,6 +43,29 @@ _CHECK_EVERY = 10.0  # s between two comparisons with the end of the topic
 _CHECK_ID_EVERY = 60.0  # s between two comparisons with the id of the topic
 # all records count: compaction or retention could lose the current state
 _CONFIG = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+@dataclass(frozen=True)
+class Subject(Generic[S]):
+    """What a topic of changes is about. Texts are parts of messages."""
+
+    topic: str
+    encode: Callable[[str, S, int], bytes]
+    """`encode(name, state, at_ms)`: the value of a record."""
+    decode: Callable[[bytes | str | None], tuple[str, S]]
+    """The inverse of `encode`; raises ValueError."""
+    noun: str
+    """The name of the thread and the client, such as "versions"."""
+    unknown: str
+    """The problem's code if the topic cannot be read."""
+    conflict: str
+    """The problem's code if another change came first."""
+    unconfirmed: str
+    """The problem's code if Kafka has not confirmed a change."""
+    decides: str
+    """What the topic decides, such as "which version of a view is current"."""
+    name_of: Callable[[str], str]
+    """`name_of(name)`: the text for what changes, such as "the versions of view orders"."""
 
 
 class ChangeLog(Generic[S]):

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from backend.cluster.liveness import DRAINING, Heartbeat, Peers
-from backend.cluster.lost_instances import LostInstances
+from backend.cluster.group_state import GroupState
+from backend.cluster.liveness import DRAINING, Heartbeat
 from backend.wire.answer import JSON, Answer, problem_answer
 from model.problems import Forbidden, Unavailable
 from model.topology import Member, Topology
@@ -31,25 +31,6 @@ the instance is asked again."""
 _GRACE = 0.2
 """How late the other instance may send the heartbeat that it is scheduled to send, in intervals.
 The network and a busy event loop take some time."""
-
-
-class Instance(Protocol):
-    """The part of an instance that heartbeats need."""
-
-    peers: Peers
-    lost: LostInstances
-    on_topology: list[Callable[[], None]]
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def me(self) -> Member: ...
-    @property
-    def topology(self) -> Topology: ...
-    @property
-    def state(self) -> str: ...
-    @property
-    def dead(self) -> set[str]: ...
 
 
 class Posts(Protocol):
@@ -85,10 +66,10 @@ class _Neighbour:
 class Heartbeats:
     """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
-    def __init__(self, instance: Instance, posts: Posts, interval: float) -> None:
+    def __init__(self, group: GroupState, posts: Posts, interval: float) -> None:
         """`posts` is closed by `stop`. `interval`: s between two heartbeats to an instance that
         does not answer."""
-        self._instance = instance
+        self._group = group
         self._posts = posts
         self._interval = interval
         self._in_flight: dict[str, asyncio.Task[None]] = {}  # by id of the receiver
@@ -100,12 +81,12 @@ class Heartbeats:
     def start(self) -> None:
         """Start to send heartbeats. Call this in the event loop."""
         self._loop = asyncio.get_running_loop()
-        self._instance.on_topology.append(self._update_soon)
+        self._group.on_topology.append(self._update_soon)
         self._update()
 
     async def stop(self) -> None:
         if self._loop is not None:
-            self._instance.on_topology.remove(self._update_soon)
+            self._group.on_topology.remove(self._update_soon)
             self._loop = None
         for neighbour in self._neighbours.values():
             neighbour.cancel()
@@ -124,8 +105,8 @@ class Heartbeats:
         """Send a heartbeat to every instance in the topology, so that all know that this one is
         stopping on purpose."""
         self.beat()
-        me = self._instance.me
-        self._send(_Neighbour(each) for each in self._instance.topology.members if each.id != me.id)
+        me = self._group.me
+        self._send(_Neighbour(each) for each in self._group.topology.members if each.id != me.id)
 
     def _update_soon(self) -> None:
         """Schedule `_update`. Any thread may call this."""
@@ -135,13 +116,13 @@ class Heartbeats:
 
     def _update(self) -> None:
         """Take the neighbours from the topology. New ones get a heartbeat at once."""
-        topology = self._instance.topology
+        topology = self._group.topology
         if topology is self._topology:
             return
         self._topology = topology
         before = self._neighbours
         self._neighbours = {}
-        for member in topology.neighbours(self._instance.me.id):
+        for member in topology.neighbours(self._group.me.id):
             neighbour = before.get(member.id)
             if neighbour is None or neighbour.member != member:
                 neighbour = _Neighbour(member)
@@ -149,7 +130,7 @@ class Heartbeats:
         for id_, neighbour in before.items():
             if self._neighbours.get(id_) is not neighbour:
                 neighbour.cancel()
-        self._instance.peers.keep(self._neighbours)
+        self._group.peers.keep(self._neighbours)
         if self._loop is not None:
             self._send(each for each in self._neighbours.values() if each.turn is None)
 
@@ -192,7 +173,7 @@ class Heartbeats:
         sent, received = neighbour.sent_at, neighbour.received_at
         grace = _GRACE * self._interval
         if abs(sent - received) < grace:
-            is_mine = self._instance.me.id < neighbour.member.id
+            is_mine = self._group.me.id < neighbour.member.id
         else:
             is_mine = sent < received
         at = max(sent, received) + 2 * self._interval
@@ -201,11 +182,11 @@ class Heartbeats:
     async def _send_one(self, neighbour: _Neighbour) -> bool:
         """Send a heartbeat; return whether it was answered. The result does not count if the
         instance has another address by then."""
-        instance, member, started = self._instance, neighbour.member, time.monotonic()
+        group, member, started = self._group, neighbour.member, time.monotonic()
         neighbour.sent_at = asyncio.get_running_loop().time()
         # unique, so that a late answer to an earlier heartbeat does not match
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
-        sent = Heartbeat(instance.group, instance.me.id, member.id, instance.state, self._last_at)
+        sent = Heartbeat(group.group_id, group.me.id, member.id, group.state, self._last_at)
         reply: Heartbeat | None = None
         try:
             is_leaving = sent.state == DRAINING
@@ -223,17 +204,17 @@ class Heartbeats:
             return True
         if time.monotonic() - started < 3 * self._interval:
             # after a longer time this instance itself was stalled, and the other may be alive
-            instance.peers.missed(member.id)
-            if member.id in instance.dead:
-                instance.lost.dead(member)
+            group.peers.missed(member.id)
+            if member.id in group.dead:
+                group.lost.dead(member)
         return False
 
     def _record(self, id_: str, state: str) -> None:
-        self._instance.peers.heard(id_, state)
+        self._group.peers.heard(id_, state)
         if state == DRAINING:
-            self._instance.lost.leaving(id_)
+            self._group.lost.leaving(id_)
         else:
-            self._instance.lost.alive(id_)
+            self._group.lost.alive(id_)
 
     def _received(self, id_: str) -> None:
         neighbour = self._neighbours.get(id_)
@@ -246,11 +227,11 @@ class Heartbeats:
     def answer(self, body: bytes) -> Answer:
         """The answer to a heartbeat of another member; 403 if it is for another group or
         instance."""
-        instance = self._instance
+        group = self._group
         received = Heartbeat.decode(body)
         if received is None or (received.group, received.receiver) != (
-            instance.group,
-            instance.me.id,
+            group.group_id,
+            group.me.id,
         ):
             problem = Forbidden(
                 "not-a-member", "The heartbeat is not for this instance of this group."
@@ -258,7 +239,5 @@ class Heartbeats:
             return problem_answer(problem)
         self._record(received.sender, received.state)
         self._received(received.sender)
-        reply = Heartbeat(
-            instance.group, instance.me.id, received.sender, instance.state, received.at
-        )
+        reply = Heartbeat(group.group_id, group.me.id, received.sender, group.state, received.at)
         return Answer(200, [JSON], reply.encode())

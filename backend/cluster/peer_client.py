@@ -224,7 +224,7 @@ class PeerClient:
 
     def _tls(self, member: Member) -> ssl.SSLContext | bool:
         """The latest TLS context. A connection that was opened with another is not used again."""
-        return self._certificates.for_peers if member.scheme == HTTPS else True
+        return self._certificates.peers() if member.scheme == HTTPS else True
 
     async def close(self) -> None:
         await self._posts.close()

@@ -68,7 +68,7 @@ class PeerPosts:
             connection.abort()
 
     def _tls(self, member: Member) -> ssl.SSLContext | None:
-        return self._certificates.for_peers if member.scheme == HTTPS else None
+        return self._certificates.peers() if member.scheme == HTTPS else None
 
     def _taken(self, member: Member, of: tuple[str, bytes]) -> PeerConnection | None:
         """An open connection. One that was opened with other certificates is not used again."""

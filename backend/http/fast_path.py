@@ -61,13 +61,13 @@ class FastPath:
     ) -> None:
         """`allows_host(host)`: whether a request with this Host may be answered here.
         `refused(problem, client, target)` is called when an internal request is refused."""
-        self._context = context
+        self._context, self._group = context, context.group
         self.allows_host = allows_host
         self._refused = refused
         self._paths = paths
         self._responses = responses
         self._access = access
-        self._turn = TurnReads(context.latencies)
+        self._turn = TurnReads(context.telemetry.latencies)
         self._series: dict[int, Series] = {}
         self._forwards = forwards
         self._heartbeats = heartbeats
@@ -75,7 +75,7 @@ class FastPath:
         self._elsewhere: tuple[bytes, KeyResponses, Member] | None = None
         keys = BatchedKeys(paths, responses, self._turn)
         of_paths = BatchedPaths(paths, responses, self._answer_in_batch, self._turn)
-        self.coalesced = PointBatchRoute(context, keys, of_paths, access, self._turn)
+        self.coalesced = PointBatchRoute(context.group, keys, of_paths, access, self._turn)
 
     def start(self) -> None:
         """Starts to measure durations. Called in the event loop."""
@@ -102,14 +102,14 @@ class FastPath:
         Returns whether it is being asked. Then `ended` is called later, with the answer or with
         None. None leaves the request to the router: the instance does not answer, and others may
         have to be asked."""
-        if self._context.spans is not None or REQUESTS.isEnabledFor(INFO):
+        if self._context.telemetry.spans is not None or REQUESTS.isEnabledFor(INFO):
             return False  # the router measures each request for the log
         elsewhere, self._elsewhere = self._elsewhere, None
         if elsewhere is None or elsewhere[0] is not raw_path:
             return False
         _, responses, member = elsewhere
         began = perf_counter()
-        path = path_of(responses.view, raw_path.rpartition(b"/")[2], self._context.versions)
+        path = path_of(responses.view, raw_path.rpartition(b"/")[2], self._group.versions)
         asked = None if path is None else self._forwards.enqueue(member, path, token)
         if asked is None:
             return False
@@ -131,10 +131,10 @@ class FastPath:
             responses.reads.counts.forwarded += 1
             now = perf_counter()
             series = responses.series(role_of(answer.headers), answer.status)
-            self._context.latencies.observe(series, now - began, now)
+            self._context.telemetry.latencies.observe(series, now - began, now)
         except Exception as error:
             not_counted(error)
-        complete(answer, "GET", self._context.epoch_header)
+        complete(answer, "GET", self._group.epoch_header)
         ended(answer)
 
     def reads_now(
@@ -178,13 +178,13 @@ class FastPath:
             self._turn.note(series)
         except Exception as error:
             not_counted(error)
-        complete(answer, "POST", self._context.epoch_header)
+        complete(answer, "POST", self._group.epoch_header)
         return answer
 
     def _series_of_requests(self, status: int) -> Series:
         """The histogram of the requests for coalesced reads."""
         labels = Labels(INTERNAL_READS, status=status)
-        series = self._series[status] = self._context.latencies.series(labels)
+        series = self._series[status] = self._context.telemetry.latencies.series(labels)
         return series
 
     def heartbeat_now(
@@ -206,8 +206,10 @@ class FastPath:
             answer = self._heartbeats.answer(heartbeat.body)
             if sender is not None:
                 sender.sign(answer)
-        self._turn.note(self._context.latencies.series(_HEARTBEAT._replace(status=answer.status)))
-        complete(answer, "POST", self._context.epoch_header)
+        self._turn.note(
+            self._context.telemetry.latencies.series(_HEARTBEAT._replace(status=answer.status))
+        )
+        complete(answer, "POST", self._group.epoch_header)
         return answer
 
     def unchanged_now(
@@ -217,16 +219,19 @@ class FastPath:
         topology is unknown, the page has not been built since it changed, or the proxy is refused.
         """
         context = self._context
-        if not context.known or context.processors_etag != (context.revision, poll.etag):
+        if not context.group.known or context.group.processors_etag != (
+            context.group.revision,
+            poll.etag,
+        ):
             return None
         if self._access.is_on and not has_certificate:
             headers = [] if poll.signature is None else [(SIGNATURE, poll.signature)]
             if not context.cluster.is_signed("GET", PROCESSORS, headers, client):
                 return None
         self._turn.begin()
-        self._turn.note(context.latencies.series(_UNCHANGED))
+        self._turn.note(context.telemetry.latencies.series(_UNCHANGED))
         answer = Answer(304, [(b"etag", poll.etag)], b"")
-        complete(answer, "GET", context.epoch_header)
+        complete(answer, "GET", context.group.epoch_header)
         return answer
 
     def _answer_in_batch(self, raw_path: bytes, readers: Readers, number: int) -> Answer | None:
@@ -267,5 +272,5 @@ class FastPath:
             self._turn.note(responses.series(answer.role, answer.status))
         except Exception as error:
             not_counted(error)
-        complete(answer, "GET", self._context.epoch_header)
+        complete(answer, "GET", self._group.epoch_header)
         return answer

@@ -75,24 +75,24 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/views")
     def views() -> Response:
-        return _json({"views": [_view(context, *each) for each in _listed(context.versions)]})
+        return _json({"views": [_view(context, *each) for each in _listed(context.group.versions)]})
 
     @pages.get("/views/<name>")
     def view(name: str) -> Response:
-        found = context.versions.named.get(name)
+        found = context.group.versions.named.get(name)
         if found is None:
-            known = ", ".join(context.versions.by_base)
+            known = ", ".join(context.group.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
         unreadable = unreadable_document(context, found.name)
         answer = _json({**_view(context, name, found), **_schemas(found), **unreadable})
-        for header, value in context.view_headers(found):
+        for header, value in context.group.view_headers(found):
             answer.headers[header.decode()] = value.decode()
         return answer
 
     @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
     def unknown_resource(name: str, _rest: str) -> Response:
         # requests for existing resources of a view do not reach Flask
-        if name in context.versions.named:
+        if name in context.group.versions.named:
             raise NotFound("no-such-resource", f"Unknown path {request.path!r}.")
         return view(name)
 
@@ -102,18 +102,23 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/processors")
     def processors() -> Response:
-        if not context.known:
+        if not context.group.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
-        revision = context.revision  # read first: a change meanwhile gets a later revision
-        built, etag = context.processors_etag
+        revision = context.group.revision  # read first: a change meanwhile gets a later revision
+        built, etag = context.group.processors_etag
         answer = Response(status=304)
         if built != revision or not _is_known(etag):
-            states = {**context.peers.states(), context.settings.instance_id: context.state}
-            document = processors_for_clients(context.topology.processors(states), context.versions)
+            states = {
+                **context.group.peers.states(),
+                context.settings.instance_id: context.group.state,
+            }
+            document = processors_for_clients(
+                context.group.topology.processors(states), context.group.versions
+            )
             page = _json({**document, **proxy_document(context)})
             # an ETag of the content: clients may ask any instance, also one that has restarted
             _, etag = etag_of(page.get_data(), AS_JSON)
-            context.processors_etag = revision, etag
+            context.group.processors_etag = revision, etag
             if not _is_known(etag):
                 answer = page
         answer.headers["ETag"] = etag.decode()
@@ -139,7 +144,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/metrics/targets")
     def metrics_targets() -> Response:
-        return _json(targets_document(context.topology))
+        return _json(targets_document(context.group.topology))
 
     return pages
 
@@ -155,9 +160,9 @@ def _listed(versions: Versions) -> list[tuple[str, View]]:
 
 def _view(context: InstanceContext, name: str, view: View) -> dict[str, Any]:
     """The description of a view. `name`: the name of the view in requests."""
-    placed = context.topology.views.get(view.name)
+    placed = context.group.topology.views.get(view.name)
     return {
-        **described(view.description(), name, context.versions),
+        **described(view.description(), name, context.group.versions),
         "partitions": placed.partitions if placed else None,
         "hash": view.hash,
         "routed_encodings": view.routed_encodings,

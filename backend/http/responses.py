@@ -9,7 +9,7 @@ from __future__ import annotations
 from backend.http.representation import JSON as AS_JSON
 from backend.http.representation import VARY, represented
 from backend.http.sending import varying
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.history import HistoryPage
 from backend.queries.point import Entry, State, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
@@ -43,7 +43,7 @@ from model.views import View
 class KeyResponses:
     """The answers about keys of one view."""
 
-    def __init__(self, reads: ViewReads, context: InstanceContext) -> None:
+    def __init__(self, reads: ViewReads, context: QueryContext) -> None:
         self.reads = reads
         self.view = reads.view
         self._context = context
@@ -68,12 +68,12 @@ class KeyResponses:
         series = self._series.get((role, status))
         if series is None:
             labels = Labels(KEY, self.view.name, role, status)
-            series = self._series[role, status] = self._context.latencies.series(labels)
+            series = self._series[role, status] = self._context.telemetry.latencies.series(labels)
         return series
 
     def use_versions(self) -> None:
         """Called, in any thread, when other versions of views have become current."""
-        self._of_view = self._context.view_headers(self.view)
+        self._of_view = self._context.group.view_headers(self.view)
         self._fixed_lines = {}
 
     def point(self, key: bytes, options: ReadOptions = PLAIN) -> Answer:
@@ -280,8 +280,14 @@ def history_body(view: View, key: bytes, page: HistoryPage) -> bytes:
     return b'{"key":%b,"items":[%b],"next":%b}' % (key_json, b",".join(page.items), cursor)
 
 
-def state_headers(context: InstanceContext, view: View, freshness: Freshness) -> list[Header]:
+def pipeline_headers(context: QueryContext, view: View) -> tuple[Header, ...]:
+    """The headers of every answer of the view; none if it has no pipeline."""
+    pipeline = context.pipelines.get(view.name)
+    return () if pipeline is None else pipeline.headers(boot_time())
+
+
+def state_headers(context: QueryContext, view: View, freshness: Freshness) -> list[Header]:
     """Lag, Staleness, Served-By and the pipeline's headers, from several partitions."""
     served_by = freshness.answerers.headers(context.settings.instance_id)
-    pipeline = context.pipeline_headers(view)
+    pipeline = pipeline_headers(context, view)
     return [*freshness_headers(freshness.lag, freshness.staleness), *served_by, *pipeline]

@@ -105,21 +105,24 @@ class Router:
         """`pages`: the Flask application. `access`: None if authentication is off. `peer_client`:
         how other instances are asked; None: by HTTP."""
         settings = context.settings
-        self._context = context
+        self._context, self._group = context, context.group
         self._pages = pages
         self._browsers = BrowserRules.of(settings)
         self._audit = AuditLog(settings.instance_id)
         self._access = access = access or AccessControl(None)
-        self._paths = Paths(context.versions)
+        self._paths = Paths(context.group.versions)
         self._cluster = context.cluster
         constants = context.constants
         of = settings.instance_id, constants.forward_timeout, context.cluster.signer
         tls = context.certificates
         self._peer_client = peer_client or PeerClient(
-            *of, streams=settings.max_streams, certificates=tls, counts=context.peer_counts
+            *of,
+            streams=settings.max_streams,
+            certificates=tls,
+            counts=context.telemetry.peer_counts,
         )
         posts = peer_client or PeerPosts(*of, tls)
-        self._heartbeats = Heartbeats(context, posts, constants.heartbeat_interval)
+        self._heartbeats = Heartbeats(self._group, posts, constants.heartbeat_interval)
         reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._responses = {name: KeyResponses(of, context) for name, of in reads.items()}
         scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})
@@ -149,11 +152,11 @@ class Router:
         most = settings.max_in_flight
         self._requests, self._coalesced_reads = Gate("requests", most), Gate("reads", most)
         self._page_gates = page_gates()
-        self._turns = Turns(Pace(context.reads_served))
+        self._turns = Turns(Pace(context.telemetry.reads_served))
         self.routes = self._all_routes()
-        self._table = RouteTable(self.routes, self._paths, context.versions)
-        context.on_versions.append(self._use_versions)
-        self._unmatched = UnmatchedRequests(context, self._requests, asker)
+        self._table = RouteTable(self.routes, self._paths, context.group.versions)
+        context.group.on_versions.append(self._use_versions)
+        self._unmatched = UnmatchedRequests(context.group, self._requests, asker)
 
     def _all_routes(self) -> tuple[Route, ...]:
         keys, views, internal = self.keys, self._views, self._internal
@@ -210,7 +213,7 @@ class Router:
     def _use_versions(self) -> None:
         """Called, in any thread, when other versions have become current or the group has other
         views."""
-        versions = self._context.versions
+        versions = self._group.versions
         self._paths = Paths(versions)
         self._table = RouteTable(self.routes, self._paths, versions)
         for responses in self._responses.values():
@@ -253,7 +256,7 @@ class Router:
         is_of_proxy = any(name == FINAL_STATUS for name, _ in scope["headers"])
         if is_of_proxy:
             send = with_final_status(send)
-        epoch = self._context.epoch_header
+        epoch = self._group.epoch_header
         try:
             match = self._table.match(raw_path)
         except Problem as problem:
@@ -282,14 +285,14 @@ class Router:
         request = Request(scope, receive, send, self._extra, match.view, match.key, match.more)
         AUTHORIZATION.set(self._access.authorization(request.headers))
         TRACE.set(trace_of(request.headers))
-        with Measured(self._context, match, request) as measured:
+        with Measured(self._context.telemetry, match, request) as measured:
             if route.is_internal:
                 answer = await self._handle_internal(match, request)
             else:
                 answer = await self._answer_of(match, request)
             measured.answer = answer
         if answer is not None and route.access is Access.READ:
-            add_missing(answer.headers, self._context.missing_headers(request.view))
+            add_missing(answer.headers, self._group.missing_headers(request.view))
         return answer
 
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
@@ -325,7 +328,7 @@ class Router:
             )
             if route.methods and request.method not in route.methods:
                 raise MethodNotAllowed(request.method, ", ".join(route.methods))
-            pin(request, self._context.versions)
+            pin(request, self._group.versions)
             if request.view is not None and route.access is Access.READ:
                 self._quotas.admit(request.view, request.headers, request.scope.get("client"))
             answer = await self._call(request, route)
@@ -346,7 +349,7 @@ class Router:
             if route.pattern == ADMIN and isinstance(e, Unauthenticated):
                 return sign_in(request.header(b"accept") or b"", e) or problem_answer(e)
             if route.counts_reads:
-                count_refusal(self._context.counts[request.of.name], e)
+                count_refusal(self._context.telemetry.counts[request.of.name], e)
             return problem_answer(e)
 
     async def _call(self, request: Request, route: Route) -> Answer | None:
@@ -380,5 +383,5 @@ class Router:
 
     def _extra(self, view: View | None) -> list[Header]:
         """The headers that streamed answers get."""
-        of_view = self._context.missing_headers(view)
-        return [(b"topology-epoch", self._context.epoch_header), *of_view]
+        of_view = self._group.missing_headers(view)
+        return [(b"topology-epoch", self._group.epoch_header), *of_view]

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import unquote_to_bytes
 
+from backend.cluster.group_state import VIEW_VERSION
 from backend.http.request import Request
 from backend.http.route_table import RouteTable
-from backend.instance.context import VIEW_VERSION
 from backend.wire.answer import MARK, Header
 from model.problems import BadRequest, Problem, Unavailable
 from model.versions import Versions

@@ -31,12 +31,10 @@ _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 class DeadLetterReader:
     """A reader of dead letters. Any thread may use it."""
 
-    def __init__(
-        self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
-    ) -> None:
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         """`client_settings`: of librdkafka. `timeout` (s): for the whole request."""
         self._settings = {
-            **(client_settings or {}),
+            **client_settings,
             "client.id": "queryable-dead-letters",
         }
         self._timeout = timeout

@@ -52,12 +52,10 @@ def shown(content: bytes, errors: str = "strict") -> dict[str, str]:
 class RecordReader:
     """Reads one record again, for its headers. Any thread may use it."""
 
-    def __init__(
-        self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
-    ) -> None:
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         """`client_settings`: of librdkafka. `timeout` (s): for the whole request."""
         self._settings = {
-            **(client_settings or {}),
+            **client_settings,
             "client.id": "queryable-record-headers",
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 1024,

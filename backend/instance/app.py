@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import cast
 
 from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.cluster.group_state import GroupState
 from backend.cluster.kafka_group import GroupSettings
+from backend.cluster.liveness import DRAINING
 from backend.cluster.member import GroupMember
 from backend.cluster.placement import Policy
-from backend.cluster.topic_partitions import TopicPartitions
 from backend.cluster.topology_fetcher import TopologyFetcher
 from backend.ingest.appender import Appender
 from backend.ingest.applier import RecordApplier
@@ -38,22 +39,24 @@ from backend.ingest.schema_registry import schema_cache
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.ingest.writer import PartitionWriter
 from backend.instance.constants import Constants
-from backend.instance.context import DRAINING, InstanceContext
+from backend.instance.context import InstanceContext, KafkaRequests
 from backend.instance.deployment_follower import DeploymentFollower
 from backend.instance.membership_reporter import MembershipReporter
 from backend.instance.settings import Settings
-from backend.instance.version_follower import VersionFollower
+from backend.instance.version_follower import VersionFollower, initial_versions
 from backend.kafka.broker_check import wait_for_broker
 from backend.kafka.clients import KafkaClients
 from backend.pipelines.commands import CommandSender
 from backend.pipelines.monitor import PipelineMonitor
 from backend.pipelines.unused_groups import UnusedGroups
+from backend.security.certificates import Certificates
 from backend.security.cluster import cluster_access
 from backend.server.memory import release_free_memory
 from backend.storage.custom import CustomStore, load_store
 from backend.storage.data_directory import DataDirectory
 from backend.storage.findings import FindingsFile
-from model.group.member_metadata import MemberMetadata
+from backend.telemetry.spans import spans_of
+from backend.telemetry.telemetry import Telemetry
 from model.problems import ConfigurationError
 from model.topology import ROLES, Epoch, Topology
 from model.views import Deployment, View
@@ -95,10 +98,22 @@ class Instance:
         self._views = tuple(replace(view, schemas=self._schemas) for view in deployment.views)
         self._highest_epoch = Epoch(0, 0)
         self._cluster = cluster_access(settings)
+        self._certificates = Certificates(settings)
         self._topologies = EncodedTopologies()
         self._stopping = threading.Event()
         librdkafka, kafka_python = kafka.librdkafka, kafka.kafka_python
         custom_stores = _import_classes(self._views, settings.views)
+        of_requests = {view.name: self._of_requests(view) for view in self._views}
+        spans = spans_of(
+            settings.otlp_endpoint,
+            settings.instance_id,
+            settings.application_id,
+            settings.otlp_ratio,
+        )
+        self._telemetry = Telemetry(of_requests, spans)
+        self._group = GroupState(
+            settings, of_requests, self._telemetry, initial_versions(self._views)
+        )
         self._directory = DataDirectory.of(settings)
         for name, store in custom_stores.items():
             self._directory.use_custom_store(name, store)
@@ -113,37 +128,41 @@ class Instance:
         )
         self._snapshot_fetcher = SnapshotFetcher(
             self._directory,
-            lambda *partition_id: self.context.snapshot_sources(*partition_id),
+            self._group.snapshot_sources,
             self._cluster.signer,
             constants.copy_threshold,
-            tls=lambda: self.context.certificates.for_peers,
+            tls=self._certificates.peers,
             may_be_in_several=self._registry.may_be_in_several,
         )
         self._push_fetcher = PushFetcher.of(self._views, settings.views, self._directory)
         lifecycle, self._ingest_loop = self._new_ingest()
         self._metadata_poller.on_poll = self._ingest_loop.look
-        self._member = self._new_member()
-        self._appender = Appender(librdkafka, constants.broker_timeout)
-        self._versions = VersionFollower(
-            self._views,
-            librdkafka,
-            settings,
-            constants.broker_timeout,
-            lifecycle.drop,
-            self._rejoin,
-        )
-        self._deployments = DeploymentFollower(
-            librdkafka, settings, constants.broker_timeout, self._rejoin
-        )
-        self.context = self._new_context()
         self._membership_reporter = MembershipReporter(
-            self.context,
+            self._group,
+            self._cluster,
+            self._metadata_poller,
+            settings.ends_trusted_for,
             self._views,
             self._registry,
             self._directory.on_disk,
             self._ingest_loop.opening,
             FindingsFile(self._directory.root),
         )
+        self._member = self._new_member()
+        self._versions = VersionFollower(
+            self._views,
+            librdkafka,
+            settings,
+            constants.broker_timeout,
+            self._group,
+            lifecycle.drop,
+            self._rejoin,
+        )
+        self._deployments = DeploymentFollower(
+            librdkafka, settings, constants.broker_timeout, self._group, self._rejoin
+        )
+        self._appender = Appender(librdkafka, constants.broker_timeout)
+        self.context = self._new_context(of_requests)
 
     def _new_ingest(self) -> tuple[PartitionLifecycle, IngestLoop]:
         settings, librdkafka = self.settings, self._kafka.librdkafka
@@ -166,7 +185,7 @@ class Instance:
             policy,
             pushes,
         )
-        read_priority = ReadPriority(lambda: self.context.reads_served())
+        read_priority = ReadPriority(self._telemetry.reads_served)
         applier = RecordApplier(
             self._registry,
             lifecycle,
@@ -205,7 +224,7 @@ class Instance:
         return GroupMember(
             open_group=group.open,
             heartbeat_ms=group.heartbeat_ms,
-            member_metadata=self._member_metadata,
+            member_metadata=lambda: self._membership_reporter.now(self._highest_epoch),
             on_topology=self._on_topology,
             policy=Policy(settings.standby_replicas, settings.acceptable_recovery_lag),
             topologies=self._topologies,
@@ -213,36 +232,40 @@ class Instance:
                 settings.instance_id,
                 self._topologies,
                 self._cluster.signer,
-                lambda: self.context.certificates.for_peers,
+                self._certificates.peers,
             ),
             max_record_bytes=self._constants.group_record_bytes,
-            polled=self._polled_partitions,
+            polled=self._membership_reporter.polled_partitions,
         )
 
-    def _new_context(self) -> InstanceContext:
+    def _new_context(self, views: Mapping[str, View]) -> InstanceContext:
         settings, broker_timeout = self.settings, self._constants.broker_timeout
         librdkafka, kafka_python = self._kafka.librdkafka, self._kafka.kafka_python
         return InstanceContext(
             settings=settings,
             constants=self._constants,
-            views={view.name: self._of_requests(view) for view in self._views},
+            views=views,
+            group=self._group,
             store_partitions=self._registry,
             metadata_poller=self._metadata_poller,
+            telemetry=self._telemetry,
+            pipelines=self._pipelines.by_view,
+            member=self._member,
             ingest_loop=self._ingest_loop,
             snapshot_fetcher=self._snapshot_fetcher,
-            member=self._member,
-            appender=self._appender,
-            pipelines=self._pipelines.by_view,
-            pipeline_commands=CommandSender(kafka_python, broker_timeout),
-            unused_groups=UnusedGroups(kafka_python, broker_timeout, settings.application_id),
-            dead_letter_reader=DeadLetterReader(librdkafka, broker_timeout),
-            record_reader=RecordReader(librdkafka, broker_timeout),
-            cluster=self._cluster,
-            topologies=self._topologies,
-            versions=self._versions.initial,
-            version_log=self._versions.log,
-            deployment_log=self._deployments.log,
             pushes=self._push_fetcher,
+            kafka=KafkaRequests(
+                self._appender,
+                RecordReader(librdkafka, broker_timeout),
+                DeadLetterReader(librdkafka, broker_timeout),
+                CommandSender(kafka_python, broker_timeout),
+                UnusedGroups(kafka_python, broker_timeout, settings.application_id),
+                self._versions.log,
+                self._deployments.log,
+            ),
+            cluster=self._cluster,
+            certificates=self._certificates,
+            topologies=self._topologies,
             rocksdb=self._directory.rocksdb,
         )
 
@@ -253,8 +276,8 @@ class Instance:
 
     def read_versions(self) -> None:
         """Read which versions of views are current; see VersionFollower.start."""
-        self._versions.start(self.context)
-        self._deployments.start(self.context)
+        self._versions.start()
+        self._deployments.start()
 
     def start(self) -> None:
         """Start the threads in the order of their dependencies."""
@@ -275,9 +298,9 @@ class Instance:
         Returns the time (s) for which it must continue to answer, until proxies and peers use other
         instances.
         """
-        self.context.set_state(DRAINING)
+        self._group.set_state(DRAINING)
         others_answer = any(
-            self.context.others(opened.view.name, opened.partition)
+            self._group.others(opened.view.name, opened.partition)
             for opened in self._registry.all()
         )
         return self._constants.drain_time if others_answer else 0.0
@@ -300,19 +323,13 @@ class Instance:
         if self._schemas is not None:
             self._schemas.stop()
         self._appender.stop()
-        if self.context.spans is not None:
-            self.context.spans.shutdown()
+        if self._telemetry.spans is not None:
+            self._telemetry.spans.shutdown()
         self._directory.close(stores_are_closed=not self._ingest_loop.alive)
 
     def _of_requests(self, view: View) -> View:
         """The view for requests: a client may name the ids of schemas."""
         return view if self._schemas is None else replace(view, schemas=self._schemas.of_requests)
-
-    def _member_metadata(self) -> MemberMetadata:
-        return self._membership_reporter.now(self._highest_epoch)
-
-    def _polled_partitions(self, topic: str) -> TopicPartitions | None:
-        return self._membership_reporter.polled_partitions(topic)
 
     def _on_state_change(self) -> None:
         self._membership_reporter.remember()  # a store has shown which topic it is
@@ -334,8 +351,8 @@ class Instance:
             self._member.rejoin()
             return
         self._highest_epoch = topology.epoch
-        me = self.context.me
-        dropped = self.context.versions.dropped
+        me = self._group.me
+        dropped = self._group.versions.dropped
         mine = topology.partitions_of(
             me, {view.name: view.hash for view in self._views if view.name not in dropped}
         )
@@ -344,7 +361,7 @@ class Instance:
         taken_over = {
             (opened.view.name, opened.partition)
             for opened in self._registry.all()
-            if topology.is_taken_over(self.context.topology, opened.view.name, opened.partition)
+            if topology.is_taken_over(self._group.topology, opened.view.name, opened.partition)
         }
         unplaced = {
             view.topic
@@ -352,7 +369,7 @@ class Instance:
             if (placed := topology.views.get(view.name)) is not None and not placed.partitions
         }
         self._ingest_loop.assign(mine, shared, taken_over, unplaced)
-        self.context.apply_topology(topology)
+        self._group.apply_topology(topology, self._member.rebalance_seconds)
         self._membership_reporter.remember()
         self._versions.note_topology(topology)
         log.info(

@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from backend.cluster.change_log import ChangeLog
-from backend.cluster.change_subject import Subject
-from backend.instance.context import InstanceContext
+from backend.cluster.change_log import ChangeLog, Subject
+from backend.cluster.group_state import GroupState
 from backend.instance.settings import Settings
 from model.changes.deployments import DeploymentState, decode_record, encode_record
 
@@ -42,14 +41,16 @@ class DeploymentFollower:
         client_settings: Mapping[str, Any],
         settings: Settings,
         broker_timeout: float,
+        group: GroupState,
         rejoin: Callable[[], None],
         new_log: Callable[..., ChangeLog[DeploymentState]] = ChangeLog,
     ) -> None:
-        """`broker_timeout`: s for a request. `rejoin()` requests a topology with a newer epoch.
-        `new_log`: makes the log of the changes."""
+        """`broker_timeout`: s for a request. `group`: is told which deployment is current.
+        `rejoin()` requests a topology with a newer epoch. `new_log`: makes the log of the changes.
+        """
         self._service = settings.service
         self._rejoin = rejoin
-        self._context: InstanceContext | None = None
+        self._group = group
         self.log: ChangeLog[DeploymentState] | None = None
         if settings.service:
             self.log = new_log(
@@ -61,10 +62,9 @@ class DeploymentFollower:
                 (settings.service, DeploymentState(settings.application_id)),
             )
 
-    def start(self, context: InstanceContext) -> None:
+    def start(self) -> None:
         """Read which deployment is current. Waits for some seconds only, because the instance
         answers requests even if its deployment is not current."""
-        self._context = context
         if self.log is not None:
             self.log.start()
             if not self.log.wait_until_known(_TIMEOUT):
@@ -78,13 +78,12 @@ class DeploymentFollower:
         state = states.get(self._service)
         if state is None:
             return
-        assert self._context is not None
-        before = self._context.deployment
-        self._context.apply_deployment(state)
+        before = self._group.deployment
+        self._group.apply_deployment(state)
         # if the topic has lost changes, the epoch is older, and proxies would not follow it
         if before is not None and state.revision < before.revision:
             self._rejoin()
         log.info(
             "service %s: deployment %s is current, this one is %s (change %d)",
-            self._service, state.current, self._context.settings.application_id, state.revision,
+            self._service, state.current, self._group.group_id, state.revision,
         )  # fmt: skip

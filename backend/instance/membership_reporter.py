@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from backend.cluster.group_state import GroupState
 from backend.cluster.topic_partitions import TopicPartitions
+from backend.ingest.metadata.poller import MetadataPoller
 from backend.ingest.store_partitions import PartitionRegistry
-from backend.instance.context import InstanceContext
 from backend.instance.settings import is_loopback
+from backend.security.cluster import ClusterAccess
 from backend.storage.findings import Finding, FindingsFile
 from model.group.member_metadata import MemberMetadata
 from model.machine.clock import boot_time
@@ -28,7 +30,10 @@ class MembershipReporter:
 
     def __init__(
         self,
-        context: InstanceContext,
+        group: GroupState,
+        cluster: ClusterAccess,
+        metadata_poller: MetadataPoller,
+        ends_trusted_for: float,
         views: tuple[View, ...],
         registry: PartitionRegistry,
         on_disk: Callable[[], Mapping[str, list[int]]],
@@ -36,10 +41,13 @@ class MembershipReporter:
         findings: FindingsFile,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_disk()`: view -> partitions with a store on disk. `opening()`: assigned store
-        partitions that are not open yet. `findings`: what was known before a restart. `clock()`:
-        s."""
-        self._context = context
+        """`ends_trusted_for`: s for which a broker's answer is current. `on_disk()`:
+        view -> partitions with a store on disk. `opening()`: assigned store partitions that are not
+        open yet. `findings`: what was known before a restart. `clock()`: s."""
+        self._group = group
+        self._cluster = cluster
+        self._metadata_poller = metadata_poller
+        self._ends_trusted_for = ends_trusted_for
         self._declared = views
         self._registry = registry
         self._on_disk = on_disk
@@ -58,13 +66,13 @@ class MembershipReporter:
     @property
     def _views(self) -> tuple[View, ...]:
         """The views of this instance, without dropped versions."""
-        dropped = self._context.versions.dropped
+        dropped = self._group.versions.dropped
         return tuple(view for view in self._declared if view.name not in dropped)
 
     def now(self, highest_epoch: Epoch) -> MemberMetadata:
         """The metadata for joining the group now."""
         open_partitions = self._registry.all()
-        topology, me = self._context.topology, self._context.me
+        topology, me = self._group.topology, self._group.me
         on_disk = self._on_disk()
         self._reported_at = self._clock()
         before = self._known_before()
@@ -104,22 +112,22 @@ class MembershipReporter:
             topic_hashes={name: topic_hash for name, (_, topic_hash) in known.items()},
             ready=self._reported_ready,
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
-            drained=self._context.drained,
+            drained=self._group.drained,
             reads_references=self._can_fetch_topologies,
         )
 
     @property
     def _can_fetch_topologies(self) -> bool:
         """Without authentication, internal routes answer on loopback only."""
-        return self._context.cluster.is_configured or is_loopback(self._context.me.host)
+        return self._cluster.is_configured or is_loopback(self._group.me.host)
 
     def polled_partitions(self, topic: str) -> TopicPartitions | None:
         """The broker's last answer about the topic, for a leader. None if the broker has not
         answered for a while, because the topic may be another one by now."""
-        found = self._context.metadata_poller.get(topic)
+        found = self._metadata_poller.get(topic)
         if found is None:
             return None
-        if boot_time() - found.fetched_boot_time > self._context.settings.ends_trusted_for:
+        if boot_time() - found.fetched_boot_time > self._ends_trusted_for:
             return None
         return TopicPartitions(hash_of_topic(found.topic_id), found.partitions)
 
@@ -127,14 +135,14 @@ class MembershipReporter:
         """Store what the topology says about the views, for the time after a restart of all
         instances. Any thread may call it."""
         with self._writes_findings:
-            topology = self._context.topology
+            topology = self._group.topology
             if topology.epoch != NO_EPOCH:
                 self._findings.write(self._findings_of(topology))
 
     def _known_before(self) -> Mapping[str, Finding]:
         """What the topology says of the views; before there is one, what this instance knew when it
         stopped."""
-        topology = self._context.topology
+        topology = self._group.topology
         if topology.epoch != NO_EPOCH:
             return self._findings_of(topology)
         hashes = {view.name: view.hash for view in self._views}
@@ -163,7 +171,7 @@ class MembershipReporter:
         of_epoch, topic_hash = self._topic_hashes.get(view, (NO_EPOCH, 0))
         if of_epoch == epoch:
             return topic_hash
-        known = self._context.metadata_poller.latest.get(placed.description.get("topic", ""))
+        known = self._metadata_poller.latest.get(placed.description.get("topic", ""))
         if known is None or known.partitions != placed.partitions:
             return 0
         topic_hash = hash_of_topic(known.topic_id)
@@ -176,11 +184,11 @@ class MembershipReporter:
         """View -> the numbers of partitions that its topic has had, as far as stores know them, and
         the hash of this topic (0: unknown). Counts that were known before are included until all
         stores are open here. Counts of another topic that had the same name are not included."""
-        is_joined = self._context.topology.epoch != NO_EPOCH
+        is_joined = self._group.topology.epoch != NO_EPOCH
         opening = {view for view, _ in self._opening()}
         found = {}
         for view in self._declared:
-            known = self._context.metadata_poller.latest.get(view.topic)
+            known = self._metadata_poller.latest.get(view.topic)
             topic_id = known.topic_id if known is not None else ""
             topic_hash = hash_of_topic(topic_id) if topic_id else 0
             counts = self._registry.own_partition_counts(view, topic_id)
@@ -221,9 +229,9 @@ class MembershipReporter:
         """Whether the leader does not know of mispartitioned records, or of a store that was
         created with another number of partitions. Both change how other instances must read the
         view."""
-        found = self._partition_counts(self._findings_of(self._context.topology))
+        found = self._partition_counts(self._findings_of(self._group.topology))
         mispartitioned = set(self._registry.mispartitioned_views())
-        for name, placed in self._context.topology.views.items():
+        for name, placed in self._group.topology.views.items():
             known = {placed.partitions, *placed.partition_counts}
             own = set(found[name][0]) if name in found else set()
             reported = set(self._reported_counts.get(name, ()))
@@ -243,7 +251,7 @@ class MembershipReporter:
         The next topology then makes them active. KIP-441 uses a probing rebalance every ten minutes
         instead.
         """
-        topology, me = self._context.topology, self._context.me
+        topology, me = self._group.topology, self._group.me
         warming = {
             (view.name, partition)
             for view in self._views
@@ -263,7 +271,7 @@ class MembershipReporter:
     def _partition_counts_differ(self) -> bool:
         """Whether partition counts differ from the topology. Normally the leader detects this.
         Metadata from before the last report do not count: the topic may have been deleted."""
-        topology, topic_metadata = self._context.topology, self._context.metadata_poller.latest
+        topology, topic_metadata = self._group.topology, self._metadata_poller.latest
         return self._clock() - self._reported_at > _REPEAT_AFTER and any(
             (known := topic_metadata.get(view.topic)) is not None
             and known.fetched_at >= self._reported_at
@@ -278,5 +286,5 @@ class MembershipReporter:
         return self._clock() - self._reported_at > _REPEAT_AFTER and any(
             not placed.partition_counts
             and any(count <= placed.partitions for count in self._reported_counts.get(name, ()))
-            for name, placed in self._context.topology.views.items()
+            for name, placed in self._group.topology.views.items()
         )

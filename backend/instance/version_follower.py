@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from backend.cluster.change_log import ChangeLog
-from backend.cluster.change_subject import Subject
-from backend.instance.context import InstanceContext
+from backend.cluster.change_log import ChangeLog, Subject
+from backend.cluster.group_state import GroupState
 from backend.instance.settings import Settings
 from model.topology import Topology
 from model.versions import States, Versions, VersionState, decode_record, encode_record
@@ -34,6 +33,13 @@ def versions_of(application_id: str) -> Subject[VersionState]:
     )
 
 
+def initial_versions(views: tuple[View, ...]) -> Versions:
+    """What is known of the versions of views before the version topic has been read: without a
+    second version of a view, there is nothing to decide."""
+    declared = Versions(views)
+    return Versions(views, None) if declared.are_used else declared
+
+
 class VersionFollower:
     """Follows the version topic, if a view is declared with a version or the topic exists: then
     this instance may have a views.toml without the current version."""
@@ -44,15 +50,16 @@ class VersionFollower:
         client_settings: Mapping[str, Any],
         settings: Settings,
         broker_timeout: float,
+        group: GroupState,
         drop: Callable[[Set[str]], None],
         rejoin: Callable[[], None],
         timeout: float = 10.0,
         new_log: Callable[..., ChangeLog[VersionState]] = ChangeLog,
     ) -> None:
-        """`broker_timeout`: s for a request. `drop(views)` deletes the stores of views that are not
-        assigned any more. `rejoin()` requests a topology without dropped views. `timeout`: how long
-        (s) the start waits for an answer of the broker, twice. `new_log`: makes the log of the
-        changes."""
+        """`broker_timeout`: s for a request. `group`: is told which versions are current.
+        `drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
+        requests a topology without dropped views. `timeout`: how long (s) the start waits for an
+        answer of the broker, twice. `new_log`: makes the log of the changes."""
         application_id = settings.application_id
         self.log = new_log(
             client_settings,
@@ -61,27 +68,24 @@ class VersionFollower:
             versions_of(application_id),
             self._apply,
         )
-        declared = Versions(views)
-        # without a second version, there is nothing to decide
-        self.initial = Versions(views, None) if declared.are_used else declared
+        self._are_declared = Versions(views).are_used
         self._timeout = timeout
         self._drop = drop
         self._rejoin = rejoin
-        self._context: InstanceContext | None = None
+        self._group = group
         self._is_following = False
 
-    def start(self, context: InstanceContext) -> None:
+    def start(self) -> None:
         """Read which versions are current. Waits for some seconds only: until they are known,
         requests for the current version get a 503. If the topic exists, any view may have versions
         that are not declared here."""
-        self._context = context
         exists = self.log.exists(self._timeout)
         if exists:
-            context.doubt_versions()
-        elif exists is None and not self.initial.are_used:
+            self._group.doubt_versions()
+        elif exists is None and not self._are_declared:
             # following the topic would create it
             log.warning("it is not known whether views have versions: the broker does not answer")
-        if exists or self.initial.are_used:
+        if exists or self._are_declared:
             self._is_following = True
             self.log.start()
             if not self.log.wait_until_known(self._timeout):
@@ -94,10 +98,9 @@ class VersionFollower:
             self.log.start()
 
     def _apply(self, states: States) -> None:
-        assert self._context is not None
-        before = self._context.versions
-        self._context.apply_versions(states)
-        versions = self._context.versions
+        before = self._group.versions
+        self._group.apply_versions(states)
+        versions = self._group.versions
         self._drop(versions.dropped)
         # if the topic has lost changes, the epoch is older, and proxies would not follow it
         if versions.dropped != before.dropped or versions.revision < before.revision:

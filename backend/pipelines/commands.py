@@ -18,11 +18,9 @@ class CommandSender:
     """A sender of commands. Any thread may call `send`. Commands are rare, so each has a connection
     of its own."""
 
-    def __init__(
-        self, client_settings: Mapping[str, Any] | None = None, timeout: float = 5.0
-    ) -> None:
+    def __init__(self, client_settings: Mapping[str, Any], timeout: float) -> None:
         """`client_settings`: of kafka-python. `timeout` (s): for one request."""
-        self._settings = admin_settings(client_settings or {}, timeout)
+        self._settings = admin_settings(client_settings, timeout)
 
     def send(self, group: str, topic: str, action: str) -> PipelineCommand:
         """Commit a command for the pipeline of a view topic. Blocks. Raises Unavailable if it is

@@ -25,13 +25,13 @@ class UnusedGroups:
 
     def __init__(
         self,
-        client_settings: Mapping[str, Any] | None = None,
-        timeout: float = 5.0,
-        own: str = "",
+        client_settings: Mapping[str, Any],
+        timeout: float,
+        own: str,
     ) -> None:
         """`client_settings`: of kafka-python. `timeout` (s): for one request. `own`: the group of
         this deployment."""
-        self._settings = admin_settings(client_settings or {}, timeout)
+        self._settings = admin_settings(client_settings, timeout)
         self._own = own
 
     def all(self) -> list[str]:

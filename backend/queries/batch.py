@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from backend.cluster.peer_client import PeerClient
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.key_bodies import MAX_KEYS, record_key, text_keys
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.point import Entry, Unresolved, ViewReads, count_refusal
@@ -83,7 +83,7 @@ class Batches:
 
     def __init__(
         self,
-        context: InstanceContext,
+        context: QueryContext,
         reads: dict[str, ViewReads],
         peer_client: PeerClient,
         any_partition: AnyPartitionReads,

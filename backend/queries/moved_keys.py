@@ -38,7 +38,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from model.partitioner import partition_of
 from model.problems import NonRetryable
 from model.views import ANY_PARTITION, View
@@ -82,13 +82,13 @@ class KeyMoved(PartitionUnknown):
         )
 
 
-def partition_counts(context: InstanceContext, view: View) -> list[int]:
+def partition_counts(context: QueryContext, view: View) -> list[int]:
     """The numbers of partitions with which producers may have written records of the view,
     ascending. They come from the topology and from the store partitions here."""
     return sorted(context.store_partitions.partition_counts(view))
 
 
-def known_counts(context: InstanceContext, view: View) -> set[int]:
+def known_counts(context: QueryContext, view: View) -> set[int]:
     """`partition_counts`, and the number that the topic had when it was last fetched."""
     metadata = context.metadata_poller.latest.get(view.topic)
     counts = context.store_partitions.partition_counts(view)
@@ -101,7 +101,7 @@ def homes_of(view: View, key: bytes, counts: Iterable[int]) -> list[int]:
     return [home(key, count) for count in counts]
 
 
-def has_moved_keys(context: InstanceContext, view: View) -> bool:
+def has_moved_keys(context: QueryContext, view: View) -> bool:
     """Whether some keys have moved, and their partitions are known: in a mispartitioned view, a key
     may be in any partition."""
     if view.partitioner == ANY_PARTITION or context.store_partitions.is_mispartitioned(view):
@@ -109,13 +109,13 @@ def has_moved_keys(context: InstanceContext, view: View) -> bool:
     return len(context.store_partitions.partition_counts(view)) > 1
 
 
-def is_growing(context: InstanceContext, view: View) -> bool:
+def is_growing(context: QueryContext, view: View) -> bool:
     """Whether partitions were added that the topology does not have yet. Unavailable."""
     metadata = context.metadata_poller.latest.get(view.topic)
-    return metadata is not None and metadata.partitions > len(context.placed(view).active)
+    return metadata is not None and metadata.partitions > len(context.group.placed(view).active)
 
 
-def lacks_tombstones(context: InstanceContext, store_partition: StorePartition) -> bool:
+def lacks_tombstones(context: QueryContext, store_partition: StorePartition) -> bool:
     """Whether the store was created without knowing an earlier number of partitions: it may lack
     the tombstones of moved keys."""
     view, metadata = store_partition.view, store_partition.metadata

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import homes_of, known_counts
 from backend.wire.scan import ScanResponse
 from model.problems import RetryLater
@@ -42,7 +42,7 @@ class OffsetsInDoubt(RetryLater):
 class OtherOffsets:
     """What is known about the offsets of one view's topic."""
 
-    def __init__(self, view: View, context: InstanceContext) -> None:
+    def __init__(self, view: View, context: QueryContext) -> None:
         self._view = view
         self._context = context
         self._store_partitions = context.store_partitions.of_view(view.name)
@@ -87,7 +87,7 @@ class OtherOffsets:
         if metadata is not None:
             return hash_of_topic(metadata.topic_id)
         # an instance without a partition of the topic does not poll it
-        return self._context.placed(self._view).topic_hash
+        return self._context.group.placed(self._view).topic_hash
 
     def _applied(self, partition: int, offset: int) -> bool:
         store_partition = self._store_partitions.get(partition)

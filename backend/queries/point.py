@@ -20,11 +20,12 @@ from typing import NamedTuple, TypeVar, cast
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import InstanceContext, ReadCounts
+from backend.instance.context import QueryContext
 from backend.queries.key_texts import KeyTexts
 from backend.queries.routing import OCTETS, PLAIN, KeyRouting, NotOwner, ReadOptions
 from backend.queries.scans.merged_entries import PlacedEntries
 from backend.storage.bounded_reads import SLICE, ReadBudget
+from backend.telemetry.telemetry import ReadCounts
 from model.machine.clock import boot_time
 from model.problems import (
     KeyTooLong,
@@ -80,10 +81,10 @@ class ViewReads(KeyTexts, KeyRouting):
     """Point reads of one view, from the store partitions of this instance. `stores_text`: whether a
     stored key is 0x01 and the text of the key."""
 
-    def __init__(self, view: View, context: InstanceContext) -> None:
+    def __init__(self, view: View, context: QueryContext) -> None:
         KeyRouting.__init__(self, view, context)
         KeyTexts.__init__(self, view, context.constants.max_key_bytes)
-        self.counts: ReadCounts = context.counts[view.name]
+        self.counts: ReadCounts = context.telemetry.counts[view.name]
         self.other_key = view.key_codec.other_key
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key

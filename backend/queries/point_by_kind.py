@@ -10,7 +10,7 @@ import orjson
 
 from backend.ingest.protocols import Store
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.point import Entry, Resolved, State, Unresolved, ViewReads
 from backend.queries.routing import PLAIN, ReadOptions
 from backend.queries.versions import VersionedReads
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _NO_HEAD = entry_head(-1, 0)
 
 
-def reads_of(view: View, context: InstanceContext) -> ViewReads:
+def reads_of(view: View, context: QueryContext) -> ViewReads:
     """The point reads for the kind of store that this view has."""
     kind = view.kind
     if kind.is_custom:
@@ -62,7 +62,7 @@ class CustomReads(ViewReads):
     """Point reads of a view with a custom store. Its entries have an empty head: a result of the
     class does not come from one record."""
 
-    def __init__(self, view: View, context: InstanceContext) -> None:
+    def __init__(self, view: View, context: QueryContext) -> None:
         super().__init__(view, context)
         self.value_json = _as_it_is
 

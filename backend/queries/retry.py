@@ -1,7 +1,7 @@
 """The rule by which an instance asks other instances, the same for every query.
 
 - The holders of a partition (its active and standbys) are asked one after the other, at most five
-  (`InstanceContext.others`): the active first; last, the holders that seem dead or have just
+  (`QueryContext.others`): the active first; last, the holders that seem dead or have just
   failed. The asking instance may be one of the holders (None).
 - A holder that is silent for `WHILE_OTHERS_ARE_LEFT` is skipped while another one is left to ask.
   The last one has `Constants.forward_timeout`. A holder that does not answer is suspected for a
@@ -28,9 +28,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Seque
 from contextlib import AsyncExitStack
 from typing import Generic, NamedTuple, TypeVar
 
+from backend.cluster.group_state import MAX_OTHERS
 from backend.cluster.peer_client import PeerClient
 from backend.cluster.peer_failures import PeerNotAsked, PeerRefused
-from backend.instance.context import MAX_OTHERS, InstanceContext
+from backend.instance.context import QueryContext
 from backend.telemetry.peer_counts import PeerCounts
 from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import READS
@@ -151,7 +152,7 @@ def _timeout(others_left: bool) -> float | None:
 class Asker:
     """Asks other instances, and records which of them do not answer."""
 
-    def __init__(self, context: InstanceContext, peer_client: PeerClient) -> None:
+    def __init__(self, context: QueryContext, peer_client: PeerClient) -> None:
         self._context = context
         self._peer_client = peer_client
 
@@ -160,7 +161,9 @@ class Asker:
         context = self._context
         constants = context.constants
         return Rounds(
-            constants.wait_timeout, counts=context.peer_counts, limit=constants.forward_timeout
+            constants.wait_timeout,
+            counts=context.telemetry.peer_counts,
+            limit=constants.forward_timeout,
         )
 
     async def ask(
@@ -183,7 +186,7 @@ class Asker:
         except PeerNotAsked:
             raise
         except Unavailable:
-            self._context.peers.failed(member.id)
+            self._context.group.peers.failed(member.id)
             raise
 
     async def ask_for_reads(self, member: Member, body: bytes) -> Answer:
@@ -194,7 +197,7 @@ class Asker:
         except PeerRefused:
             raise
         except Unavailable:
-            self._context.peers.failed(member.id)
+            self._context.group.peers.failed(member.id)
             raise
 
     async def begin_stream(
@@ -223,7 +226,7 @@ class Asker:
                     self._peer_client.stream(member, target, headers, timeout, turn.left)
                 )
             except Unavailable as e:
-                self._context.peers.failed(member.id)
+                self._context.group.peers.failed(member.id)
                 unavailable = e
                 return True
             return may_change(begun[0])

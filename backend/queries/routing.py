@@ -9,7 +9,7 @@ from functools import partial
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import (
     InAnyPartition,
     KeyMoved,
@@ -104,7 +104,7 @@ def refusal(store_partition: StorePartition, stale: str | None) -> str | None:
 class KeyRouting:
     """Which instances may answer for the keys of one view."""
 
-    def __init__(self, view: View, context: InstanceContext) -> None:
+    def __init__(self, view: View, context: QueryContext) -> None:
         self.view = view
         self._context = context
         self._store_partitions = context.store_partitions.of_view(view.name)
@@ -118,7 +118,7 @@ class KeyRouting:
         # The topology and the metadata from which `partition_count` computed its last result, and
         # this result. Topology and metadata are replaced, never modified.
         self._counted: tuple[Topology, TopicMetadata | None, tuple[int, bool] | None] = (
-            context.topology, None, None
+            context.group.topology, None, None
         )  # fmt: skip
 
     @property
@@ -168,17 +168,17 @@ class KeyRouting:
 
     def _not_held(self, partition: int) -> Unavailable:
         name = self.view.name
-        holders = self._context.topology.holders_of(name, partition)
+        holders = self._context.group.topology.holders_of(name, partition)
         if not holders:
             return Unavailable("nobody", f"No instance holds partition {partition} of view {name}.")
-        if self._context.me in holders:
+        if self._context.group.me in holders:
             return Unavailable(
                 "catching-up", f"Partition {partition} of view {name} is being opened."
             )
         return Unavailable(
             "not-here",
             f"{', '.join(each.id for each in holders)} hold partition {partition} of view {name} "
-            f"as of epoch {self._context.topology.epoch}.",
+            f"as of epoch {self._context.group.topology.epoch}.",
         )
 
     def elsewhere(
@@ -191,7 +191,7 @@ class KeyRouting:
         self, partition: int, refusal: Callable[[], Unavailable], options: ReadOptions
     ) -> NotOwner | Unavailable:
         """The instances to ask instead of this one; the refusal if there are none."""
-        others = self._context.others(self.view.name, partition, options.stale)
+        others = self._context.group.others(self.view.name, partition, options.stale)
         return NotOwner(partition, others, refusal) if others else refusal()
 
     def _beyond_bounds(
@@ -229,7 +229,7 @@ class KeyRouting:
 
     def partition(self, key: bytes, options: ReadOptions = PLAIN) -> int:
         """The partition of a key; Unavailable if it is unknown."""
-        placed = self._context.placed(self.view)
+        placed = self._context.group.placed(self.view)
         count = len(placed.active)
         if options.min_offsets:
             self._refuse_unknown(max(options.min_offsets), count)
@@ -290,7 +290,7 @@ class KeyRouting:
     def in_one_partition(self, keys: Sequence[bytes], partition: int) -> list[int]:
         """The indexes of the keys for which `self.partition` returns this partition: no other
         partition can have these keys. Unavailable."""
-        placed = self._context.placed(self.view)
+        placed = self._context.group.placed(self.view)
         if self._partition_of is None or placed.mispartitioned or self._is_ambiguous():
             return []
         counts = {len(placed.active)}
@@ -311,10 +311,10 @@ class KeyRouting:
     def partition_count(self) -> tuple[int, bool]:
         """The number of partitions, and whether the partition of every key follows from it; if not,
         keys have to be resolved one by one. Unavailable."""
-        topology, metadata = self._context.topology, self._metadata.get(self.view.topic)
+        topology, metadata = self._context.group.topology, self._metadata.get(self.view.topic)
         of_topology, of_metadata, counted = self._counted
         if counted is None or topology is not of_topology or metadata is not of_metadata:
-            placed = self._context.placed(self.view)
+            placed = self._context.group.placed(self.view)
             count = len(placed.active)
             counted = (
                 count,
@@ -375,7 +375,7 @@ class KeyRouting:
         It uses what this instance knows itself: the topology may not say so yet."""
         if self._context.store_partitions.is_mispartitioned(self.view):
             raise PartitionUnknown(self.view)
-        count = len(self._context.placed(self.view).active)
+        count = len(self._context.group.placed(self.view).active)
         counts = self._context.store_partitions.own_partition_counts(self.view)
         if self._partition_of is not None and min(counts, default=count) < count:
             for key in keys:

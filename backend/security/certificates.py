@@ -53,8 +53,7 @@ class Certificates:
         self.listening = self._listening_context()
         """The context for all sockets of this instance that listen; None: without TLS."""
 
-    @property
-    def for_peers(self) -> ssl.SSLContext:
+    def peers(self) -> ssl.SSLContext:
         """The context for new connections to other instances: it verifies their certificate and
         host name, and shows this instance's certificate to peers that ask for one."""
         if self._client is None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from backend.http.forwarding.coalesced_forwards import CoalescedForwards, path_of
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import PartitionUnknown
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.point import ViewReads
@@ -69,9 +69,7 @@ class ForwardableRequest:
 class KeyForwarding:
     """Answers queries for one key: here, by a forward, or from all partitions."""
 
-    def __init__(
-        self, context: InstanceContext, asker: Asker, scatter_gather: ScatterGather
-    ) -> None:
+    def __init__(self, context: QueryContext, asker: Asker, scatter_gather: ScatterGather) -> None:
         self._context = context
         self._asker = asker
         self._offset_checks = OffsetChecks(context, scatter_gather)
@@ -153,7 +151,7 @@ class KeyForwarding:
         return Rounds(
             constants.wait_timeout,
             request.is_forwarded,
-            self._context.peer_counts,
+            self._context.telemetry.peer_counts,
             constants.forward_timeout,
         )
 
@@ -197,7 +195,7 @@ class KeyForwarding:
             if scheme.lower() != b"bearer" or not is_token(token):
                 return None
         text = request.path.rpartition(b"/")[2]
-        path = path_of(query.reads.view, text, self._context.versions)
+        path = path_of(query.reads.view, text, self._context.group.versions)
         return None if path is None else partial(self.coalesced.ask, path=path, token=token)
 
 

@@ -15,13 +15,13 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from urllib.parse import quote, unquote_to_bytes
 
+from backend.cluster.group_state import MAX_OTHERS, VIEW_VERSION, GroupState
 from backend.http.access import Access
 from backend.http.asgi import Scope
 from backend.http.negotiation import wants_lines
 from backend.http.paths import Elsewhere
 from backend.http.request import Request
 from backend.http.route_table import OTHER, Match, Route
-from backend.instance.context import MAX_OTHERS, VIEW_VERSION, InstanceContext
 from backend.queries.key_bodies import parse_search
 from backend.queries.retry import Asker, may_change
 from backend.wire.answer import MARK, Answer, code_of
@@ -44,10 +44,10 @@ class UnmatchedRequests:
     """Used in the event loop."""
 
     def __init__(
-        self, context: InstanceContext, gate: AbstractAsyncContextManager[None], asker: Asker
+        self, group: GroupState, gate: AbstractAsyncContextManager[None], asker: Asker
     ) -> None:
         """`gate`: limits the requests that are answered at once."""
-        self._context = context
+        self._group = group
         self._gate = gate
         self._asker = asker
 
@@ -64,7 +64,7 @@ class UnmatchedRequests:
     async def _answer(self, problem: Elsewhere, request: Request) -> Answer:
         if request.header(MARK) is not None or not _is_forwarded(problem, request):
             raise problem
-        placed = self._context.topology.views.get(problem.stored)
+        placed = self._group.topology.views.get(problem.stored)
         if placed is None:
             raise problem
         key, path = _record_key(placed, problem, request), problem.path or request.raw_path
@@ -113,12 +113,12 @@ class UnmatchedRequests:
         """The instances to ask, in order: those with the key's partition. If that partition is not
         known, all instances that have a partition, in random order, so that the next request begins
         with another one."""
-        topology, peers = self._context.topology, self._context.peers
+        topology, peers = self._group.topology, self._group.peers
         partition = _partition(placed, key)
         partitions = range(placed.partitions) if partition is None else (partition,)
         indexes = dict.fromkeys(index for each in partitions for index in placed.holders(each))
         members = [topology.members[index] for index in indexes]
-        others = [member for member in members if member != self._context.me]
+        others = [member for member in members if member != self._group.me]
         if partition is None:
             random.shuffle(others)
         others.sort(key=lambda member: peers.is_suspect(member.id))

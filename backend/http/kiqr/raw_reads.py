@@ -17,7 +17,7 @@ import orjson
 
 from backend.http.representation import RECORD_VALUES
 from backend.http.routes.keys import KeyRoutes
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.history import MAX_LIMIT, Span
 from backend.queries.point import count_refusal
 from backend.queries.scans.freshness import Freshness
@@ -92,7 +92,7 @@ class _Running(NamedTuple):
 class RawReads:
     """Blocking reads, for all threads but the event loop's; Unavailable before `start`."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: QueryContext) -> None:
         self._context = context
         self._running: _Running | None = None
 
@@ -138,7 +138,7 @@ class RawReads:
         except _ErrorAnswer:
             raise  # counted where it was answered
         except Problem as problem:
-            count_refusal(self._context.counts[view.name], problem)
+            count_refusal(self._context.telemetry.counts[view.name], problem)
             raise
 
     async def _value(self, view: View, key: bytes, running: _Running) -> bytes:

@@ -29,7 +29,7 @@ from werkzeug.routing import BaseConverter
 
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.paths import undecided
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.stores import KEYS, SESSIONS, WINDOWS
 from model.formats.registry import FORMATS
 from model.problems import BadRequest, KeyTooLong, NotFound, QueryFailed
@@ -76,7 +76,7 @@ class _Rest(BaseConverter):
     part_isolating = False
 
 
-def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> None:
+def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
     """Adds the dialect to the application."""
     pages.url_map.converters["rest"] = _Rest
     kiqr = Blueprint("kiqr", __name__, url_prefix=PREFIX)
@@ -84,7 +84,7 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
 
     def view_of(store: str, resource: str, serdes: Sequence[str] = ()) -> View:
         """The view of a store whose kind and serdes fit; NotFound, BadRequest, QueryFailed."""
-        versions = context.versions
+        versions = context.group.versions
         view = versions.named.get(store)
         if view is None and store in versions.undecided:
             raise undecided(store)
@@ -92,7 +92,7 @@ def register_kiqr(pages: Flask, context: InstanceContext, reads: RawReads) -> No
             raise NotFound(
                 "view-not-found", f"View {store!r} does not exist. GET /views lists the views."
             )
-        g.view_headers = context.view_headers(view)
+        g.view_headers = context.group.view_headers(view)
         formats = [_formats(name) for name in serdes]
         if view.kind.resource != resource:
             raise QueryFailed("wrong-store", f"View {store} has a {view.store} store.")

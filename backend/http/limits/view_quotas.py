@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.instance.settings import is_loopback
 from backend.wire.answer import MARK, Header
 from model.problems import TooManyRequests
@@ -31,9 +31,7 @@ COUNTED = b"queryable-counted"
 class ViewQuotas:
     """The buckets of the views that have a quota. Used in the event loop."""
 
-    def __init__(
-        self, context: InstanceContext, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, context: QueryContext, clock: Callable[[], float] = time.monotonic) -> None:
         self._context = context
         self._clock = clock
         self._buckets: dict[str, TokenBucket] = {}
@@ -48,7 +46,7 @@ class ViewQuotas:
             return
         wait = self._take(view.name, quota)
         if wait:
-            self._context.over_quota[view.name] += 1
+            self._context.telemetry.over_quota[view.name] += 1
             raise TooManyRequests(
                 "quota-exceeded",
                 f"View {view.name} has a quota of {quota} in the whole deployment.",
@@ -66,7 +64,7 @@ class ViewQuotas:
         return bucket.take(quota.per_second * share, capacity, now)
 
     def _share(self, view: str) -> float:
-        topology = self._context.topology
+        topology = self._context.group.topology
         if topology is not self._shares_of:
             self._shares_of, self._shares = topology, {}
         share = self._shares.get(view)

@@ -30,7 +30,7 @@ def instance(context: InstanceContext) -> Iterator[Metric]:
     )
     yield single(
         gauge("running", "1 while the instance is in the consumer group."),
-        float(context.state == RUNNING),
+        float(context.group.state == RUNNING),
     )
     yield by_label(
         gauge(
@@ -39,15 +39,17 @@ def instance(context: InstanceContext) -> Iterator[Metric]:
             ["view"],
         ),
         (
-            ([view], context.versions.named[view].version)
-            for view in sorted(context.versions.with_versions & context.versions.named.keys())
+            ([view], context.group.versions.named[view].version)
+            for view in sorted(
+                context.group.versions.with_versions & context.group.versions.named.keys()
+            )
         ),
     )
     yield single(
         gauge("topology_epoch_timestamp_seconds", "Time of the topology epoch (leader's clock)."),
-        context.topology.epoch.ms / 1000,
+        context.group.topology.epoch.ms / 1000,
     )
-    rebalances = context.rebalances
+    rebalances = context.telemetry.rebalances
     yield single(counter("rebalances", "Topologies that were applied."), rebalances.count)
     yield by_label(
         counter(

@@ -10,9 +10,9 @@ from backend.http.asgi import RECEIVED_EXTENSION
 from backend.http.request import Request
 from backend.http.route_table import Match
 from backend.http.sending import role_of
-from backend.instance.context import InstanceContext
 from backend.telemetry.latencies import Labels, not_counted
 from backend.telemetry.logs import REQUESTS
+from backend.telemetry.telemetry import Telemetry
 from backend.telemetry.tracing import TRACE
 from backend.wire.answer import MARK, Answer
 
@@ -31,10 +31,10 @@ class Measured:
     on the client.
     """
 
-    __slots__ = ("_context", "_match", "_request", "answer")
+    __slots__ = ("_match", "_request", "_telemetry", "answer")
 
-    def __init__(self, context: InstanceContext, match: Match, request: Request) -> None:
-        self._context, self._match, self._request = context, match, request
+    def __init__(self, telemetry: Telemetry, match: Match, request: Request) -> None:
+        self._telemetry, self._match, self._request = telemetry, match, request
         self.answer: Answer | None = None
 
     def __enter__(self) -> Measured:
@@ -61,7 +61,7 @@ class Measured:
         began = request.scope.get("extensions", {}).get(RECEIVED_EXTENSION, ended)
         view = self._match.view
         labels = Labels(self._match.route.label, "" if view is None else view.name, role, status)
-        latencies, spans = self._context.latencies, self._context.spans
+        latencies, spans = self._telemetry.latencies, self._telemetry.spans
         latencies.observe(latencies.series(labels), ended - began, ended)
         if labels.route in UNLOGGED:
             return

@@ -23,9 +23,9 @@ class _Instance(Collector):
 
     def collect(self) -> Iterator[Metric]:
         context = self._context
-        yield from requests.reads(context)
-        yield from requests.scans(context)
-        yield from requests.peers(context)
+        yield from requests.reads(context.telemetry)
+        yield from requests.scans(context.telemetry)
+        yield from requests.peers(context.telemetry)
         yield from stores.store_partitions(context)
         yield from stores.rocksdb(*context.rocksdb())
         yield from stores.disk(context)
@@ -47,5 +47,5 @@ class Metrics:
 
     def render(self) -> bytes:
         """The text exposition format."""
-        durations = requests.durations(self._context.latencies)
+        durations = requests.durations(self._context.telemetry.latencies)
         return generate_latest(self._registry) + durations.encode()

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from prometheus_client.core import Metric
 
 from backend.http.metrics.families import by_label, counter, single
-from backend.instance.context import InstanceContext
 from backend.telemetry.buckets import BOUNDS
 from backend.telemetry.latencies import Latencies
+from backend.telemetry.telemetry import Telemetry
 
 DURATION = "queryable_request_duration_seconds"
 DURATION_TEXT = "Duration of requests, until a streamed answer begins."
@@ -18,30 +18,30 @@ _OUTCOMES = ("found", "missed", "unavailable", "forwarded", "refused")
 _LES = tuple(f'le="{bound:g}"}} ' for bound in BOUNDS)
 
 
-def reads(context: InstanceContext) -> Iterator[Metric]:
+def reads(telemetry: Telemetry) -> Iterator[Metric]:
     """Point reads by outcome, and requests above a quota."""
     yield by_label(
         counter("point_reads", "Point reads by outcome.", ["view", "outcome"]),
         (
             ([view, outcome], getattr(counts, outcome))
-            for view, counts in context.counts.items()
+            for view, counts in telemetry.counts.items()
             for outcome in _OUTCOMES
         ),
     )
     yield by_label(
         counter("over_quota", "Requests above the quota of their view.", ["view"]),
-        (([view], number) for view, number in context.over_quota.items()),
+        (([view], number) for view, number in telemetry.over_quota.items()),
     )
 
 
-def scans(context: InstanceContext) -> Iterator[Metric]:
+def scans(telemetry: Telemetry) -> Iterator[Metric]:
     """Queries of whole views."""
     asked = counter("scans", "Queries of whole views by clients.", ["view", "kind"])
     seconds = counter(
         "scan_seconds", "Duration of these queries, from start to end.", ["view", "kind"]
     )
     entries = counter("scan_entries", "Entries read here for queries of all instances.", ["view"])
-    for view, counts in context.scans.items():
+    for view, counts in telemetry.scans.items():
         for kind, number in counts.requests.items():
             asked.add_metric([view, kind], number)
             seconds.add_metric([view, kind], counts.seconds[kind])
@@ -49,7 +49,7 @@ def scans(context: InstanceContext) -> Iterator[Metric]:
     yield from (asked, seconds, entries)
 
 
-def peers(context: InstanceContext) -> Iterator[Metric]:
+def peers(telemetry: Telemetry) -> Iterator[Metric]:
     """Requests to other instances."""
     yield by_label(
         counter(
@@ -57,11 +57,11 @@ def peers(context: InstanceContext) -> Iterator[Metric]:
             "Requests to other instances, by route (forward: a request of a client) and outcome.",
             ["route", "outcome"],
         ),
-        (([*labels], number) for labels, number in sorted(context.peer_counts.requests.items())),
+        (([*labels], number) for labels, number in sorted(telemetry.peer_counts.requests.items())),
     )
     yield single(
         counter("retry_rounds", "Further rounds in which a query asked the replicas again."),
-        context.peer_counts.retry_rounds,
+        telemetry.peer_counts.retry_rounds,
     )
 
 

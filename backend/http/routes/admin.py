@@ -38,7 +38,7 @@ class AdminRoutes:
     ) -> None:
         self._context = context
         self._instances = InstanceCommands(context, peer_client)
-        self._replicas = ReplicaRoute(context, responses, peer_client)
+        self._replicas = ReplicaRoute(context.group, responses, peer_client)
         self._threads = DocumentThreads()
         self._history = HistoryRoute(context, self._threads)
 
@@ -51,11 +51,12 @@ class AdminRoutes:
         self._threads.stop()
 
     def all(self) -> tuple[Route, ...]:
+        kafka = self._context.kafka
         versions = VersionRoutes(self._context, self._threads)
-        pipelines = PipelineRoutes(self._context)
-        groups = GroupRoutes(self._context, self._threads)
+        pipelines = PipelineRoutes(self._context.pipelines, kafka.pipeline_commands)
+        groups = GroupRoutes(kafka.unused_groups, self._threads)
         deployments = DeploymentRoutes(self._context, self._threads)
-        letters = DeadLetterRoute(self._context, self._threads).dead_letters
+        letters = DeadLetterRoute(kafka.dead_letter_reader, self._threads).dead_letters
         replicas, history = self._replicas.replicas, self._history.history
         of_view = "/admin/views/{view}"
         documents = Gate("documents", 16)

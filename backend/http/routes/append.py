@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 
 import orjson
 
+from backend.cluster.group_state import VIEW_VERSION
 from backend.http.limits.bodies import require_json
 from backend.http.paths import undecided
 from backend.http.request import Request
 from backend.ingest.appender import NotTaken, QueueFull, RecordTooLarge
-from backend.instance.context import VIEW_VERSION, InstanceContext
+from backend.instance.context import InstanceContext
 from backend.queries.key_bodies import parse_members, record_key
 from backend.queries.point import ViewReads
 from backend.wire.answer import JSON, Answer
@@ -49,7 +50,7 @@ class AppendRoute:
             self._check_version(topic, version)
         if reads is None:
             raise self._absent(topic)
-        if not self._context.versions.is_here(reads.view):
+        if not self._context.group.versions.is_here(reads.view):
             # the record would be written in a form that most instances cannot read
             raise Unavailable(
                 "definition-differs",
@@ -69,13 +70,13 @@ class AppendRoute:
     def _absent(self, topic: str) -> Problem:
         """Why this instance takes no records for the topic: Unavailable if others may take them."""
         context = self._context
-        if not context.known:
+        if not context.group.known:
             return Unavailable(
                 "no-topology",
                 f"This instance does not allow appending to topic {topic}, and has not joined its "
                 "group yet, so it does not know whether others do. Nothing was written. Retry.",
             )
-        for name, placed in context.topology.views.items():
+        for name, placed in context.group.topology.views.items():
             view = context.views.get(name)
             if placed.description["topic"] == topic and (view is None or view.hash != placed.hash):
                 return Unavailable(
@@ -92,7 +93,7 @@ class AppendRoute:
     def _check_version(self, topic: str, version: bytes) -> None:
         """Conflict unless the version that the record is encoded for is current; Unavailable if
         this instance does not know which version is current."""
-        versions = self._context.versions
+        versions = self._context.group.versions
         views = [view for view in self._context.views.values() if view.topic == topic]
         for view in views:
             if version == b"%d" % view.version and versions.current.get(view.base) == view.name:
@@ -142,7 +143,7 @@ class AppendRoute:
             loop.call_soon_threadsafe(settle, offset, why)
 
         try:
-            self._context.appender.append(topic, partition, key, value, on_delivery)
+            self._context.kafka.appender.append(topic, partition, key, value, on_delivery)
         except QueueFull:
             raise Unavailable(
                 "overloaded", "Too many records are waiting for the broker."

@@ -7,16 +7,16 @@ import asyncio
 from backend.http.request import Request
 from backend.http.routes.document_threads import DocumentThreads
 from backend.http.routes.members import members
-from backend.instance.context import InstanceContext
+from backend.pipelines.unused_groups import UnusedGroups
 from backend.wire.answer import Answer, json_answer
 
 
 class GroupRoutes:
     """The handlers of `GET /admin/groups` and `POST /admin/groups/{group}/delete`."""
 
-    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
+    def __init__(self, groups: UnusedGroups, threads: DocumentThreads) -> None:
         self._threads = threads
-        self._groups = context.unused_groups
+        self._groups = groups
 
     async def groups(self, _: Request) -> Answer:
         found = await self._threads.run(self._groups.all)

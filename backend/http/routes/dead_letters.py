@@ -8,8 +8,7 @@ from typing import Any
 from backend.http.parameters import parse_parameters
 from backend.http.request import Request
 from backend.http.routes.document_threads import DocumentThreads
-from backend.ingest.dead_letter_reader import MAX_LETTERS
-from backend.instance.context import InstanceContext
+from backend.ingest.dead_letter_reader import MAX_LETTERS, DeadLetterReader
 from backend.queries.parameters import whole_number
 from backend.wire.answer import Answer, json_answer
 
@@ -19,13 +18,13 @@ _DEFAULT = 100
 class DeadLetterRoute:
     """The handler of `GET /admin/views/{view}/dead-letters`."""
 
-    def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
-        self._context = context
+    def __init__(self, reader: DeadLetterReader, threads: DocumentThreads) -> None:
+        self._reader = reader
         self._threads = threads
 
     async def dead_letters(self, request: Request) -> Answer:
         wanted = parse_parameters(request.query, ("limit",)).parsed("limit", _limit) or _DEFAULT
-        read = self._context.dead_letter_reader.newest
+        read = self._reader.newest
         found = await self._threads.run(read, request.of.topic, wanted)
         document = {**found, "reasons": _reasons(found["items"])}
         return json_answer(document)

@@ -18,6 +18,7 @@ from backend.admin.completeness import (
 )
 from backend.admin.topology import Peers, statuses_of
 from backend.admin.version_status import why_no_rollback
+from backend.cluster.change_log import ChangeLog
 from backend.http.request import Request
 from backend.http.routes.document_threads import DocumentThreads
 from backend.http.routes.members import Allowed, members
@@ -61,11 +62,11 @@ class DeploymentRoutes:
         return json_answer(
             {
                 "application_id": context.settings.application_id,
-                "service": document(service, context.deployment) if service else None,
-                "epoch": str(context.topology.epoch),
+                "service": document(service, context.group.deployment) if service else None,
+                "epoch": str(context.group.topology.epoch),
                 "ready": why is None,
                 "why_not_ready": why,
-                "views": sorted(context.versions.by_base),
+                "views": sorted(context.group.versions.by_base),
                 "instances": [
                     {
                         "id": id_,
@@ -79,7 +80,7 @@ class DeploymentRoutes:
 
     async def switch(self, request: Request) -> Answer:
         """Makes this deployment current. Conflict unless all its views are complete."""
-        asked, state = self._asked(request, ("max_lag", "force", "wait"))
+        asked, state, log = self._asked(request, ("max_lag", "force", "wait"))
         if not asked.get("force", False):
             if (why := self._why_undecided()) is not None:
                 raise self._not_ready(why)
@@ -92,12 +93,12 @@ class DeploymentRoutes:
             )
             if missing is not None:
                 raise self._not_ready(missing.text, missing)
-        return await self._change(state)
+        return await self._change(state, log)
 
     async def rollback(self, request: Request) -> Answer:
         """Makes this deployment, the previous one, current again. Conflict if no instance could
         answer from it, or if one of its jobs no longer runs."""
-        asked, state = self._asked(request, ("force",))
+        asked, state, log = self._asked(request, ("force",))
         mine = self._context.settings.application_id
         if state.previous != mine:
             raise Conflict(
@@ -117,13 +118,13 @@ class DeploymentRoutes:
             )
             if why is not None:
                 raise self._not_ready(why)
-        return await self._change(state)
+        return await self._change(state, log)
 
     def _asked(
         self, request: Request, optional: tuple[str, ...]
-    ) -> tuple[dict[str, Any], DeploymentState]:
-        """The members of the body, and the state of the service. Conflict unless the request is for
-        this deployment, and another one is current."""
+    ) -> tuple[dict[str, Any], DeploymentState, ChangeLog[DeploymentState]]:
+        """The members of the body, the state of the service, and the log of its changes.
+        Conflict unless the request is for this deployment, and another one is current."""
         settings = self._context.settings
         mine, service = settings.application_id, settings.service
         asked = members(request, {name: _ALLOWED[name] for name in optional})
@@ -134,12 +135,13 @@ class DeploymentRoutes:
                 f"This instance belongs to deployment {mine}. Send the command to an instance of "
                 f"deployment {request.more['deployment']}.",
             )
-        if not service:
+        log = self._context.kafka.deployment_log
+        if log is None:
             raise Conflict(
                 "no-service",
                 f"Deployment {mine} belongs to no service. Set QUERYABLE_SERVICE on its instances.",
             )
-        state = self._context.deployment
+        state = self._context.group.deployment
         if state is None:
             raise Unavailable(
                 "deployment-unknown",
@@ -147,16 +149,16 @@ class DeploymentRoutes:
             )
         if state.current == mine:
             raise Conflict("deployment-is-current", f"Deployment {mine} is current already.")
-        return asked, state
+        return asked, state, log
 
     def _views(self) -> list[View]:
         """The current version of each view."""
-        versions = self._context.versions
+        versions = self._context.group.versions
         return [versions.named[base] for base in sorted(versions.by_base)]
 
     def _why_undecided(self) -> str | None:
         """Why it is not known which view a name means; None if it is known."""
-        versions = self._context.versions
+        versions = self._context.group.versions
         for base in sorted(versions.by_base):
             if base in versions.undecided:
                 return f"the current version of view {base} is not known here"
@@ -172,9 +174,8 @@ class DeploymentRoutes:
             **({} if missing is None else missing.document()),
         )
 
-    async def _change(self, state: DeploymentState) -> Answer:
-        settings, log = self._context.settings, self._context.deployment_log
-        assert log is not None
+    async def _change(self, state: DeploymentState, log: ChangeLog[DeploymentState]) -> Answer:
+        settings = self._context.settings
         changed = state.switched_to(settings.application_id)
         await asyncio.to_thread(log.change, settings.service, changed)
         return json_answer(document(settings.service, changed))

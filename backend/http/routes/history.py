@@ -42,17 +42,17 @@ class HistoryRoute:
 
     async def _run(self) -> None:
         while True:
-            self._context.history.record(time.time(), counted(self._context))
+            self._context.telemetry.history.record(time.time(), counted(self._context))
             # steps end at the same time on all instances
             await asyncio.sleep(STEP_S - time.time() % STEP_S + 0.05)
 
     async def history(self, request: Request) -> Answer:
         of = parse_parameters(request.query, ("of",)).choice("of", "deployment", "instance")
         me = self._context.settings.instance_id
-        own = {"id": me, **self._context.history.document()}
+        own = {"id": me, **self._context.telemetry.history.document()}
         if of == "instance":
             return json_answer(own)
-        others = [each for each in self._context.topology.members if each.id != me]
+        others = [each for each in self._context.group.topology.members if each.id != me]
         found = await self._threads.run(self._peers.ask, others)
         # those that do not answer have no samples
         documents = {each["id"]: each for each in (own, *found) if "samples" in each}
@@ -65,7 +65,7 @@ def counted(context: InstanceContext) -> Counted:
     actives = [p for p in context.store_partitions.all() if p.role == ACTIVE]
     lags = [p.progress.lag(now, trusted_for) for p in actives]
     known = [lag for lag in lags if lag is not None]
-    requests, errors, buckets = context.latencies.of_clients()
+    requests, errors, buckets = context.telemetry.latencies.of_clients()
     return Counted(
         sum(known) if len(known) == len(lags) else None,
         {(p.view.name, p.partition): p.applied_records for p in actives},

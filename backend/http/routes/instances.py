@@ -6,10 +6,11 @@ from __future__ import annotations
 import asyncio
 
 from backend.admin.topology import Peers
+from backend.cluster.liveness import DRAINING
 from backend.cluster.peer_client import PeerClient
 from backend.http.request import Request
 from backend.http.routes.members import Allowed, members
-from backend.instance.context import DRAINING, InstanceContext
+from backend.instance.context import InstanceContext
 from backend.wire.answer import MARK, Answer, Header, json_answer
 from model.problems import Conflict, NotFound, Unavailable
 from model.progress import ANSWERABLE
@@ -47,10 +48,10 @@ class InstanceCommands:
                 "No other instance could take over the partitions: all others are drained or do "
                 "not answer, or there are none.",
             )
-        if context.drained is not drained:
-            context.drained = drained
+        if context.group.drained is not drained:
+            context.group.drained = drained
             context.member.rejoin()
-        return json_answer({"instance": context.me.id, "drained": drained})
+        return json_answer({"instance": context.group.me.id, "drained": drained})
 
     async def rebuild(self, request: Request) -> Answer:
         """Deletes a store partition of the instance, and builds it again: from another instance, or
@@ -69,7 +70,7 @@ class InstanceCommands:
         if context.store_partitions.get(view, partition) is None:
             raise NotFound(
                 "partition-not-here",
-                f"Instance {context.me.id} has no partition {partition} of view {view} open.",
+                f"Instance {context.group.me.id} has no partition {partition} of view {view} open.",
             )
         if not asked.get("force", False) and not await self._others_answer(view, partition):
             raise Conflict(
@@ -78,12 +79,12 @@ class InstanceCommands:
                 'rebuilt, reads of it would get 503. To rebuild it nevertheless: "force": true.',
             )
         context.ingest_loop.rebuild(view, partition)
-        return json_answer({"instance": context.me.id, "view": view, "partition": partition})
+        return json_answer({"instance": context.group.me.id, "view": view, "partition": partition})
 
     async def _other_takes_part(self) -> bool:
         """Whether another instance answers that is neither drained nor stopping."""
-        me = self._context.me
-        others = [each for each in self._context.topology.members if each.id != me.id]
+        me = self._context.group.me
+        others = [each for each in self._context.group.topology.members if each.id != me.id]
         for first in range(0, len(others), _ASKED_AT_ONCE):
             asked = others[first : first + _ASKED_AT_ONCE]
             statuses = await asyncio.to_thread(self._peers.ask, asked)
@@ -92,7 +93,7 @@ class InstanceCommands:
         return False
 
     async def _others_answer(self, view: str, partition: int) -> bool:
-        others = self._context.others(view, partition)
+        others = self._context.group.others(view, partition)
         statuses = await asyncio.to_thread(self._peers.ask, others)
         return any(
             (each["view"], each["partition"], each["state"]) == (view, partition, ANSWERABLE)
@@ -102,13 +103,13 @@ class InstanceCommands:
 
     async def _of_other(self, request: Request) -> Answer | None:
         """The answer of the instance in the path; None if that is this instance."""
-        id_, me = request.more["instance"], self._context.me.id
+        id_, me = request.more["instance"], self._context.group.me.id
         request.details["target"] = id_
         if id_ == me:
             return None
-        found = [each for each in self._context.topology.members if each.id == id_]
+        found = [each for each in self._context.group.topology.members if each.id == id_]
         if not found:
-            known = ", ".join(sorted(each.id for each in self._context.topology.members))
+            known = ", ".join(sorted(each.id for each in self._context.group.topology.members))
             raise NotFound(
                 "instance-not-found", f"Instance {id_} is not in the topology. It has: {known}."
             )

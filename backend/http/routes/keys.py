@@ -87,7 +87,7 @@ class KeyRoutes:
         self._streams = Streams(context.settings.max_streams)
         self._backlog_budget = BacklogBudget()
         self._context = context
-        self._record_headers = RecordHeaders(context.record_reader)
+        self._record_headers = RecordHeaders(context.kafka.record_reader)
         self._forwarding = KeyForwarding(context, asker, scatter_gather)
         self._all = any_partition
 
@@ -151,7 +151,7 @@ class KeyRoutes:
     def _of_other_key(self, request: Request, key: bytes, below: bytes = b"") -> ForwardableRequest:
         """The same request for another key, whose text is its record bytes."""
         path = b"/views/%b/keys/%b%b" % (request.of.base.encode(), quote(key).encode(), below)
-        headers = pinned_headers(request.headers, request.of, self._context.versions)
+        headers = pinned_headers(request.headers, request.of, self._context.group.versions)
         return ForwardableRequest(request.method, path, request.query, headers)
 
     async def search(self, request: Request) -> Answer:
@@ -194,7 +194,7 @@ class KeyRoutes:
             of_version = histories.get(view.name)
             return key if of_version is None else _key_of_cursor(of_version, key, span, encoded)
 
-        view, key = in_version_of_cursor(request, self._context.versions, parse)
+        view, key = in_version_of_cursor(request, self._context.group.versions, parse)
         query = self._history(view, key, options, span, as_records)
         forwardable = self._forwardable(request)
         if span.cursor is not None:
@@ -319,7 +319,7 @@ class KeyRoutes:
         return other if answer.status == 404 else key
 
     def _forwardable(self, request: Request) -> ForwardableRequest:
-        headers = pinned_headers(request.headers, request.of, self._context.versions)
+        headers = pinned_headers(request.headers, request.of, self._context.group.versions)
         return ForwardableRequest(request.method, request.raw_path, request.query, headers)
 
     def _get(
@@ -328,7 +328,7 @@ class KeyRoutes:
         """A GET of the key with these record bytes; `below`: the rest of the path."""
         path = b"/views/%b/keys/%b%b" % (view.base.encode(), to_base64url(key), below)
         query = b"&".join(filter(None, (_BASE64URL, query)))
-        headers = pinned_headers(headers, view, self._context.versions)
+        headers = pinned_headers(headers, view, self._context.group.versions)
         return ForwardableRequest("GET", path, query, headers)
 
     async def changes(self, request: Request) -> None:

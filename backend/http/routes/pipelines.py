@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from backend.http.request import Request
 from backend.http.routes.members import members
-from backend.instance.context import InstanceContext
+from backend.pipelines.commands import CommandSender
 from backend.wire.answer import Answer, json_answer
 from model.machine.clock import boot_time
 from model.pipelines.commands import ACTIONS
@@ -20,21 +21,21 @@ _ALLOWED = {"action": ACTIONS}
 class PipelineRoutes:
     """The handler of `POST /views/{view}/pipeline`."""
 
-    def __init__(self, context: InstanceContext) -> None:
-        self._context = context
+    def __init__(self, pipelines: Mapping[str, Pipeline], commands: CommandSender) -> None:
+        self._pipelines, self._commands = pipelines, commands
 
     async def command(self, request: Request) -> Answer:
         """Sends a command. Conflict if no job of the view would carry it out."""
         view: View = request.of
         action: str = members(request, _ALLOWED, ("action",))["action"]
         request.details["action"] = action
-        pipeline = self._context.pipelines.get(view.name)
+        pipeline = self._pipelines.get(view.name)
         if pipeline is None:
             raise NotFound(
                 "no-pipeline", f"View {view.name} names no pipeline in views.toml: none derives it."
             )
         _check(pipeline)
-        send = self._context.pipeline_commands.send
+        send = self._commands.send
         command = await asyncio.to_thread(send, pipeline.group, view.topic, action)
         document = {"view": view.name, "group": pipeline.group, **command._asdict()}
         return json_answer(document)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from time import thread_time
 
+from backend.cluster.group_state import GroupState
 from backend.http.access import AccessControl, Readers
 from backend.http.paths import Paths
 from backend.http.request import Request
 from backend.http.routes.batched_keys import BatchedKeys
 from backend.http.routes.batched_paths import BatchedPaths
-from backend.instance.context import InstanceContext
 from backend.queries.pace import STEP_S
 from backend.queries.turns import next_turn
 from backend.telemetry.latencies import TurnReads
@@ -38,13 +38,13 @@ class PointBatchRoute:
 
     def __init__(
         self,
-        context: InstanceContext,
+        group: GroupState,
         keys: BatchedKeys,
         paths: BatchedPaths,
         access: AccessControl,
         turn: TurnReads,
     ) -> None:
-        self._context = context
+        self._group = group
         self._keys = keys
         self._paths = paths
         self._access = access
@@ -82,7 +82,7 @@ class PointBatchRoute:
                 break
         else:
             keys = self._keys.answer(groups, readers, AnswerBudget())
-            return Answer(200, [CONTENT_TYPE], keys.response(self._context.epoch_header))
+            return Answer(200, [CONTENT_TYPE], keys.response(self._group.epoch_header))
         steps = self._answering(readers, groups)
         while True:
             try:
@@ -108,5 +108,5 @@ class PointBatchRoute:
         keys = self._keys.answer(of_keys, readers, budget)
         of_paths = [group for group in groups if group.partition is None]
         heads, items = yield from self._paths.answer(of_paths, readers, budget)
-        framed = keys.response(self._context.epoch_header, heads, items)
+        framed = keys.response(self._group.epoch_header, heads, items)
         return Answer(200, [CONTENT_TYPE], framed)

@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
+from backend.cluster.group_state import GroupState
 from backend.cluster.peer_client import PeerClient
 from backend.http.parameters import key_bytes, parse_parameters
 from backend.http.request import Request
 from backend.http.responses import KeyResponses
 from backend.http.view_versions import pinned_headers
-from backend.instance.context import InstanceContext
 from backend.queries.history import MAX_LIMIT
 from backend.queries.routing import NotOwner, ReadOptions
 from backend.wire.answer import Answer, json_answer, problem_answer
@@ -34,11 +34,11 @@ class ReplicaRoute:
 
     def __init__(
         self,
-        context: InstanceContext,
+        group: GroupState,
         responses: Mapping[str, KeyResponses],
         peer_client: PeerClient,
     ) -> None:
-        self._context = context
+        self._group = group
         self._responses = responses
         self._peer_client = peer_client
 
@@ -54,9 +54,9 @@ class ReplicaRoute:
         reads = responses.reads
         key = reads.parse_raw_key(key_bytes(text)) if is_encoded else reads.parse_key(text)
         partition = reads.partition(key)
-        holders = self._context.topology.holders_of(view.name, partition)[:MAX_REPLICAS]
+        holders = self._group.topology.holders_of(view.name, partition)[:MAX_REPLICAS]
         answers = await asyncio.gather(*(self._ask(each, view, key) for each in holders))
-        active = self._context.topology.active_of(view.name, partition)
+        active = self._group.topology.active_of(view.name, partition)
         document = {
             "partition": partition,
             "replicas": [
@@ -70,7 +70,7 @@ class ReplicaRoute:
         """The answer of one replica, whatever it is."""
         history = view.kind.history
         try:
-            if member == self._context.me and history is None:
+            if member == self._group.me and history is None:
                 return self._responses[view.name].point(key, ReadOptions(stale=ALLOW))
             below = b"" if history is None else b"/%b" % history.encode()
             target = b"/views/%b/keys/%b%b?encoding=base64url&stale=allow" % (
@@ -80,7 +80,7 @@ class ReplicaRoute:
             )
             if history is not None:
                 target += b"&limit=%d" % MAX_LIMIT
-            headers = pinned_headers([], view, self._context.versions)
+            headers = pinned_headers([], view, self._group.versions)
             return await self._peer_client.forward(member, "GET", target, headers, timeout=_TIMEOUT)
         except NotOwner as others:
             return problem_answer(others.why)

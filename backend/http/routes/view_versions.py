@@ -103,8 +103,7 @@ class VersionRoutes:
             self._check_pipeline(view)
         answer = await self._change(view.base, state.without(view.version))
         if deletes:
-            assert self._context.version_log is not None
-            await asyncio.to_thread(self._context.version_log.delete_topic, view.topic)
+            await asyncio.to_thread(self._context.kafka.version_log.delete_topic, view.topic)
         return answer
 
     def _check_pipeline(self, view: View) -> None:
@@ -137,14 +136,14 @@ class VersionRoutes:
         request.details["version"] = version
         state, view = self._state(base), self._version(base, version)
         if view is None:
-            known = ", ".join(map(str, self._context.versions.by_base[base]))
+            known = ", ".join(map(str, self._context.group.versions.by_base[base]))
             raise NotFound(
                 "version-not-found", f"View {base} has no version {version}. It has: {known}."
             )
         return state, view
 
     def _state(self, base: str) -> VersionState:
-        state = self._context.versions.state(base)
+        state = self._context.group.versions.state(base)
         if state is None:
             raise Unavailable(
                 "version-unknown", f"The current version of view {base} is not known here yet."
@@ -152,12 +151,10 @@ class VersionRoutes:
         return state
 
     def _version(self, base: str, version: int) -> View | None:
-        return self._context.versions.by_base[base].get(version)
+        return self._context.group.versions.by_base[base].get(version)
 
     async def _change(self, base: str, state: VersionState) -> Answer:
-        log = self._context.version_log
-        assert log is not None
-        await asyncio.to_thread(log.change, base, state)
+        await asyncio.to_thread(self._context.kafka.version_log.change, base, state)
         return json_answer(
             {
                 "view": base,

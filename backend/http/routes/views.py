@@ -16,10 +16,10 @@ from backend.http.parameters import (
     with_body,
 )
 from backend.http.request import Request
-from backend.http.responses import state_headers
+from backend.http.responses import pipeline_headers, state_headers
 from backend.http.route_table import Handler
 from backend.http.view_versions import in_version_of_cursor
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.batch import Batches
 from backend.queries.key_bodies import needs_exact, parse_batch
 from backend.queries.page import Page, read_page, stream_page
@@ -41,7 +41,7 @@ class ViewRoutes:
     """The handlers of `/views/{view}/{resource}`."""
 
     def __init__(
-        self, context: InstanceContext, scatter_gather: ScatterGather, batches: Batches
+        self, context: QueryContext, scatter_gather: ScatterGather, batches: Batches
     ) -> None:
         self._context = context
         # streams and pages share a gate: this one keeps places there for pages if clients do not
@@ -80,7 +80,7 @@ class ViewRoutes:
             query = with_body(query, request.body)
         return in_version_of_cursor(
             request,
-            self._context.versions,
+            self._context.group.versions,
             lambda view: page_parameters(view, resource, query, stream),
         )
 
@@ -117,7 +117,7 @@ class ViewRoutes:
 
     def query(self, query: ViewQuery) -> Handler:
         """The handler of a query."""
-        for scans in self._context.scans.values():
+        for scans in self._context.telemetry.scans.values():
             scans.add_kind(query.name)
 
         async def handle(request: Request) -> Answer:
@@ -138,13 +138,13 @@ class ViewRoutes:
         asked = parse_batch(request.body, needs_exact(view))
         found = await self._batches.read(view, asked, options)
         served_by = found.answerers.headers(self._context.settings.instance_id)
-        headers = [JSON, *served_by, *self._context.pipeline_headers(view)]
+        headers = [JSON, *served_by, *pipeline_headers(self._context, view)]
         return Answer(200, headers, b'{"items":[%b]}' % b",".join(found.items))
 
     @contextmanager
     def _measured(self, view: View, kind: str) -> Iterator[None]:
         """Counts the query and its time in the metrics."""
-        scans, began = self._context.scans[view.name], time.monotonic()
+        scans, began = self._context.telemetry.scans[view.name], time.monotonic()
         try:
             yield
         finally:

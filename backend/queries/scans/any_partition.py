@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from backend.ingest.protocols import Store
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import has_moved_keys, homes_of, partition_counts
 from backend.queries.page import first_rows
 from backend.queries.routing import OCTETS, ReadOptions
@@ -38,7 +38,7 @@ _OPENING = ("catching-up", "nobody", "not-here")
 class MovedKeyReads:
     """Chooses the partitions to read for a key that may have moved."""
 
-    def __init__(self, context: InstanceContext) -> None:
+    def __init__(self, context: QueryContext) -> None:
         self._context = context
         self._was_read: set[tuple[str, int]] = set()  # partitions that have been answerable
 
@@ -77,7 +77,7 @@ class MovedKeyReads:
     def _unplaced(self, view: View) -> range:
         """Partitions of the topic that the topology does not have yet."""
         metadata = self._context.metadata_poller.latest.get(view.topic)
-        count = len(self._context.placed(view).active)
+        count = len(self._context.group.placed(view).active)
         return range(count, count if metadata is None else metadata.partitions)
 
     def _were_just_added(self, view: View) -> bool:
@@ -91,7 +91,7 @@ class AnyPartitionReads:
     Each notes in `freshness` how fresh the partitions are and which instances read; Unavailable.
     """
 
-    def __init__(self, context: InstanceContext, scatter_gather: ScatterGather) -> None:
+    def __init__(self, context: QueryContext, scatter_gather: ScatterGather) -> None:
         self._scatter_gather = scatter_gather
         self._moved_keys = MovedKeyReads(context)
 

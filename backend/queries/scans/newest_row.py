@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import homes_of, partition_counts
 from backend.queries.scans.partials import PlacedRow
 from backend.wire.scan import Row
@@ -24,7 +24,7 @@ class NewestRow:
 
     compares_all = False
 
-    def __init__(self, context: InstanceContext, view: View, with_times: bool) -> None:
+    def __init__(self, context: QueryContext, view: View, with_times: bool) -> None:
         """`with_times`: the rows of a versioned view are all versions."""
         self._view = view
         self._with_times = with_times

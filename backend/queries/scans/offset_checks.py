@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.other_offsets import OffsetsInDoubt
 from backend.queries.routing import KeyRouting
 from backend.queries.scans.scatter_gather import ScatterGather
@@ -20,7 +20,7 @@ _NOTHING = Query(layout.ALL[0], layout.ALL[0])
 class OffsetChecks:
     """See `other_offsets`."""
 
-    def __init__(self, context: InstanceContext, scatter_gather: ScatterGather) -> None:
+    def __init__(self, context: QueryContext, scatter_gather: ScatterGather) -> None:
         self._context = context
         self._scatter_gather = scatter_gather
 

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import is_growing, known_counts, lacks_tombstones
 from backend.queries.routing import refusal
 from backend.queries.scans import scan_budget
@@ -45,7 +45,7 @@ class MalformedArguments(ValueError):
 class PartitionScans:
     """Scans of the store partitions that are open here. `reducers`: by name."""
 
-    def __init__(self, context: InstanceContext, reducers: Mapping[str, NewReducer]) -> None:
+    def __init__(self, context: QueryContext, reducers: Mapping[str, NewReducer]) -> None:
         self._context = context
         self._reducers = reducers
         self._trusted_for = context.settings.ends_trusted_for
@@ -63,7 +63,7 @@ class PartitionScans:
         view = self._context.views.get(request.view)
         if view is None or view.hash != request.view_hash:
             return ScanResponse(missing=dict.fromkeys(partitions, "not-here"))
-        placed = self._context.topology.views.get(view.name)
+        placed = self._context.group.topology.views.get(view.name)
         if placed is not None and request.total < placed.partitions:
             # the sender has an older topology, and would leave partitions out
             return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
@@ -102,8 +102,8 @@ class PartitionScans:
         for partition in partitions:
             store_partition = self._context.store_partitions.get(view.name, partition)
             if store_partition is None:
-                holders = self._context.topology.holders_of(view.name, partition)
-                is_opening = self._context.me in holders
+                holders = self._context.group.topology.holders_of(view.name, partition)
+                is_opening = self._context.group.me in holders
                 missing[partition] = "catching-up" if is_opening else "not-here"
             elif code := refusal(store_partition, stale):
                 missing[partition] = code
@@ -177,7 +177,7 @@ class PartitionScans:
                 [run] = runs
                 await self._reduce(response, reducer, run, budget)
         finally:
-            self._context.scans[view.name].entries += budget.examined
+            self._context.telemetry.scans[view.name].entries += budget.examined
 
     def _reducer(self, view: View, request: ScanRequest) -> Reducer:
         new_reducer = self._reducers.get(request.what)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backend.cluster.peer_client import PeerClient
-from backend.instance.context import InstanceContext
+from backend.instance.context import QueryContext
 from backend.queries.moved_keys import has_moved_keys, refuse_pushed, refuse_unplaced
 from backend.queries.retry import Asker, Holder, Turn
 from backend.queries.routing import refusal
@@ -84,7 +84,7 @@ class ScatterGather:
     """Asks all instances that hold partitions of a view."""
 
     def __init__(
-        self, context: InstanceContext, scans: PartitionScans, peer_client: PeerClient
+        self, context: QueryContext, scans: PartitionScans, peer_client: PeerClient
     ) -> None:
         self._context = context
         self._scans = scans
@@ -92,7 +92,7 @@ class ScatterGather:
 
     def total(self, view: View) -> int:
         """The view's number of partitions. NonRetryable if a scan could give wrong answers."""
-        count = len(self._context.placed(view).active)
+        count = len(self._context.group.placed(view).active)
         metadata = self._context.metadata_poller.latest.get(view.topic)
         if (
             metadata is not None
@@ -172,22 +172,22 @@ class ScatterGather:
     def _holders(self, request: ScanRequest, partition: int) -> list[Holder] | str:
         """The instances to ask, in order (None: this one); or the problem code if there is none."""
         context = self._context
-        placed = context.topology.views.get(request.view)
+        placed = context.group.topology.views.get(request.view)
         if placed is None or len(placed.active) != request.total:
             return "repartitioned"
         stale = request.query.stale
-        others = context.others(request.view, partition, stale)
+        others = context.group.others(request.view, partition, stale)
         holders: list[Holder] = [*others]
-        active = context.topology.active_of(request.view, partition)
+        active = context.group.topology.active_of(request.view, partition)
         if stale == NEVER:
-            return [None] if active == context.me else holders or "nobody"
+            return [None] if active == context.group.me else holders or "nobody"
         store_partition = context.store_partitions.get(request.view, partition)
         if store_partition is not None and refusal(store_partition, stale) is None:
             # the active first, to spread the load; then this instance, which needs no request
             is_local = context.views[request.view].kind.on_all_instances
             is_second = not is_local and bool(others) and others[0] == active
             holders.insert(int(is_second), None)
-        elif store_partition is not None or context.me in context.topology.holders_of(
+        elif store_partition is not None or context.group.me in context.group.topology.holders_of(
             request.view, partition
         ):
             holders.append(None)  # it knows the reason for the refusal

@@ -75,8 +75,8 @@ class Cluster:
         self.nodes[id_] = Node(self, member, self._folder / id_)
         for node in self.nodes.values():
             # like its first heartbeat: requests that failed while it was down do not count
-            node.context.peers.keep(self.nodes)
-            node.context.peers.heard(id_, RUNNING)
+            node.context.group.peers.keep(self.nodes)
+            node.context.group.peers.heard(id_, RUNNING)
         self.place(self.active, self.standbys)
 
     def stop(self, id_: str) -> None:
@@ -116,14 +116,14 @@ class Cluster:
             node.store_partitions.apply_topology(topology)
             units = {(self.view.name, p): role for role, those in roles.items() for p in those}
             shared = {unit for unit in units if topology.is_shared(node.member, *unit)}
-            before = node.context.topology
+            before = node.context.group.topology
             taken_over = {
                 (self.view.name, p)
                 for p in range(len(active))
                 if topology.is_taken_over(before, self.view.name, p)
             }
             node.ingest.loop.assign(units, shared, taken_over)
-            node.context.apply_topology(topology)
+            node.context.group.apply_topology(topology)
 
     def _partition_counts(self) -> set[int]:
         """The partition counts that the running instances report."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, cast
 
 import pytest
 
+from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.cluster.group_state import GroupState
 from backend.http.responses import KeyResponses
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
 from backend.instance.constants import Constants
-from backend.instance.context import InstanceContext
+from backend.instance.context import InstanceContext, KafkaRequests
 from backend.instance.settings import Settings
 from backend.queries.point import ViewReads
 from backend.queries.routing import ReadOptions
+from backend.security.certificates import Certificates
+from backend.security.cluster import ClusterAccess
 from backend.storage.data_directory import DataDirectory
+from backend.telemetry.telemetry import Telemetry
 from backend.wire.answer import Answer
 from model.machine.clock import boot_time
 from model.problems import Unavailable
@@ -44,19 +49,43 @@ def context(views: Iterable[View] = (ORDERS,), **given: Any) -> InstanceContext:
     constants that differ from the product's."""
     views = tuple(views)
     altered = {name: given.pop(name) for name in _CONSTANTS & given.keys()}
-    return InstanceContext(
-        settings=Settings(**{"instance_id": "b1", **given}),
-        constants=Constants(**altered),
-        views={view.name: view for view in views},
-        store_partitions=PartitionRegistry(views),
-        metadata_poller=cast(Any, FakeWatcher()),
-        ingest_loop=cast(Any, FakeIngestor()),
-        snapshot_fetcher=cast(Any, FakeSnapshotFetcher()),
-        member=cast(Any, FakeMember()),
-        appender=cast(Any, None),
-        unused_groups=cast(Any, FakeUnusedGroups()),
-        dead_letter_reader=cast(Any, FakeDeadLetterReader()),
+    return context_with(
+        Settings(**{"instance_id": "b1", **given}), views, constants=Constants(**altered)
     )
+
+
+def context_with(settings: Settings, views: Sequence[View], **parts: Any) -> InstanceContext:
+    """A context with these parts, and fakes for those that are missing."""
+    by_name = {view.name: view for view in views}
+    telemetry = Telemetry(by_name)
+    kafka = {
+        "appender": None,
+        "record_reader": None,
+        "dead_letter_reader": FakeDeadLetterReader(),
+        "pipeline_commands": None,
+        "unused_groups": FakeUnusedGroups(),
+        "version_log": None,
+        "deployment_log": None,
+    }
+    for name in kafka.keys() & parts.keys():
+        kafka[name] = parts.pop(name)
+    fakes = {
+        "constants": Constants(),
+        "group": GroupState(settings, by_name, telemetry),
+        "store_partitions": PartitionRegistry(views),
+        "metadata_poller": FakeWatcher(),
+        "telemetry": telemetry,
+        "member": FakeMember(),
+        "ingest_loop": FakeIngestor(),
+        "snapshot_fetcher": FakeSnapshotFetcher(),
+        "pushes": None,
+        "kafka": KafkaRequests(**cast(Any, kafka)),
+        "cluster": ClusterAccess(),
+        "certificates": Certificates(settings),
+        "topologies": EncodedTopologies(),
+        "rocksdb": lambda: ({}, 0),
+    }
+    return InstanceContext(settings=settings, views=by_name, **cast(Any, {**fakes, **parts}))
 
 
 class Instance:
@@ -73,7 +102,7 @@ class Instance:
         placed = PlacedView(self.view.description(), self.view.hash, active, **more)
         topology = Topology(Epoch(5, 1), (ME, OTHER), {self.view.name: placed})
         self.context.store_partitions.apply_topology(topology)
-        self.context.apply_topology(topology)
+        self.context.group.apply_topology(topology)
 
     def hold(
         self,
@@ -85,7 +114,7 @@ class Instance:
     ) -> StorePartition:
         """Opens a partition with these records, at offsets 0, 1, 2, …"""
         store, _ = self.folder.open(self.view.name, number)
-        placed = self.context.topology.views.get(self.view.name)
+        placed = self.context.group.topology.views.get(self.view.name)
         partitions = len(placed.active) if placed else 1
         made_from = made_from or metadata(self.view, partitions=partitions)
         batch = store.new_batch()

@@ -10,12 +10,11 @@ from backend.http.router import Router
 from backend.ingest.pushes.push_fetcher import PushFetcher
 from backend.ingest.store_partitions import PartitionRegistry
 from backend.instance.constants import Constants
-from backend.instance.context import InstanceContext
 from backend.instance.settings import Settings
 from backend.storage.data_directory import DataDirectory
 from model.topology import Member
-from tests.support.in_process.fakes import FakeMember
 from tests.support.in_process.ingest import ingest_of
+from tests.support.in_process.instance import context_with
 from tests.support.in_process.logs import LogFetcher, LogMetadata, NoSnapshots
 
 if TYPE_CHECKING:
@@ -50,16 +49,14 @@ class Node:
             cleanup_delay=600,
             fetcher=self.pushes,
         )
-        self.context = InstanceContext(
-            settings=_settings(member),
+        self.context = context_with(
+            _settings(member),
+            [view],
             constants=Constants(wait_timeout=0),
-            views={view.name: view},
             store_partitions=self.store_partitions,
-            metadata_poller=cast(Any, self.metadata_poller),
+            metadata_poller=self.metadata_poller,
             ingest_loop=self.ingest.loop,
-            snapshot_fetcher=cast(Any, NoSnapshots()),
-            member=cast(Any, FakeMember()),
-            appender=cast(Any, None),
+            snapshot_fetcher=NoSnapshots(),
             pushes=self.pushes,
         )
         self.shell = Router(self.context, cast(Any, None), None, cast(Any, cluster))

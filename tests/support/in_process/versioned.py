@@ -71,7 +71,7 @@ class Deployment:
             made = context(
                 views, instance_id=member.id, port=member.port, wait_timeout=0, **settings
             )
-            made.apply_topology(self._topology)
+            made.group.apply_topology(self._topology)
             data = DataDirectory(folder / member.id)
             self._folders.append(data)
             for of in views:
@@ -84,10 +84,10 @@ class Deployment:
     def switch(self, version: int, *instances: str, **more: Any) -> None:
         """These instances (all by default) learn that the version is current."""
         previous = 3 - version
-        revision = max(c.versions.revision for c in self.contexts.values()) + 1
+        revision = max(c.group.versions.revision for c in self.contexts.values()) + 1
         for id_ in instances or self.contexts:
             state = VersionState(version, previous, revision=revision, **more)
-            self.contexts[id_].apply_versions({"orders": state})
+            self.contexts[id_].group.apply_versions({"orders": state})
 
     async def request(
         self,

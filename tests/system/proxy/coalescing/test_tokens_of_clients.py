@@ -76,7 +76,7 @@ def served(instance: Instance) -> Iterator[int]:
         ports.append(listener.sockets[0].getsockname()[1])
         member = Member("b1", "127.0.0.1", ports[0])
         placed = {of.name: PlacedView(of.description(), of.hash, (0,)) for of in (ORDERS, PRICES)}
-        instance.context.apply_topology(Topology(Epoch(5, 1), (member,), placed))
+        instance.context.group.apply_topology(Topology(Epoch(5, 1), (member,), placed))
         application.start()
         has_started.set()
         await stopped.wait()

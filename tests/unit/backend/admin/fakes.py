@@ -11,14 +11,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
+from backend.cluster.liveness import RUNNING
 from backend.ingest.store_partitions import PartitionRegistry, StorePartition
-from backend.instance.context import RUNNING, InstanceContext
+from backend.instance.context import InstanceContext
 from backend.instance.settings import Settings
 from model.machine.clock import boot_time
 from model.progress import Progress
 from model.records import StoreMetadata
 from model.topology import Epoch, Member, PlacedView, Topology
 from model.views import View
+from tests.support.in_process.instance import context_with
 
 ORDERS = View("orders", "orders-topic", "/orders", "string", "json", "murmur2")
 EPOCH = Epoch(1_700_000_000_000, 7)
@@ -107,22 +109,21 @@ def context(
     topic_metadata = (
         None if topic_partitions is None else SimpleNamespace(partitions=topic_partitions)
     )
-    parts: dict[str, Any] = {
-        "settings": Settings(instance_id="b1", host="127.0.0.1", port=1),
-        "store_partitions": opened,
-        "metadata_poller": SimpleNamespace(get=lambda topic: topic_metadata, latest={}, alive=True),
-        "ingest_loop": SimpleNamespace(
+    made = context_with(
+        Settings(instance_id="b1", host="127.0.0.1", port=1),
+        [ORDERS],
+        store_partitions=opened,
+        metadata_poller=SimpleNamespace(get=lambda topic: topic_metadata, latest={}, alive=True),
+        ingest_loop=SimpleNamespace(
             opening=lambda: {(ORDERS.name, partition): "active" for partition in opening},
             rebuilds=2,
             alive=True,
         ),
-        "snapshot_fetcher": SimpleNamespace(under_way=dict),
-        "member": SimpleNamespace(alive=True),
-        "appender": None,
-    }
-    made = InstanceContext(views={ORDERS.name: ORDERS}, **parts)
+        snapshot_fetcher=SimpleNamespace(under_way=dict),
+        member=SimpleNamespace(alive=True),
+    )
     if members:
         view = PlacedView(ORDERS.description(), placed.pop("hash", ORDERS.hash), active, **placed)
-        made.topology = Topology(EPOCH, members, {ORDERS.name: view})
-        made.set_state(RUNNING)
+        made.group.topology = Topology(EPOCH, members, {ORDERS.name: view})
+        made.group.set_state(RUNNING)
     return made

@@ -217,8 +217,8 @@ def test_a_global_view_wants_as_many_replicas_as_there_are_instances() -> None:
     b3 = member("b3", 3)
     described = {**ORDERS.description(), "store": "global"}
     served = context(B1, B2, b3, active=(0,), standbys=((1, 2),), holding=(held(0),))
-    placed = replace(served.topology.views["orders"], description=described)
-    served.topology = replace(served.topology, views={"orders": placed})
+    placed = replace(served.group.topology.views["orders"], description=described)
+    served.group.topology = replace(served.group.topology, views={"orders": placed})
     standby = {**B2_SAYS["partitions"][0], "partition": 0, "role": "standby"}
     standby["state"] = "answerable"
     b2_says = {**B2_SAYS, "partitions": [standby]}
@@ -230,9 +230,9 @@ def test_a_global_view_wants_as_many_replicas_as_there_are_instances() -> None:
         assert redundancy_of(document)["orders"]["below_replicas"] == below
 
     assert redundancy(served) == {"wanted": 2, "below": 0, "lost": []}
-    served.peers.keep(["b2", "b3"])
+    served.group.peers.keep(["b2", "b3"])
     for _ in range(MISSED_BEFORE_DEAD):
-        served.peers.missed("b3")
+        served.group.peers.missed("b3")
     assert redundancy(served) == {"wanted": 2, "below": 1, "lost": []}
 
 
@@ -245,7 +245,7 @@ def test_a_lost_instance_is_shown_also_if_it_has_left_the_topology() -> None:
 
     found = by_id(document)["b3"]
     assert (found["state"], found["lost_at"], found["in_topology"]) == ("lost", 1_000, False)
-    served.lost.dead(B2)  # it is still in the topology, and answers again
+    served.group.lost.dead(B2)  # it is still in the topology, and answers again
     assert by_id(topology_document(served, says(B2_SAYS)))["b2"]["state"] == "draining"
     gone = says({"state": "unreachable", "error": "refused"})
     assert by_id(topology_document(served, gone))["b2"]["state"] == "lost"

@@ -50,11 +50,9 @@ class Network:
         self.late = 0.0
 
     def add(self, member: Member) -> None:
-        instance = context(instance_id=member.id, port=member.port, heartbeat_interval=INTERVAL)
-        self.instances[member.id] = instance
-        self.heartbeats[member.id] = Heartbeats(
-            instance, cast(Any, _Posts(self, member.id)), INTERVAL
-        )
+        group = context(instance_id=member.id, port=member.port, heartbeat_interval=INTERVAL).group
+        self.instances[member.id] = group
+        self.heartbeats[member.id] = Heartbeats(group, cast(Any, _Posts(self, member.id)), INTERVAL)
         self.heartbeats[member.id].start()
 
     def apply(self, topology: Topology) -> None:

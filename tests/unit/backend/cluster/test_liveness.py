@@ -26,9 +26,9 @@ GROUP = "queryable-topics"
 def test_the_first_heartbeats_say_that_the_instance_is_running() -> None:
     """Else the others would take it for one that is starting until the next ones."""
     served, states = context([ORDERS]), list[str]()
-    served.on_topology.append(lambda: states.append(served.state))
+    served.group.on_topology.append(lambda: states.append(served.group.state))
     placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,))
-    served.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), {"orders": placed}))
+    served.group.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), {"orders": placed}))
     assert states == ["running"]
 
 
@@ -111,7 +111,7 @@ def placed(*holders: tuple[int, ...]) -> Topology:
 
 
 async def send_rounds(posts: FakePosts, instance: Any, rounds: int) -> None:
-    await beat(Heartbeats(instance, cast(Any, posts), 60.0), rounds)
+    await beat(Heartbeats(instance.group, cast(Any, posts), 60.0), rounds)
 
 
 async def beat(heartbeats: Heartbeats, rounds: int = 1) -> None:
@@ -128,7 +128,7 @@ async def started(
     posts: FakePosts | SilentPosts, instance: Any, interval: float
 ) -> AsyncIterator[Heartbeats]:
     """Heartbeats that are sent by themselves, for at most 10 s."""
-    heartbeats = Heartbeats(instance, cast(Any, posts), interval)
+    heartbeats = Heartbeats(instance.group, cast(Any, posts), interval)
     heartbeats.start()
     try:
         async with asyncio.timeout(10):
@@ -144,10 +144,10 @@ async def drained(heartbeats: Heartbeats) -> None:
 
 def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
     posts, instance = FakePosts(), context(heartbeat_interval=60)
-    instance.apply_topology(placed((0, 1), (2, 1)))
+    instance.group.apply_topology(placed((0, 1), (2, 1)))
     asyncio.run(send_rounds(posts, instance, 1))
     assert posts.asked == ["b2"]
-    instance.apply_topology(placed((0, 1), (2, 0)))
+    instance.group.apply_topology(placed((0, 1), (2, 0)))
     asyncio.run(send_rounds(posts, instance, 1))
     assert set(posts.asked[1:]) == {"b2", "b3"}
 
@@ -155,11 +155,11 @@ def test_heartbeats_go_only_to_holders_of_the_same_partitions() -> None:
 def test_a_silent_instance_gets_a_heartbeat_in_each_interval_until_it_is_dead() -> None:
     """A heartbeat ends before the next interval, so each interval has one."""
     posts, instance = SilentPosts(), context()
-    instance.apply_topology(placed((0, 1)))
+    instance.group.apply_topology(placed((0, 1)))
 
     async def run() -> None:
         async with started(posts, instance, 0.2):
-            while instance.peers.states() != {"b2": "dead"}:
+            while instance.group.peers.states() != {"b2": "dead"}:
                 await asyncio.sleep(0.005)
 
     run_in_virtual_time(run())
@@ -173,13 +173,13 @@ def test_only_the_members_own_answer_counts(
     # an answer belongs to one heartbeat, even if all are sent within a millisecond
     monkeypatch.setattr(heartbeats_module.time, "time_ns", lambda: 1_800_000_000_000_000_000)
     posts, instance = FakePosts(), context(heartbeat_interval=60)
-    instance.apply_topology(placed((0, 1)))
+    instance.group.apply_topology(placed((0, 1)))
     receiver = context(instance_id="b2", heartbeat_interval=60)
-    receiver.apply_topology(placed((0, 1)))
-    receiver.set_state("draining")
+    receiver.group.apply_topology(placed((0, 1)))
+    receiver.group.set_state("draining")
 
     async def other(body: bytes) -> Answer:
-        heartbeats = Heartbeats(receiver, cast(Any, FakePosts()), 60.0)
+        heartbeats = Heartbeats(receiver.group, cast(Any, FakePosts()), 60.0)
         try:
             return heartbeats.answer(body)
         finally:
@@ -196,10 +196,10 @@ def test_only_the_members_own_answer_counts(
     thread.start()
     try:
         posts.answers["b2"] = answered
-        heartbeats = Heartbeats(instance, cast(Any, posts), 60.0)
+        heartbeats = Heartbeats(instance.group, cast(Any, posts), 60.0)
         asyncio.run(beat(heartbeats))
-        assert instance.peers.states() == {"b2": "draining"}
-        assert receiver.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
+        assert instance.group.peers.states() == {"b2": "draining"}
+        assert receiver.group.peers.states() in ({}, {"b1": "starting"}, {"b1": "running"})
 
         # a repeated answer is outdated, and the port may belong to another deployment by now
         wrong_answers = [
@@ -212,7 +212,7 @@ def test_only_the_members_own_answer_counts(
         for wrong in wrong_answers:
             posts.answers["b2"] = wrong
             asyncio.run(beat(heartbeats))
-        assert instance.peers.states() == {"b2": "dead"}
+        assert instance.group.peers.states() == {"b2": "dead"}
         assert other_status(loop, other, b"nonsense") == 403
         for group, to in ((GROUP, "b9"), ("another", "b2")):
             not_for_it = Heartbeat(group, "b1", to, "running", 1).encode()
@@ -242,13 +242,13 @@ def other_status(loop: asyncio.AbstractEventLoop, other: Any, body: bytes) -> in
 @pytest.mark.parametrize("dead", [True, False])
 def test_dead_instances_are_asked_last(dead: bool) -> None:
     instance = context()
-    instance.apply_topology(placed((1, 2)))
-    instance.peers.keep(["b2", "b3"])
+    instance.group.apply_topology(placed((1, 2)))
+    instance.group.peers.keep(["b2", "b3"])
     if dead:
         for _ in range(MISSED_BEFORE_DEAD):
-            instance.peers.missed("b2")
+            instance.group.peers.missed("b2")
     expected = ["b3", "b2"] if dead else ["b2", "b3"]
-    assert [member.id for member in instance.others("orders", 0)] == expected
+    assert [member.id for member in instance.group.others("orders", 0)] == expected
 
 
 def test_of_many_replicas_some_are_asked() -> None:
@@ -256,16 +256,16 @@ def test_of_many_replicas_some_are_asked() -> None:
     members = tuple(Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(100))
     placed = PlacedView({}, "", (2,), standbys=((*range(2), *range(3, 100)),))
     instance = context(instance_id="b50", port=8130)
-    instance.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
+    instance.group.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
 
     def asked() -> list[str]:
-        return [member.id for member in instance.others("orders", 0)]
+        return [member.id for member in instance.group.others("orders", 0)]
 
     assert asked() == ["b2", "b0", "b1", "b3", "b4"]
     # those that have failed give way to others
     for id_ in ("b2", "b1"):
-        instance.peers.failed(id_)
+        instance.group.peers.failed(id_)
     assert asked() == ["b0", "b3", "b4", "b5", "b6"]
     for n in range(100):
-        instance.peers.failed(f"b{n}")
+        instance.group.peers.failed(f"b{n}")
     assert asked() == ["b2", "b0", "b1", "b3", "b4"]

@@ -157,7 +157,7 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
             shell = Router(here, None)  # type: ignore[arg-type]
             placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
             views = {ORDERS.name: placed}
-            here.apply_topology(Topology(Epoch(5, 1), (ME, member), views))
+            here.group.apply_topology(Topology(Epoch(5, 1), (ME, member), views))
 
             async def hang(peer_client: PeerClient) -> None:
                 while True:
@@ -169,12 +169,12 @@ def test_heartbeats_do_not_wait_for_forwards() -> None:
                 for _ in range(64):  # all of the pool that are for this instance
                     await asyncio.wait_for(connected.acquire(), 20)
                 shell._heartbeats.beat()
-                here.peers.missed(member.id)
+                here.group.peers.missed(member.id)
                 for _ in range(3):
-                    here.peers.missed(member.id)
-                assert here.peers.states() == {member.id: DEAD}
+                    here.group.peers.missed(member.id)
+                assert here.group.peers.states() == {member.id: DEAD}
                 async with asyncio.timeout(10):
-                    while here.peers.states() != {member.id: RUNNING}:
+                    while here.group.peers.states() != {member.id: RUNNING}:
                         await asyncio.sleep(0.01)
                         shell._heartbeats.beat()
             finally:
@@ -203,7 +203,7 @@ def test_forwards_do_not_wait_for_those_to_another_instance_that_hangs() -> None
                 for _ in range(4):
                     answer = await asker.ask(Turn(other, True), "GET", b"/", [])
                     assert answer.body == b"here"
-                assert not here.peers.is_suspect("b3")
+                assert not here.group.peers.is_suspect("b3")
             finally:
                 for task in waiting:
                     task.cancel()
@@ -226,12 +226,12 @@ def test_an_instance_that_was_not_asked_has_not_failed() -> None:
             await asyncio.sleep(0.1)
             with pytest.raises(Unavailable, match="no connection to it was free"):
                 await asker.ask(Turn(member, True), "GET", b"/", [])
-            assert not here.peers.is_suspect("b2")
+            assert not here.group.peers.is_suspect("b2")
             hung.cancel()
             await asyncio.gather(hung, return_exceptions=True)
             with pytest.raises(Unavailable):
                 await asker.ask(Turn(member, True), "GET", b"/hung", [])
-            assert here.peers.is_suspect("b2")
+            assert here.group.peers.is_suspect("b2")
         finally:
             await peer_client.close()
 
@@ -254,7 +254,7 @@ def test_no_request_waits_for_longer_than_its_query_has_left() -> None:
                     with pytest.raises(Unavailable):
                         async with peer_client.stream(member, b"/hung", [], within=turn.left):
                             pass
-            assert here.peers.is_suspect("b2")
+            assert here.group.peers.is_suspect("b2")
         finally:
             await peer_client.close()
 

@@ -34,7 +34,7 @@ REQUEST = (
 
 
 def body(receiver: str = "b1", at: int = 7, group: str | None = None) -> bytes:
-    group = context().group if group is None else group
+    group = context().group.group_id if group is None else group
     return Heartbeat(group, "b2", receiver, DRAINING, at).encode()
 
 
@@ -46,8 +46,8 @@ class Served:
         if secret is not None:
             self.context.cluster = ClusterAccess(secret, "b1")
         placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,), standbys=((1,),))
-        self.context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), {"orders": placed}))
-        self.context.peers.keep(["b2"])
+        self.context.group.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), {"orders": placed}))
+        self.context.group.peers.keep(["b2"])
         self.router = Router(self.context, cast(Any, None))
         self.loop = asyncio.new_event_loop()
 
@@ -112,12 +112,14 @@ def test_the_answer_is_that_of_the_router(served: Served, sent: bytes) -> None:
     assert (answer.status, answer.body) == (expected.status, expected.body)
     assert dict(answer.headers) == dict(expected.headers)
     assert answer.status == (200 if sent == body() else 403)
-    assert (served.context.peers.states() == {"b2": DRAINING}) == (sent == body())
+    assert (served.context.group.peers.states() == {"b2": DRAINING}) == (sent == body())
 
 
 def test_heartbeats_are_counted_as_by_the_router(served: Served) -> None:
     def counted() -> dict[Labels, int]:
-        return {labels: sum(counts) for labels, counts, _ in served.context.latencies.all()}
+        return {
+            labels: sum(counts) for labels, counts, _ in served.context.telemetry.latencies.all()
+        }
 
     async def arrive() -> None:
         served.router.fast_path.start()
@@ -137,10 +139,10 @@ def test_with_a_secret_the_heartbeat_and_its_answer_are_signed(
     sent = own.sign("POST", PATH, "b1", body())
     answer = signed.now(PlainPost(sent.header, body()), "10.0.0.1")
     assert sent.is_answer(answer.status, answer.body, dict(answer.headers)[HEADER])
-    assert (answer.status, signed.context.peers.states()) == (200, {"b2": DRAINING})
+    assert (answer.status, signed.context.group.peers.states()) == (200, {"b2": DRAINING})
     (tmp_path / "foreign").mkdir()
     foreign = Signer(cluster_secret(tmp_path / "foreign", OTHER_SECRET))
-    signed.context.peers.heard("b2", "running")
+    signed.context.group.peers.heard("b2", "running")
     wrong = [
         sent.header,  # used before
         None,
@@ -154,7 +156,7 @@ def test_with_a_secret_the_heartbeat_and_its_answer_are_signed(
     for header in wrong:
         refused = signed.now(PlainPost(header, body()))
         assert orjson.loads(refused.body)["code"] == "not-a-member"
-    assert signed.context.peers.states() == {"b2": "running"}
+    assert signed.context.group.peers.states() == {"b2": "running"}
     assert signed.now(PlainPost(None, body()), "10.0.0.1", has_certificate=True).status == 200
 
 

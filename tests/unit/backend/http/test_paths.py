@@ -131,7 +131,7 @@ def test_any_key_can_be_requested(key: bytes, name: str) -> None:
 )
 def test_queries_of_a_whole_view(path: bytes, resource: str | None) -> None:
     served = context(VIEWS.values())
-    served.apply_topology(Topology(Epoch(5, 1)))
+    served.group.apply_topology(Topology(Epoch(5, 1)))
     match = Router(served, None).match(path)  # type: ignore[arg-type]
     if resource is None:
         assert match.route.is_page or match.route.pattern.startswith("{path}/{key}")

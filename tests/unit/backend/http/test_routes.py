@@ -111,7 +111,7 @@ def test_other_methods_are_refused_and_allow_lists_the_allowed_ones(router: Rout
 def test_flask_answers_its_pages_and_unknown_paths(router: Router) -> None:
     status, _, body = asked(router, "GET", "/views/nobody/keys")
     assert (status, json.loads(body)["code"]) == (503, "no-topology"), "others may declare it"
-    router._context.apply_topology(Topology(Epoch(5, 1)))
+    router._context.group.apply_topology(Topology(Epoch(5, 1)))
     for path in ("/", "/views", "/views/orders", "/views/orders/", "/views/nobody/keys",
                  "/internal", "/internal/", "/topics/a/b/records", "/metrics"):  # fmt: skip
         status, headers, _ = asked(router, "GET", path)
@@ -123,7 +123,7 @@ def test_flask_answers_its_pages_and_unknown_paths(router: Router) -> None:
 def test_refused_reads_are_counted_for_their_view(
     router: Router, served: InstanceContext, method: str
 ) -> None:
-    counts = served.counts
+    counts = served.telemetry.counts
     asked(router, method, "/orders/a")  # without a topology 503, or 405
     asked(router, method, "/views/versions/keys/a/windows")  # 404, or 405
     asked(router, method, "/views/orders/keys")  # not a read by key

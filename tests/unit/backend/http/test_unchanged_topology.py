@@ -32,7 +32,7 @@ def known() -> InstanceContext:
     served = context([ORDERS])
     placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,))
     members = (Member("b1", "127.0.0.1", 8081),)
-    served.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
+    served.group.apply_topology(Topology(Epoch(5, 1), members, {"orders": placed}))
     return served
 
 
@@ -70,12 +70,12 @@ def test_the_answer_is_that_of_the_page() -> None:
             assert expected.data == b""
             assert expected.headers["ETag"].encode() == latest
             named = dict(answer.headers)
-            assert named == {b"etag": latest, b"topology-epoch": served.epoch_header}
+            assert named == {b"etag": latest, b"topology-epoch": served.group.epoch_header}
             for other in (b'"5-1.0"', b'"0-0.1"', latest[:-1] + b'0"'):
                 assert (
                     router.fast_path.unchanged_now(PlainPoll(b"h", other, None), "10.0.0.1") is None
                 )
-            served.set_state(state)
+            served.group.set_state(state)
             # another state: the page must be built before its ETag is known
             assert router.fast_path.unchanged_now(PlainPoll(b"h", latest, None), "10.0.0.1") is None
             changed = client.get("/processors", headers={"if-none-match": latest.decode()})
@@ -86,39 +86,44 @@ def test_the_etag_is_of_the_content() -> None:
     """A proxy spreads requests for the page over the instances, and an instance may restart."""
     first, second = known(), known()
     for served in (first, second):
-        served.apply_topology(
-            replace(served.topology, members=(*served.topology.members, Member("b2", "h", 8082)))
+        served.group.apply_topology(
+            replace(
+                served.group.topology,
+                members=(*served.group.topology.members, Member("b2", "h", 8082)),
+            )
         )
     assert served_etag(first) == served_etag(second)
     for served in (first, second):
-        served.peers.keep(["b2"])
-    first.peers.heard("b2", "draining")
-    second.peers.heard("b2", "dead")
-    assert first.revision == second.revision
+        served.group.peers.keep(["b2"])
+    first.group.peers.heard("b2", "draining")
+    second.group.peers.heard("b2", "dead")
+    assert first.group.revision == second.group.revision
     assert served_etag(first) != served_etag(second), "as many changes, but other ones"
-    second.peers.heard("b2", "starting")
-    second.peers.heard("b2", "draining")
-    assert first.revision != second.revision
+    second.group.peers.heard("b2", "starting")
+    second.group.peers.heard("b2", "draining")
+    assert first.group.revision != second.group.revision
     assert served_etag(first) == served_etag(second)
     at_first = served_etag(first)
-    first.peers.keep([])
+    first.group.peers.keep([])
     assert served_etag(first) != at_first, "the states of instances are forgotten"
 
 
 def test_every_change_of_the_page_is_noticed() -> None:
     """What the page is built from, changed one after the other."""
     served = known()
-    served.apply_topology(
-        replace(served.topology, members=(*served.topology.members, Member("b2", "h", 8082)))
+    served.group.apply_topology(
+        replace(
+            served.group.topology, members=(*served.group.topology.members, Member("b2", "h", 8082))
+        )
     )
-    served.peers.keep(["b2"])
+    served.group.peers.keep(["b2"])
     changes: list[Callable[[], None]] = [
-        lambda: served.set_state("draining"),
-        lambda: served.peers.heard("b2", "draining"),
-        lambda: served.peers.keep([]),
-        lambda: served.apply_topology(replace(served.topology, epoch=Epoch(6, 2))),
-        served.doubt_versions,
-        lambda: served.apply_versions({}),
+        lambda: served.group.set_state("draining"),
+        lambda: served.group.peers.heard("b2", "draining"),
+        lambda: served.group.peers.keep([]),
+        lambda: served.group.apply_topology(replace(served.group.topology, epoch=Epoch(6, 2))),
+        served.group.doubt_versions,
+        lambda: served.group.apply_versions({}),
     ]
     router = Router(served, None)  # type: ignore[arg-type]
     for change in changes:

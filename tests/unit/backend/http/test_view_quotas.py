@@ -109,13 +109,13 @@ def test_the_share_follows_the_topology() -> None:
                 return number
         return 1000
 
-    served.topology = topology((0, 1), 2)
+    served.group.topology = topology((0, 1), 2)
     assert admitted() == 50
-    served.topology = topology((0, 0), 2)
+    served.group.topology = topology((0, 0), 2)
     assert admitted() == 0
     now = 10.0
     assert admitted() == 100
-    assert served.over_quota == {"orders": 3}
+    assert served.telemetry.over_quota == {"orders": 3}
 
 
 def test_what_a_proxy_or_an_instance_has_counted_is_not_counted_again() -> None:

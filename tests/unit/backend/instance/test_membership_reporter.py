@@ -31,16 +31,19 @@ class Joined:
     """Instance b1, which holds nothing. The topology was made at 100 s, and has three partitions
     for each topic."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cluster: ClusterAccess | None = None, **settings: Any) -> None:
         self.now = 100.0
-        self.context = context([ORDERS, USERS])
+        self.context = context([ORDERS, USERS], **settings)
         views = {
             each.name: PlacedView(each.description(), each.hash, (1, 1, 1))
             for each in (ORDERS, USERS)
         }
-        self.context.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
+        self.context.group.apply_topology(Topology(Epoch(5, 1), (ME, OTHER), views))
         self.membership_reporter = MembershipReporter(
-            self.context,
+            self.context.group,
+            cluster or self.context.cluster,
+            self.context.metadata_poller,
+            self.context.settings.ends_trusted_for,
             (ORDERS, USERS),
             self.context.store_partitions,
             dict,
@@ -120,7 +123,10 @@ class Restarted:
         self.context = context([ORDERS, USERS])
         self.opening: list[tuple[str, int]] = []
         self.reporter = MembershipReporter(
-            self.context,
+            self.context.group,
+            self.context.cluster,
+            self.context.metadata_poller,
+            self.context.settings.ends_trusted_for,
             (ORDERS, USERS),
             self.context.store_partitions,
             lambda: {"orders": [0], "users": [0]},
@@ -131,7 +137,7 @@ class Restarted:
     def apply(self, **of_orders: Any) -> None:
         placed = PlacedView(ORDERS.description(), ORDERS.hash, (0,) * 6, **of_orders)
         topology = Topology(Epoch(6, 1), (ME, OTHER), {"orders": placed})
-        self.context.apply_topology(topology)
+        self.context.group.apply_topology(topology)
         self.reporter.remember()
 
 
@@ -275,10 +281,7 @@ def test_only_what_was_known_of_the_same_stores_is_reported(tmp_path: Path) -> N
 def test_topologies_are_fetched_where_instances_answer_each_other(
     tmp_path: Path, host: str, cluster: ClusterAccess, can: bool
 ) -> None:
-    joined = Joined(tmp_path)
-    here = joined.context
-    here.cluster = cluster
-    here.settings = here.settings.model_copy(update={"advertised": f"{host}:8081"})
+    joined = Joined(tmp_path, cluster, advertised=f"{host}:8081")
     assert joined.membership_reporter.now(Epoch(5, 1)).reads_references is can
 
 

@@ -229,7 +229,7 @@ def test_each_key_is_counted_once(orders: World) -> None:
     orders.put_all({b"%d" % n: b"1" for n in range(30)})
     orders.store_partitions[3].progress.answerable = False
     orders.batch([*map(str, range(40)), 7])
-    counts = [instance.context.counts["orders"] for instance in orders.instances.values()]
+    counts = [instance.context.telemetry.counts["orders"] for instance in orders.instances.values()]
     catching_up = sum(orders.partition(b"%d" % n) == 3 for n in range(40))
     assert counts[0].forwarded == sum(orders.partition(b"%d" % n) % 2 for n in range(40))
     assert sum(each.found + each.missed for each in counts) == 40 - catching_up

@@ -12,12 +12,12 @@ import pytest
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.ingest.store_partitions import StorePartition
-from backend.instance.context import ReadCounts
 from backend.queries.moved_keys import KeyMoved, PartitionUnknown
 from backend.queries.point import Unresolved, count_refusal
 from backend.queries.routing import NotOwner, ReadOptions
 from backend.storage.data_directory import DataDirectory
 from backend.storage.rocksdb_store import RocksDBStore
+from backend.telemetry.telemetry import ReadCounts
 from model.machine.clock import boot_time
 from model.partitioner import partition_of
 from model.problems import BadRequest, KeyTooLong, Problem, StoreError, Unavailable
@@ -198,7 +198,7 @@ def test_before_there_is_a_map(folder: DataDirectory) -> None:
 
 
 def test_a_map_without_the_view(instance: Instance) -> None:
-    instance.context.apply_topology(Topology(Epoch(5, 1), (ME,), {}))
+    instance.context.group.apply_topology(Topology(Epoch(5, 1), (ME,), {}))
     assert instance.refusal(b"a").code == "nobody"
 
 

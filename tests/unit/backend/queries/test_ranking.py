@@ -128,7 +128,7 @@ def test_scans_are_counted(tmp_path: Path) -> None:
         for target, kind in (
             ("keys", "page"), ("count", "count"), ("count?exact=true", "count"), ("top?by=n", "top")
         ):  # fmt: skip
-            counts = [each.context.scans["orders"] for each in made.instances.values()]
+            counts = [each.context.telemetry.scans["orders"] for each in made.instances.values()]
             looked_at = sum(each.entries for each in counts)
             before = counts[0].requests[kind], counts[0].seconds[kind]
             made.ask(target)
@@ -137,7 +137,7 @@ def test_scans_are_counted(tmp_path: Path) -> None:
             assert counts[1].requests[kind] == 0, "it was asked by another instance"
             assert sum(each.entries for each in counts) - looked_at == 60
         made.ask("keys", accept="application/x-ndjson")
-        assert made.instances["b1"].context.scans["orders"].requests["stream"] == 1
+        assert made.instances["b1"].context.telemetry.scans["orders"].requests["stream"] == 1
 
 
 def test_values_nested_as_deep_as_may_be() -> None:

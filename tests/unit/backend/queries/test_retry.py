@@ -72,7 +72,7 @@ def ask(cluster: Cluster, what: str, anywhere: bool = False, query: str = "") ->
     cluster.mispartitioned = anywhere
     cluster.place(cluster.active, cluster.standbys)
     for node in cluster.nodes.values():
-        node.context.peers._suspected.clear()
+        node.context.group.peers._suspected.clear()
     cluster.waits.clear()
     key = next(key for key in KEYS if cluster.home(key.encode()) == 1)
     method, target, body, headers = QUESTIONS[what]
@@ -136,7 +136,7 @@ def test_once_suspected_it_is_not_waited_for(cluster: Cluster) -> None:
     for what, anywhere in asked_of(cluster):
         ask(cluster, what, anywhere)
         for node in cluster.nodes.values():
-            node.context.peers.failed("b2")
+            node.context.group.peers.failed("b2")
         cluster.waits.clear()
         key = next(key for key in KEYS if cluster.home(key.encode()) == 1)
         cluster.ask("b1", "GET", f"/views/orders/keys/{key}")

@@ -65,11 +65,11 @@ def test_who_holds_nothing_asks_all_holders_or_the_active_alone(instance: Instan
     others = (Member("b2", "127.0.0.1", 8082), Member("b3", "127.0.0.1", 8083))
     placed = PlacedView(ORDERS.description(), ORDERS.hash, (1,), standbys=((0,),))
     context = instance.context
-    context.apply_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
+    context.group.apply_topology(Topology(Epoch(5, 1), others, {"orders": placed}))
     assert elsewhere(instance, ReadOptions()) == (["b3", "b2"], "not-here")
     assert elsewhere(instance, NEVER) == (["b3"], "not-here")
-    context.peers.keep(["b2", "b3"])
-    context.peers.failed("b3")
+    context.group.peers.keep(["b2", "b3"])
+    context.group.peers.failed("b3")
     assert elsewhere(instance, ReadOptions()) == (["b2", "b3"], "not-here"), "it seems to be dead"
     assert elsewhere(instance, NEVER) == (["b3"], "not-here"), "nobody else will do"
 
@@ -88,7 +88,7 @@ def test_bounds_that_a_standby_misses_may_be_kept_by_the_active(instance: Instan
 
 def test_one_that_warms_up_is_asked_by_nobody(instance: Instance) -> None:
     instance.place(1, standbys=((),), warming=((0, 0),))
-    assert [m.id for m in instance.context.topology.holders_of("orders", 0)] == ["b2"]
+    assert [m.id for m in instance.context.group.topology.holders_of("orders", 0)] == ["b2"]
     with pytest.raises(NotOwner) as found:
         instance.read(b"a")
     assert isinstance(found.value.why, Unavailable)

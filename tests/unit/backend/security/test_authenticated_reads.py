@@ -47,7 +47,7 @@ def instance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
     made = Instance(data, ORDERS)
     made.context = context([ORDERS, PRICES])
     placed = {of.name: PlacedView(of.description(), of.hash, (0,)) for of in (ORDERS, PRICES)}
-    made.context.apply_topology(Topology(Epoch(5, 1), (ME,), placed))
+    made.context.group.apply_topology(Topology(Epoch(5, 1), (ME,), placed))
     for of in (ORDERS, PRICES):
         made.view = of
         entries = {key.encode(): json.dumps([of.name, key]).encode() for key in KEYS}
@@ -223,10 +223,10 @@ def test_counts_are_those_of_the_answered_reads(instance: Instance) -> None:
     access = access_control()
     verify(access, ORDERS_TOKEN)
     shell = router(instance, access)
-    before = {name: replace(counts) for name, counts in instance.context.counts.items()}
+    before = {name: replace(counts) for name, counts in instance.context.telemetry.counts.items()}
     paths = [b"/orders/a", b"/orders/nobody", b"/prices/a"]
     coalesced(shell, [(None, paths), (ORDERS_TOKEN, paths)])
-    after = instance.context.counts
+    after = instance.context.telemetry.counts
     assert after["orders"].found - before["orders"].found == 1
     assert after["orders"].missed - before["orders"].missed == 1
     assert after["prices"].found == before["prices"].found

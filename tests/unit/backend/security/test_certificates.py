@@ -28,8 +28,8 @@ def test_without_files_an_instance_speaks_http_and_can_verify_peers() -> None:
     assert none.listening is None
     assert none.expires_at is None
     none.refresh()
-    assert none.for_peers.check_hostname
-    assert none.for_peers is none.for_peers
+    assert none.peers().check_hostname
+    assert none.peers() is none.peers()
 
 
 def test_an_empty_setting_is_none() -> None:
@@ -83,11 +83,11 @@ def test_changed_files_are_used_unless_they_are_wrong(
     authority = Authority(tmp_path)
     cert, key = authority.issue("b1", "127.0.0.1", days=1)
     used = certificates(cert=cert, key=key, ca=authority.ca)
-    before, expiry = used.for_peers, used.expires_at
+    before, expiry = used.peers(), used.expires_at
     assert expiry is not None
 
     used.refresh()
-    assert used.for_peers is before
+    assert used.peers() is before
 
     old = cert.read_bytes()
     authority.issue("b1", "127.0.0.1", days=9)
@@ -95,7 +95,7 @@ def test_changed_files_are_used_unless_they_are_wrong(
     cert.write_bytes(old)  # as between the writes of two files: the key of another certificate
     used.refresh()
     used.refresh()
-    assert used.for_peers is before
+    assert used.peers() is before
     assert used.expires_at == expiry
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "b1-key.pem is not the key of the certificate" in caplog.text
@@ -105,7 +105,7 @@ def test_changed_files_are_used_unless_they_are_wrong(
     assert "cannot read" in caplog.text
     cert.write_bytes(new)
     used.refresh()
-    assert used.for_peers is not before
+    assert used.peers() is not before
     assert used.expires_at == pytest.approx(expiry + 8 * 86400, abs=60)
     assert caplog.records[-1].levelname == "INFO"
 

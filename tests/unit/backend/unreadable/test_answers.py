@@ -86,7 +86,7 @@ def test_it_is_counted_as_refused(orders: World) -> None:
     counts = orders.instances["b1"].reads.counts
     before = (counts.found, counts.missed, counts.refused)
     orders.ask(f"keys/{key.decode()}")
-    counts = orders.instances["b1"].context.counts["orders"]
+    counts = orders.instances["b1"].context.telemetry.counts["orders"]
     assert (counts.found, counts.missed, counts.refused) == (*before[:2], before[2] + 1)
 
 

@@ -38,7 +38,7 @@ def deployed(folder: Path, written: Written, *views: View) -> Iterator[Deploymen
         written.append((topic, partition, key, value))
         done(len(written) - 1, "")
 
-    context.appender = cast(Any, SimpleNamespace(append=append))
+    context.kafka.appender = cast(Any, SimpleNamespace(append=append))
     for of in views:
         context.metadata_poller.latest[of.topic] = cast(Any, SimpleNamespace(partitions=1))
     try:
@@ -91,7 +91,7 @@ def test_an_instance_that_does_not_know_the_current_version_says_so(
     made: Deployment, written: Written, topic: str
 ) -> None:
     """Its views.toml does not declare the version, and so not its topic."""
-    made.contexts["b1"].apply_versions({"orders": VersionState(3, 2, (), 5)})
+    made.contexts["b1"].group.apply_versions({"orders": VersionState(3, 2, (), 5)})
     answer = append(made, topic, "3")
     assert (answer.status, answer.json["code"]) == (503, "version-unknown")
     assert "retry-after" in answer.named
@@ -109,8 +109,8 @@ def test_a_topic_of_a_view_that_only_others_declare_is_no_missing_one(
             context = made.contexts["b1"]
             others = [candidate(id_, [FIRST, SECOND]) for id_ in ("b2", "b3")]
             counts = {"orders": 1, "orders-v2": 1}
-            context.apply_topology(place([candidate("b1", own), *others], counts, 9))
-            context.apply_versions({"orders": VersionState(2, 1, (), 5)})
+            context.group.apply_topology(place([candidate("b1", own), *others], counts, 9))
+            context.group.apply_versions({"orders": VersionState(2, 1, (), 5)})
             answer = append(made, "orders-v2", version)
             assert (answer.status, answer.json["code"]) == (503, "definition-differs")
             assert "retry-after" in answer.named
@@ -121,14 +121,14 @@ def test_a_topic_of_a_view_that_only_others_declare_is_no_missing_one(
 def test_an_instance_without_a_topology_does_not_say_that_a_topic_takes_no_records(
     made: Deployment,
 ) -> None:
-    made.contexts["b1"].topology = Topology()
+    made.contexts["b1"].group.topology = Topology()
     answer = append(made, "other", None)
     assert (answer.status, answer.json["code"]) == (503, "no-topology")
 
 
 def test_a_view_without_versions_has_version_1(made: Deployment) -> None:
     """The client may have learned of the versions from an instance that declares them already."""
-    made.contexts["b1"].versions = Versions((FIRST,))
+    made.contexts["b1"].group.versions = Versions((FIRST,))
     assert append(made, "orders", "1").status == 200
 
 

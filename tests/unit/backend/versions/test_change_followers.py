@@ -10,10 +10,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from backend.cluster.change_log import ChangeLog
+from backend.cluster.group_state import GroupState
 from backend.instance.deployment_follower import DeploymentFollower
-from backend.instance.version_follower import VersionFollower, versions_of
+from backend.instance.version_follower import VersionFollower, initial_versions, versions_of
 from model.changes.deployments import DeploymentState
-from model.versions import Versions, VersionState
+from model.versions import VersionState
 from model.views import View
 from tests.support.in_process.change_logs import FakeChangeLog, FakeTopic
 from tests.support.in_process.examples import ORDERS, view
@@ -22,15 +23,10 @@ from tests.support.in_process.instance import context
 
 def test_lost_changes_of_versions_need_a_newer_topology() -> None:
     """Their epoch is older, and proxies do not go back to an older one."""
-    context, rejoin = Mock(versions=Versions()), Mock()
-
-    def apply(states: Any) -> None:
-        context.versions = context.versions.with_states(states)
-
-    context.apply_versions = apply
+    group, rejoin = context([]).group, Mock()
     settings = Mock(application_id="app")
-    follower = VersionFollower((), {}, settings, 1.0, Mock(), rejoin, new_log=fake_log())
-    follower.start(context)
+    follower = VersionFollower((), {}, settings, 1.0, group, Mock(), rejoin, new_log=fake_log())
+    follower.start()
     log = logs_of(follower)
     first = VersionState(1).switched_to(2)
     log.publish({"orders": first})
@@ -41,15 +37,10 @@ def test_lost_changes_of_versions_need_a_newer_topology() -> None:
 
 
 def test_lost_changes_of_deployments_need_a_newer_topology() -> None:
-    context, rejoin = Mock(deployment=None), Mock()
-
-    def apply(state: DeploymentState) -> None:
-        context.deployment = state
-
-    context.apply_deployment = apply
+    group, rejoin = context([]).group, Mock()
     settings = Mock(service="shop", application_id="a")
-    follower = DeploymentFollower({}, cast(Any, settings), 1.0, rejoin, fake_log())
-    follower.start(context)
+    follower = DeploymentFollower({}, cast(Any, settings), 1.0, group, rejoin, fake_log())
+    follower.start()
     log = logs_of(follower)
     first = DeploymentState("a")
     log.publish({"shop": first})
@@ -67,41 +58,37 @@ def logs_of(follower: VersionFollower | DeploymentFollower) -> FakeChangeLog:
     return cast(Any, follower.log)
 
 
-def follower_of(answer: bool | None, *views: View) -> VersionFollower:
+def started(answer: bool | None, *views: View) -> tuple[VersionFollower, GroupState]:
     settings = cast(Any, Mock(application_id="app"))
-    return VersionFollower(views, {}, settings, 0.2, Mock(), Mock(), new_log=fake_log(answer))
+    group = context(views).group
+    group.versions = initial_versions(views)
+    follower = VersionFollower(
+        views, {}, settings, 0.2, group, Mock(), Mock(), new_log=fake_log(answer)
+    )
+    follower.start()
+    return follower, group
 
 
 def test_no_version_is_current_until_the_topic_has_been_read() -> None:
     """Regression: an instance that lacked the current version answered from version 1."""
-    follower = follower_of(True, ORDERS)
-    of = context([ORDERS])
-    of.versions = follower.initial
-    follower.start(of)
-    assert "orders" in of.versions.undecided
+    follower, group = started(True, ORDERS)
+    assert "orders" in group.versions.undecided
     log = logs_of(follower)
     assert log.is_followed
     log.publish({"orders": VersionState(2, 1, (), 1)})
-    assert "orders" in of.versions.undecided, "it is not declared here"
+    assert "orders" in group.versions.undecided, "it is not declared here"
     log.publish({})
-    assert of.versions.named["orders"] is ORDERS
+    assert group.versions.named["orders"] is ORDERS
 
 
 def test_without_an_answer_only_declared_versions_are_undecided() -> None:
     """Views without versions are answered, and no topic is created for them."""
-    follower = follower_of(None, ORDERS)
-    of = context([ORDERS])
-    of.versions = follower.initial
-    follower.start(of)
-    assert of.versions.named["orders"] is ORDERS
+    follower, group = started(None, ORDERS)
+    assert group.versions.named["orders"] is ORDERS
     assert not logs_of(follower).is_followed
 
-    views = (ORDERS, view("users"), view("users@2"))
-    follower = follower_of(None, *views)
-    of = context(views)
-    of.versions = follower.initial
-    follower.start(of)
-    assert of.versions.undecided == {"users"}
+    follower, group = started(None, ORDERS, view("users"), view("users@2"))
+    assert group.versions.undecided == {"users"}
     assert logs_of(follower).is_followed
 
 

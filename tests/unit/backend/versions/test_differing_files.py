@@ -99,10 +99,10 @@ class Group:
         ]
         for each in self.contexts:
             if states is None:
-                each.doubt_versions()
+                each.group.doubt_versions()
             else:
-                each.apply_versions(states)
-            each.apply_topology(Topology.decode(self.topology.encode(), 1))
+                each.group.apply_versions(states)
+            each.group.apply_topology(Topology.decode(self.topology.encode(), 1))
 
     @cached_property
     def routers(self) -> list[Router]:
@@ -137,11 +137,11 @@ ROUTES = (
 def means(context: InstanceContext, target: str) -> str:
     """The definition that a path means, or the code of the refusal. A name that an instance does
     not know any more leads to no view."""
-    table = RouteTable(ROUTES, Paths(context.versions), context.versions)
+    table = RouteTable(ROUTES, Paths(context.group.versions), context.group.versions)
     try:
         found = table.match(target.encode())
     except Elsewhere as elsewhere:
-        return context.topology.views[elsewhere.stored].hash
+        return context.group.topology.views[elsewhere.stored].hash
     except Unavailable as undecided:
         return undecided.code
     return "no view" if found.view is None else found.view.hash
@@ -165,7 +165,7 @@ def test_each_name_and_path_means_the_same_everywhere(pair: Files, states: State
                 assert len(found) == 1, (count, new, target, found)
             documents = {
                 orjson.dumps(
-                    processors_for_clients(each.topology.processors({}), each.versions),
+                    processors_for_clients(each.group.topology.processors({}), each.group.versions),
                     option=orjson.OPT_SORT_KEYS,
                 )
                 for each in group.contexts
@@ -204,7 +204,7 @@ def found(group: Group, target: str) -> str:
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 def test_no_meaning_depends_on_an_order(pair: Files) -> None:
     group = Group(files_of(pair, 2, 1))
-    of = group.contexts[0].versions
+    of = group.contexts[0].group.versions
     names = list(group.topology.views)
     for _ in range(10):
         random.shuffle(names)
@@ -304,7 +304,7 @@ def test_a_read_reaches_the_owner_of_its_key_among_many(target: str, key: bytes 
     index = {member.id: index for index, member in enumerate(group.topology.members)}
     placed = replace(placed, active=tuple(index[id_] for id_ in ids))
     views = {**group.topology.views, "orders": placed}
-    group.contexts[1].apply_topology(Topology(Epoch(6, 1), group.topology.members, views))
+    group.contexts[1].group.apply_topology(Topology(Epoch(6, 1), group.topology.members, views))
     if key is None:
         for owner in ids:
             group.status = lambda id_, target, owner=owner: 200 if id_ == owner else 503
@@ -390,6 +390,7 @@ def test_a_leader_of_the_release_before_leaves_a_path_undecided() -> None:
     group = Group(files_of(PAIRS["a view is renamed"], 2, 1))
     assert group.topology.paths == {"/o": "orders"}
     for each in group.contexts:
-        each.apply_topology(Topology(Epoch(6, 1), group.topology.members, group.topology.views))
+        newer = Topology(Epoch(6, 1), group.topology.members, group.topology.views)
+        each.group.apply_topology(newer)
         assert means(each, "/o/k") == "path-undecided"
         assert means(each, "/views/sales/keys/k") != "no view"

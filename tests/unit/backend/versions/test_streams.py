@@ -81,7 +81,7 @@ def test_a_stream_ends_if_the_current_version_is_unknown_here(made: Deployment) 
     before = stream(
         made,
         f"/o/{key}/changes",
-        then=lambda: made.contexts["b1"].apply_versions({"orders": unknown}),
+        then=lambda: made.contexts["b1"].group.apply_versions({"orders": unknown}),
     )
     assert before.version == 1
     assert made.ask(f"/o/{key}/changes").json["code"] == "version-unknown"

@@ -80,8 +80,8 @@ def test_the_answer_of_another_instance_is_not_given_a_wrong_definition(
         key = next(key for n in range(40) if forwarded(made, [key := f"key-{n}"]))
         made.put_all({key.encode(): b"1"})
         context = made.instances["b1"].context
-        placed = replace(context.topology.views["orders"], hash=definition)
-        context.apply_topology(replace(context.topology, views={"orders": placed}))
+        placed = replace(context.group.topology.views["orders"], hash=definition)
+        context.group.apply_topology(replace(context.group.topology, views={"orders": placed}))
         forward = made.peers.forward
 
         async def forward_as_before(*args: Any, **more: Any) -> Answer:

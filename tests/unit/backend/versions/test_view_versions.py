@@ -7,6 +7,7 @@ import asyncio
 import base64
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -136,7 +137,7 @@ def test_coalesced_reads_and_the_fast_path_say_the_version(made: Deployment, cur
     made.switch(current)
     for instance in ("b1", "b2"):
         router, context = made.routers[instance], made.contexts[instance]
-        count = len(context.placed(context.versions.named["orders"]).active)
+        count = len(context.group.placed(context.group.versions.named["orders"]).active)
         place = partition_of("murmur2")
         reads = [Reads(None, [f"/o/{key}".encode() for key in KEYS])]
         for key in map(str.encode, KEYS):
@@ -217,7 +218,7 @@ def test_an_etag_is_of_one_definition_of_the_view(tmp_path: Path) -> None:
 
 def test_an_undecided_view_answers_only_for_named_versions(made: Deployment) -> None:
     """Until an instance has read which version is current, or if it does not declare it."""
-    made.contexts["b1"].apply_versions({"orders": VersionState(3, 2, (), 5)})
+    made.contexts["b1"].group.apply_versions({"orders": VersionState(3, 2, (), 5)})
     for target in ("/o/key-1", "/views/orders/keys", "/views/orders/count", "/views/orders"):
         answer = made.ask(target)
         assert (answer.status, answer.json["code"]) == (503, "version-unknown"), target
@@ -300,7 +301,7 @@ def test_documents_describe_the_current_version_under_the_name(made: Deployment)
 
 def test_a_view_without_versions_has_no_header_and_fields_of_versions() -> None:
     served = context([ORDERS])
-    assert [name for name, _ in served.view_headers(ORDERS)] == [b"view-definition"]
+    assert [name for name, _ in served.group.view_headers(ORDERS)] == [b"view-definition"]
     with flask_pages(served).test_client() as client:
         [listed] = client.get("/views").json["views"]
         assert not {"version", "versions"} & listed.keys()
@@ -342,8 +343,8 @@ def dropped(
 ) -> tuple[Any, list[str]]:
     """The answer to a drop of version 1, and the topics that were deleted. Version 2 is current."""
     deleted: list[str] = []
-    log = SimpleNamespace(change=lambda base, state: None, delete_topic=deleted.append)
-    monkeypatch.setattr(made.contexts["b1"], "version_log", log)
+    log: Any = SimpleNamespace(change=lambda base, state: None, delete_topic=deleted.append)
+    made.contexts["b1"].kafka = replace(made.contexts["b1"].kafka, version_log=log)
     answer = made.ask("/views/orders/drop", "b1", "POST", {"version": 1, **more})
     return answer.json.get("code", answer.status), deleted
 

@@ -218,17 +218,19 @@ def test_the_order_of_sources(tmp_path: Path) -> None:
     folder = DataDirectory(tmp_path)
     context = member_of_a_group(folder).context
     members = tuple(Member(f"b{n}", "127.0.0.1", 8080 + n) for n in range(1, 5))
-    placed = replace(context.topology.views["orders"], active=(1,), standbys=((0, 2, 3),))
-    context.topology = replace(context.topology, members=members, views={"orders": placed})
-    context.peers.keep(member.id for member in members)
+    placed = replace(context.group.topology.views["orders"], active=(1,), standbys=((0, 2, 3),))
+    context.group.topology = replace(
+        context.group.topology, members=members, views={"orders": placed}
+    )
+    context.group.peers.keep(member.id for member in members)
 
     def order() -> list[str]:
-        return [member.id for member in context.snapshot_sources("orders", 0)]
+        return [member.id for member in context.group.snapshot_sources("orders", 0)]
 
     assert order() == ["b3", "b4", "b2"]
-    context.peers.failed("b3")
+    context.group.peers.failed("b3")
     assert order() == ["b4", "b2", "b3"]
-    context.peers.failed("b2")
+    context.group.peers.failed("b2")
     assert order() == ["b4", "b3", "b2"]
-    assert context.snapshot_sources("orders", 7) == []
+    assert context.group.snapshot_sources("orders", 7) == []
     folder.close()

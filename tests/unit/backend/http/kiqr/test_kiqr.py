@@ -40,7 +40,9 @@ def test_only_the_owner_of_a_key_is_asked(tmp_path: Path) -> None:
             assert value(client, key).json == {"value": b64(b'"%b"' % key)}
             elsewhere = made.partition(key) % 2
             assert [id_ for id_, _ in made.peers.asked] == ["b2"] * elsewhere
-        here, there = (made.instances[id_].context.counts["orders"] for id_ in ("b1", "b2"))
+        here, there = (
+            made.instances[id_].context.telemetry.counts["orders"] for id_ in ("b1", "b2")
+        )
         forwarded = sum(made.partition(key) % 2 for key in keys)
         assert (here.found, here.forwarded, there.found) == (20 - forwarded, forwarded, forwarded)
         assert value(client, b"x").status_code == 404

@@ -95,7 +95,7 @@ def test_a_refused_read_is_counted(tmp_path: Path) -> None:
         with asking(made, "b2" if home % 2 else "b1") as client:
             answer = ask(client, f"kv/orders/values/{b64(b'k')}", serdes())
             assert (answer.status_code, answer.json["code"]) == (503, "catching-up")
-            assert made.owner(home).context.counts["orders"].unavailable == 1
+            assert made.owner(home).context.telemetry.counts["orders"].unavailable == 1
 
 
 def test_json_values_of_an_older_instance_are_not_taken_for_record_bytes(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_requests_of_kiqr_keep_out_neither_documents_nor_other_clients() -> None
 
     async def main() -> None:
         served = context()
-        served.apply_topology(Topology(Epoch(5, 1)))  # before, no view is unknown
+        served.group.apply_topology(Topology(Epoch(5, 1)))  # before, no view is unknown
         router = Router(served, flask_bridge(cast(Any, slow_pages)))
 
         async def ask(client: str, path: str) -> int:

@@ -23,7 +23,7 @@ def world(tmp_path: Path) -> World:
 
 
 def counted(world: World, instance: str = "b1") -> dict[Labels, int]:
-    latencies = world.instances[instance].context.latencies
+    latencies = world.instances[instance].context.telemetry.latencies
     return {labels: sum(counts) for labels, counts, _ in latencies.all()}
 
 
@@ -76,7 +76,7 @@ def test_a_streamed_answer_is_counted_until_it_starts(world: World) -> None:
     began = perf_counter()
     said = world.ask("keys", accept=NDJSON)
     assert said.status == 200
-    series = world.instances["b1"].context.latencies.all()
+    series = world.instances["b1"].context.telemetry.latencies.all()
     [(labels, counts, seconds)] = [each for each in series if each[0].route == "keys"]
     assert (labels.status, sum(counts)) == (200, 1)
     assert seconds < perf_counter() - began
@@ -105,7 +105,9 @@ def test_the_duration_begins_when_the_request_arrived(world: World) -> None:
     }  # fmt: skip
     asyncio.run(world.routers["b1"](scope, receive, send))
     [(_, _, seconds)] = [
-        each for each in world.instances["b1"].context.latencies.all() if each[0].route == "count"
+        each
+        for each in world.instances["b1"].context.telemetry.latencies.all()
+        if each[0].route == "count"
     ]
     assert 2 <= seconds < 4
 

@@ -32,10 +32,10 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
     instance.context.rocksdb = directory.rocksdb
     instance.place(0, 0)
     instance.hold(0, {b"a": b"1", b"b": b"2"})
-    latencies = instance.context.latencies
+    latencies = instance.context.telemetry.latencies
     latencies.observe(latencies.series(POINT), 0.0015, 0)
     latencies.observe(latencies.series(POINT._replace(status=404)), 0.5, 0)
-    instance.context.peer_counts.ended(b"/internal/scan", 200)
+    instance.context.telemetry.peer_counts.ended(b"/internal/scan", 200)
     yield instance
     instance.close()
 

@@ -49,12 +49,12 @@ def test_answers_have_a_limit_in_bytes(tmp_path: Path, form: str, value: str) ->
     of = view(value=value)
     with holding(tmp_path, of, dict.fromkeys(KEYS, VALUE)) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        before = replace(instance.context.counts["orders"])
+        before = replace(instance.context.telemetry.counts["orders"])
         groups = READS[form]
         size, answered = sent(shell, groups)
         assert MAX_ANSWER_BYTES - LARGE - 60_000 < size < MAX_ANSWER_BYTES + 60_000
         assert 60 <= answered < 80
-        assert instance.context.counts["orders"].found - before.found == answered
+        assert instance.context.telemetry.counts["orders"].found - before.found == answered
 
 
 def sent(shell: Router, groups: Sequence[Reads]) -> tuple[int, int]:

@@ -84,7 +84,7 @@ def assert_as_alone(
     keys: Sequence[bytes],
     partitions: int = PARTITIONS,
 ) -> dict[bytes, Answer | None]:
-    counts = instance.context.counts[of.name]
+    counts = instance.context.telemetry.counts[of.name]
     before = replace(counts)
     answers = answers_to(shell, groups_of(of, keys, partitions))
     statuses = [answer.status for answer in answers.values() if answer is not None]
@@ -310,8 +310,10 @@ def test_headers_of_a_former_version_are_not_kept(
             if not switched:
                 switched.append(True)
                 headers_of_view = [(b"view-version", b"2")]
-                monkeypatch.setattr(instance.context, "view_headers", lambda of: headers_of_view)
-                for use_versions in instance.context.on_versions:
+                monkeypatch.setattr(
+                    instance.context.group, "view_headers", lambda of: headers_of_view
+                )
+                for use_versions in instance.context.group.on_versions:
                     use_versions()
             return lines
 

@@ -53,7 +53,7 @@ def test_coalesced_reads_of_keys(
 ) -> None:
     """Regression: the whole request was 500, or its keys were sent again."""
     shell = Router(instance.context, None)  # type: ignore[arg-type]
-    instance.context.latencies.series = fail  # type: ignore[method-assign]
+    instance.context.telemetry.latencies.series = fail  # type: ignore[method-assign]
     answers = answers_to(shell, groups_of(ORDERS, [*KEYS, *more]))
     statuses = {key: None if answer is None else answer.status for key, answer in answers.items()}
     assert statuses == dict.fromkeys(KEYS, 200) | dict.fromkeys(more, 404)
@@ -63,7 +63,7 @@ def test_coalesced_reads_of_keys(
 def test_coalesced_reads_of_paths(instance: Instance, caplog: pytest.LogCaptureFixture) -> None:
     """Also those that are read one by one: with an escaped letter."""
     shell = Router(instance.context, None)  # type: ignore[arg-type]
-    instance.context.latencies.series = fail  # type: ignore[method-assign]
+    instance.context.telemetry.latencies.series = fail  # type: ignore[method-assign]
     paths = [*(b"/orders/" + key for key in KEYS), b"/orders/%6bey1", b"/orders/nobody"]
     statuses = [None if each is None else each.status for each in answers_to_paths(shell, paths)]
     assert statuses == [200] * (len(KEYS) + 1) + [404]
@@ -72,7 +72,7 @@ def test_coalesced_reads_of_paths(instance: Instance, caplog: pytest.LogCaptureF
 
 def test_a_plain_read(instance: Instance, caplog: pytest.LogCaptureFixture) -> None:
     shell = Router(instance.context, None)  # type: ignore[arg-type]
-    instance.context.latencies.series = fail  # type: ignore[method-assign]
+    instance.context.telemetry.latencies.series = fail  # type: ignore[method-assign]
     answer = shell.fast_path.answer_now(b"/orders/key1")
     assert answer is not None
     assert answer.status == 200
@@ -84,7 +84,7 @@ def test_a_forwarded_read(
 ) -> None:
     """Regression: the client waited for ever."""
     key = next(key for key in NAMES if forwarded(made, [key]))
-    monkeypatch.setattr(made.instances["b1"].context.latencies, "observe", fail)
+    monkeypatch.setattr(made.instances["b1"].context.telemetry.latencies, "observe", fail)
     [answer] = forward_now(made, [key])
     assert answer is not None
     assert answer.status == 200
@@ -94,7 +94,7 @@ def test_a_forwarded_read(
 def test_a_request_that_the_router_answers(
     made: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(made.instances["b1"].context.latencies, "observe", fail)
+    monkeypatch.setattr(made.instances["b1"].context.telemetry.latencies, "observe", fail)
     assert made.ask("keys/missing").status == 404
     assert_logged(caplog)
 

@@ -104,11 +104,11 @@ def test_a_view_of_paths_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFix
         break_store(instance)
         together = [b"/orders/%d" % n for n in range(30)]
         one_by_one = [f"/orders/{quote(key)}".encode() for key in KEYS]
-        before = instance.context.counts["orders"].found
+        before = instance.context.telemetry.counts["orders"].found
         answers = answers_to_paths(shell, [*together, *one_by_one])
         assert set(answers[: len(together)]) == {None}
         for key, answer in zip(KEYS, answers[len(together) :], strict=True):
             assert (answer is None) == (place(key, 3) == FAILED)
         answered = sum(answer is not None for answer in answers)
-        assert instance.context.counts["orders"].found - before == answered
+        assert instance.context.telemetry.counts["orders"].found - before == answered
     assert "coalesced reads of view orders" in caplog.text

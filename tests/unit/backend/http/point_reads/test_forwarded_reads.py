@@ -45,7 +45,7 @@ def test_simultaneous_reads_travel_together(made: World) -> None:
     for n, answer in enumerate(answers):
         assert (answer.status, answer.json) == (200, {"key": KEYS[n], "value": {"n": n}})
     assert made.peers.asked == [("b2", READS)]
-    counts = made.instances["b1"].context.counts["orders"]
+    counts = made.instances["b1"].context.telemetry.counts["orders"]
     assert counts.forwarded == forwarded(made) > 10
 
 
@@ -245,7 +245,7 @@ def test_an_instance_that_refuses_is_not_suspected(made: World) -> None:
 
     respond(made, refuse)
     failed: list[str] = []
-    made.instances["b1"].context.peers.failed = failed.append  # type: ignore[method-assign]
+    made.instances["b1"].context.group.peers.failed = failed.append  # type: ignore[method-assign]
     for _ in range(3):
         assert {answer.status for answer in ask_all(made, KEYS)} == {200}
     assert (batches(made), failed) == (1, [])

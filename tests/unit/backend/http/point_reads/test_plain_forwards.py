@@ -54,9 +54,9 @@ def test_plain_reads_are_forwarded_without_the_router(made: World) -> None:
     keys = [key for key in KEYS if forwarded(made, [key])] + [f"missing-{n}" for n in range(9)]
     separately = ask_all(made, keys, [[SEPARATELY]] * len(keys))
     asked = len(made.peers.asked)
-    counts = made.instances["b1"].context.counts["orders"]
+    counts = made.instances["b1"].context.telemetry.counts["orders"]
     before = counts.forwarded
-    latencies = made.instances["b1"].context.latencies
+    latencies = made.instances["b1"].context.telemetry.latencies
     observed = latencies.of_clients()[0]
     answers = forward_now(made, keys)
     assert made.peers.asked[asked:] == [("b2", READS)]

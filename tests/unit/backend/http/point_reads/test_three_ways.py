@@ -235,5 +235,5 @@ def test_a_hit_or_a_miss_is_read_once(tmp_path: Path, monkeypatch: pytest.Monkey
         answer = coalesced(shell, targets)
         assert [each and each[0] for each in answer] == [200, *[404] * 9]
         assert len(looked) == len(set(looked)) == 10
-        counts = instance.context.counts["orders"]
+        counts = instance.context.telemetry.counts["orders"]
         assert (counts.found, counts.missed) == (1, 9)

@@ -237,13 +237,13 @@ def test_an_offset_in_a_partition_that_is_not_known_yet(tmp_path: Path) -> None:
 def test_an_instance_with_an_older_topology_gets_no_incomplete_scan(tmp_path: Path) -> None:
     """It may be cut off from the broker, and would leave the new partitions out."""
     with cluster(tmp_path) as made:
-        former = made.nodes["b1"].context.topology
+        former = made.nodes["b1"].context.group.topology
         made.settle()
         made.add_partitions(2)
         place_all(made)
         made.settle()
         b1 = made.nodes["b1"].context
-        b1.apply_topology(replace(former, epoch=b1.topology.epoch))
+        b1.group.apply_topology(replace(former, epoch=b1.group.topology.epoch))
         b1.metadata_poller.latest.clear()
         answer = made.ask("b1", "GET", "/views/orders/keys")
         assert (answer.status, answer.json()["code"]) == (503, "repartitioned")

@@ -366,7 +366,7 @@ def test_each_page_of_a_key_with_many_sessions_reads_as_much(tmp_path: Path, ord
     sessions = {b"k" + struct.pack(">qq", n, n): b"1" for n in range(2_000)}
     with world(tmp_path, of) as made:
         made.put_all(sessions, partition=0)
-        scans = [instance.context.scans["orders"] for instance in made.instances.values()]
+        scans = [instance.context.telemetry.scans["orders"] for instance in made.instances.values()]
         starts, examined = list[int](), list[int]()
         for items in made.pages(f"sessions?order={order}&limit=100"):
             starts += [item["start"] for item in items]
