@@ -67,15 +67,15 @@ def site(broker: Broker, make_topic: MakeTopic, module_deploy: Deploy) -> Iterat
 
 @pytest.mark.raises("QueryablePointReadsSlow")
 def test_an_instance_is_slow(site: Site, alarms: Alarms) -> None:
-    healthy = _wait_for_silence(site, alarms, site.read())
+    scrapes = [_wait_for_silence(site, alarms, site.read())]
     # less than the time after which nginx asks the other one, and heartbeats fail
     site.guard.shape(down=Link(delay=0.3))
-    scrapes: list[Scrape] = []
 
     def is_noticed() -> bool:
-        # on a busy machine, nginx may ask the other instance meanwhile
+        # On a busy machine, nginx may ask the other instance meanwhile, and be refused a retry.
+        # That counts in one attempt: each begins where the one before has ended.
         scrapes.append(site.read(2))
-        return alarms.raised(healthy, scrapes[-1]) == {"QueryablePointReadsSlow"}
+        return alarms.raised(*scrapes[-2:]) == {"QueryablePointReadsSlow"}
 
     wait_until(is_noticed, 60, "this alert, and no other")
     site.guard.heal()

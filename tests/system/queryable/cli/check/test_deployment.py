@@ -12,17 +12,18 @@ from tests.support.plugins.fixtures import MakeTopic
 def test_topics_that_the_job_of_spark_creates_are_not_missing(
     broker: Broker, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
+    # the broker has topics of other tests: a message names one with a similar name
     flights, planes = make_topic(), f"{make_topic()}-planes"
     file = tmp_path / "views.toml"
     file.write_text(
-        f'[views.new-hosts.derive]\nfrom = "{flights}"\nfields = {{ client = "string" }}\n'
+        f'[views.visits-of-clients.derive]\nfrom = "{flights}"\nfields = {{ client = "string" }}\n'
         'key = "client"\ncount = true\n\n'
-        f'[views.new-hosts.derive.join.plane]\nfrom = "{planes}"\non = "client"\n'
+        f'[views.visits-of-clients.derive.join.plane]\nfrom = "{planes}"\non = "client"\n'
         'fields = { model = "string" }\n\n'
         # derived from the view before
-        '[views.new-rows.derive]\nfrom = "new-hosts"\nfields = { count = "int" }\n'
+        '[views.rows-of-visits.derive]\nfrom = "visits-of-clients"\nfields = { count = "int" }\n'
         'key = "count"\ncount = true\n\n'
-        '[views.python]\ntopic = "new-words"\nkey = "string"\nvalue = "json"\n'
+        '[views.python]\ntopic = "zyzzyva"\nkey = "string"\nvalue = "json"\n'
         'spark_view = "words.py"\n'
     )
     found = list(check_deployment(file, broker.bootstrap_servers, 1, 10))[2:]
@@ -31,24 +32,27 @@ def test_topics_that_the_job_of_spark_creates_are_not_missing(
     assert [(each.status, each.subject, each.message) for each in found] == [
         (
             "ok",
-            "view new-hosts",
+            "view visits-of-clients",
             f"do not add partitions to topic {planes}: Spark's job would stop the view, which "
             f"joins it as a table {rule}",
         ),
-        ("ok", "view new-hosts", f"topic new-hosts {created}"),
+        ("ok", "view visits-of-clients", f"topic visits-of-clients {created}"),
         (
             "wrong",
-            "view new-hosts",
+            "view visits-of-clients",
             f"Spark derives it from topic {planes}, which does not exist; did you mean "
             f"{planes.removesuffix('-planes')}?",
         ),
-        ("ok", "view new-rows", f"topic new-rows {created}"),
+        ("ok", "view rows-of-visits", f"topic rows-of-visits {created}"),
         (
             "ok",
             "view python",
             "before you add partitions to a topic that words.py reads: Spark's job stops views "
             f"that cannot follow it {rule}",
         ),
-        ("ok", "view python", f"topic new-words {created}"),
+        ("ok", "view python", f"topic zyzzyva {created}"),
     ]
-    assert found[2].action == "create the topic, or set from in [views.new-hosts.derive.join.plane]"
+    assert (
+        found[2].action
+        == "create the topic, or set from in [views.visits-of-clients.derive.join.plane]"
+    )
