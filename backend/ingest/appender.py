@@ -74,7 +74,9 @@ class Appender:
     ) -> None:
         """Add a record to the producer's queue without waiting. Raises QueueFull, NotTaken or
         RecordTooLarge."""
-        assert self._producer is not None
+        producer = self._producer
+        if producer is None:
+            raise NotTaken("the producer has not started yet")
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
@@ -83,7 +85,7 @@ class Appender:
                 on_delivery(None, error.str())
 
         try:
-            self._producer.produce(topic, value, key, partition=partition, on_delivery=delivered)
+            producer.produce(topic, value, key, partition=partition, on_delivery=delivered)
         except BufferError:
             raise QueueFull from None
         except RuntimeError as e:  # it was closed just now

@@ -124,8 +124,8 @@ class DeadLetters:
                 is_repeated = True
             if is_repeated:
                 # some may be written twice
-                assert self._producer is not None
-                discard(self._producer)
+                if self._producer is not None:
+                    discard(self._producer)
                 self._producer, self._failed = None, failed_before
                 self._send(topic, view, partition, dead_letters)
         except (KafkaException, BufferError, TimeoutError) as e:

@@ -26,6 +26,12 @@ class _Result(NamedTuple):
     is_empty: bool
 
 
+class _Check(NamedTuple):
+    consumer: Consumer
+    partition: _GroupPartition
+    offsets: _Offsets
+
+
 class LogGaps:
     """Finds gaps without records, and remembers them. Not thread-safe."""
 
@@ -46,39 +52,39 @@ class LogGaps:
         self._consumer: Consumer | None = None
         self._previous: dict[_GroupPartition, _Offsets] = {}  # gaps of the previous call
         self._results: dict[_GroupPartition, _Result] = {}
-        self._current: tuple[_GroupPartition, _Offsets] | None = None
+        self._check: _Check | None = None  # the one that is under way
 
     def empty(self, gaps: Mapping[_GroupPartition, _Offsets]) -> set[_GroupPartition]:
         """The gaps that are known to have no records. A gap is checked once, after two calls had
         the same gap."""
         results = self._results.items()
-        self._results = {of: result for of, result in results if gaps.get(of) == result.offsets}
+        self._results = {gap: result for gap, result in results if gaps.get(gap) == result.offsets}
         for _ in range(_MAX_CHECKS):
-            if self._current is not None and gaps.get(self._current[0]) != self._current[1]:
-                self._end_check()
-            if self._current is None:
-                self._start_check(gaps)
-            if self._current is None or not self._poll():
+            check = self._check
+            if check is not None and gaps.get(check.partition) != check.offsets:
+                self._end(check)
+            check = self._check or self._started_check(gaps)
+            if check is None or not self._poll(check):
                 break
         self._previous = dict(gaps)
-        return {of for of, result in self._results.items() if result.is_empty}
+        return {gap for gap, result in self._results.items() if result.is_empty}
 
-    def _start_check(self, gaps: Mapping[_GroupPartition, _Offsets]) -> None:
-        for of, offsets in gaps.items():
-            if of not in self._results and self._previous.get(of) == offsets:
+    def _started_check(self, gaps: Mapping[_GroupPartition, _Offsets]) -> _Check | None:
+        """A check of the first gap that needs one; None if there is none."""
+        for gap, offsets in gaps.items():
+            if gap not in self._results and self._previous.get(gap) == offsets:
                 if self._consumer is None:
                     self._consumer = own(Consumer(self._settings))
-                (_, (topic, partition)), (offset, _) = of, offsets
+                (_, (topic, partition)), (offset, _) = gap, offsets
                 self._consumer.assign([TopicPartition(topic, partition, offset)])
-                self._current = of, offsets
-                return
+                self._check = _Check(self._consumer, gap, offsets)
+                return self._check
+        return None
 
-    def _poll(self) -> bool:
-        """Poll for the result of the current check. Returns False if there is none yet."""
-        assert self._consumer is not None
-        assert self._current is not None
-        of, offsets = self._current
-        message = self._consumer.poll(_POLL_TIMEOUT)
+    def _poll(self, check: _Check) -> bool:
+        """Poll for the result of the check. Returns False if there is none yet."""
+        offsets = check.offsets
+        message = check.consumer.poll(_POLL_TIMEOUT)
         if message is None:
             return False
         error = message.error()
@@ -86,14 +92,13 @@ class LogGaps:
             return False
         # if a record is at or after the end, it was written in the meantime
         is_empty = error is not None or (message.offset() or 0) >= offsets[1]
-        self._results[of] = _Result(offsets, is_empty)
-        self._end_check()
+        self._results[check.partition] = _Result(offsets, is_empty)
+        self._end(check)
         return True
 
-    def _end_check(self) -> None:
-        assert self._consumer is not None
-        self._consumer.unassign()
-        self._current = None
+    def _end(self, check: _Check) -> None:
+        check.consumer.unassign()
+        self._check = None
 
     def close(self) -> None:
         if self._consumer is not None:
