@@ -98,7 +98,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         )
         assigned = _kafka_assignments(topology)
         user_data = self._user_data(topology, members, candidates, assigned)
-        of_member = {id_: assigned.get(each.member, []) for id_, each in candidates.items()}
+        of_member = {id_: assigned.get(c.member, []) for id_, c in candidates.items()}
         return {
             member.member_id: ConsumerProtocolAssignment(
                 _PROTOCOL_VERSION,
@@ -121,7 +121,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         else:
             return MISSING
         placed = in_topology(self._current(), topic)
-        known += [each for each in placed if each.topic_hash]
+        known += [partitions for partitions in placed if partitions.topic_hash]
         return newest(known) if known else max(placed, default=MISSING)
 
     def _user_data(
@@ -179,7 +179,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
 def _unable(candidates: Iterable[MemberMetadata]) -> list[str]:
     """The ids of members that cannot fetch a topology, five at most."""
-    return sorted(each.member.id for each in candidates if not each.reads_references)[:5]
+    return sorted(c.member.id for c in candidates if not c.reads_references)[:5]
 
 
 def _bytes_of_members(members: Any) -> int:

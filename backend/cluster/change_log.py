@@ -168,7 +168,7 @@ class ChangeLog(Generic[S]):
         if not outcome.counts:
             raise Conflict(
                 self._subject.conflict,
-                f"Someone else changed {self._subject.name_of(name)} at the same time. Look at "
+                f"Another client changed {self._subject.name_of(name)} at the same time. Look at "
                 "the new state, and decide again.",
             )
 
@@ -254,7 +254,7 @@ class ChangeLog(Generic[S]):
             config = " ".join(f"--config {name}={value}" for name, value in _CONFIG.items())
             self._log.warn(
                 "create",
-                f"cannot create topic {self.topic}: {reason_of(e)}. Without it, nobody can "
+                f"cannot create topic {self.topic}: {reason_of(e)}. Without it, no one can "
                 f"change {self._subject.decides}. Create it: kafka-topics.sh --create "
                 f"--topic {self.topic} --partitions 1 {config}",
             )

@@ -24,7 +24,7 @@ from model.topology import Member, Topology
 log = logging.getLogger(__name__)
 
 PATH = b"/internal/heartbeat"
-_LEAVING_TIMEOUT = 2.0  # s; no instance asks one again that has left
+_LEAVING_TIMEOUT = 2.0  # s; longer, because the last heartbeat of an instance is not repeated
 _TIMEOUT = 0.9
 """How long to wait for an answer, in intervals. The wait ends before the next interval, in which
 the instance is asked again."""
@@ -132,7 +132,7 @@ class Heartbeats:
                 neighbour.cancel()
         self._group.peers.keep(self._neighbours)
         if self._loop is not None:
-            self._send(each for each in self._neighbours.values() if each.turn is None)
+            self._send(n for n in self._neighbours.values() if n.turn is None)
 
     def _send(self, neighbours: Iterable[_Neighbour]) -> None:
         for neighbour in neighbours:

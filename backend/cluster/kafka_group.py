@@ -69,16 +69,16 @@ class GroupSettings:
 
 
 class KafkaGroup:
-    """A `Group`. `consumer`: has subscribed."""
+    """Implements `Group`. `consumer` has already subscribed."""
 
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer = consumer
 
     @property
     def is_joining(self) -> bool:
-        """kafka-python forgets a join that a metadata change started, if it takes longer than one
-        poll. Then heartbeats stay off, and the member silently drops out of its group (Java checks
-        this in `AbstractCoordinator.rejoinNeededOrPending`)."""
+        """Whether a join is in progress. kafka-python forgets a join that a metadata change
+        started, if it takes longer than one poll. Then heartbeats stay off, and the member silently
+        drops out of its group (Java checks this in `AbstractCoordinator.rejoinNeededOrPending`)."""
         return bool(self._consumer._coordinator.rejoining)
 
     @property

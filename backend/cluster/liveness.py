@@ -106,10 +106,10 @@ class Heartbeat:
     def decode(body: bytes) -> Heartbeat | None:
         """The inverse of `encode`; None if the body is malformed."""
         try:
-            *names, at = orjson.loads(body)
+            *names, sent_at = orjson.loads(body)
             group, sender, receiver, state = names
         except (ValueError, TypeError):
             return None
-        if not all(type(name) is str for name in names) or type(at) is not int:
+        if not all(type(name) is str for name in names) or type(sent_at) is not int:
             return None
-        return Heartbeat(group, sender, receiver, state, at)
+        return Heartbeat(group, sender, receiver, state, sent_at)

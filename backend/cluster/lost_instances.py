@@ -1,4 +1,4 @@
-"""Instances that disappeared, remembered for an hour: operators should see lost redundancy.
+"""Instances that disappeared in the last hour, so that operators see lost redundancy.
 
 An instance that stops on purpose first sends "draining" to all others. If it leaves the topology or
 misses heartbeats without that, it counts as lost until it is back.
@@ -20,7 +20,7 @@ MAX_INSTANCES = 64  # the oldest are dropped
 
 @dataclass(frozen=True)
 class LostInstance:
-    """`lost_at`: when the loss was detected, ms."""
+    """An instance that is lost. `lost_at`: when the loss was detected, ms."""
 
     member: Member
     lost_at: int
@@ -41,7 +41,7 @@ class LostInstances:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._lost: dict[str, LostInstance] = {}
-        self._leaving: dict[str, float] = {}  # id -> when it said so: s, monotonic
+        self._leaving: dict[str, float] = {}  # id -> when it said that it leaves: s, monotonic
         self._current: set[str] | None = None  # ids in the topology; None before the first
 
     def leaving(self, id_: str) -> None:
@@ -91,5 +91,5 @@ class LostInstances:
         """The losses of the last hour, oldest first."""
         oldest = time.time_ns() // 1_000_000 - KEEP_FOR * 1000
         with self._lock:
-            self._lost = {i: each for i, each in self._lost.items() if each.lost_at >= oldest}
+            self._lost = {i: lost for i, lost in self._lost.items() if lost.lost_at >= oldest}
             return list(self._lost.values())

@@ -79,15 +79,15 @@ class PeerConnection(asyncio.Protocol):
         self._set_timer()
         self._transport.write(request)
         try:
-            found: RawAnswer = await answer
+            raw_answer: RawAnswer = await answer
         except BaseException:
             self.abort()
             raise
         finally:
             self._answer = None
-        if (b"connection", b"close") in found.headers:
+        if (b"connection", b"close") in raw_answer.headers:
             self.close()
-        return found
+        return raw_answer
 
     def close(self) -> None:
         if self._transport is not None:

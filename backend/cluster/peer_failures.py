@@ -55,17 +55,17 @@ def check_sender(
     """Unavailable if another program may have answered, or the instance refuses this one.
 
     `signed`: the request; None if it was not signed."""
-    given = next((value for name, value in headers if name == HEADER), None)
-    if signed is not None and signed.is_answer(status, body, given):
+    signature = next((value for name, value in headers if name == HEADER), None)
+    if signed is not None and signed.is_answer(status, body, signature):
         return
     if signed is None and status != 403:
         return
-    what = (
+    reason = (
         f"refuses requests of this instance: {_detail(body)}"
         if status == 403
         else f"has answered {status} without a valid signature by the cluster secret"
     )
-    log.warn(f"{member.id} {status}", f"instance {member.id} {what}")
+    log.warn(f"{member.id} {status}", f"instance {member.id} {reason}")
     raise unreachable(member, PermissionError(), PeerRefused if status == 403 else Unavailable)
 
 

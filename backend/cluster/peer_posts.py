@@ -48,17 +48,17 @@ class PeerPosts:
     ) -> Answer:
         """The complete answer to a POST; Unavailable after the configured timeout, or if the
         instance sends nothing for `timeout` s."""
-        loop, of = asyncio.get_running_loop(), (member.origin, target)
+        loop, key = asyncio.get_running_loop(), (member.origin, target)
         silence, ends_at = timeout or self._seconds, loop.time() + self._seconds
         try:
-            connection = self._taken(member, of)
+            connection = self._taken(member, key)
             if connection is not None:
                 try:
-                    return await self._ask(connection, member, of, body, silence, ends_at)
+                    return await self._ask(connection, member, key, body, silence, ends_at)
                 except ClosedBeforeAnswerError:
                     pass  # idle connections are closed; this is no failure
             connection = await self._connected(member, silence)
-            return await self._ask(connection, member, of, body, silence, ends_at)
+            return await self._ask(connection, member, key, body, silence, ends_at)
         except NOT_REACHED as error:
             self._counts.ended(target, None)
             raise unreachable(member, error) from error
@@ -70,9 +70,9 @@ class PeerPosts:
     def _tls(self, member: Member) -> ssl.SSLContext | None:
         return self._certificates.peers() if member.scheme == HTTPS else None
 
-    def _taken(self, member: Member, of: tuple[str, bytes]) -> PeerConnection | None:
+    def _taken(self, member: Member, key: tuple[str, bytes]) -> PeerConnection | None:
         """An open connection. One that was opened with other certificates is not used again."""
-        connection = self._unused.pop(of, None)
+        connection = self._unused.pop(key, None)
         if connection is None or not connection.is_open:
             return None
         if connection.tls is not self._tls(member):
@@ -90,24 +90,26 @@ class PeerPosts:
     def _ended(self, connection: PeerConnection) -> None:
         self._open.discard(connection)
         # no later request would remove it if the instance is gone
-        self._unused = {of: each for of, each in self._unused.items() if each is not connection}
+        self._unused = {
+            key: unused for key, unused in self._unused.items() if unused is not connection
+        }
 
     async def _ask(
         self,
         connection: PeerConnection,
         member: Member,
-        of: tuple[str, bytes],
+        key: tuple[str, bytes],
         body: bytes,
         silence: float,
         ends_at: float,
     ) -> Answer:
-        request, signed = self._request(member, of[1], body)
+        request, signed = self._request(member, key[1], body)
         status, headers, content = await connection.post(request, silence, ends_at)
-        if connection.is_open and of not in self._unused:
-            self._unused[of] = connection
+        if connection.is_open and key not in self._unused:
+            self._unused[key] = connection
         else:
             connection.close()
-        self._counts.ended(of[1], status)
+        self._counts.ended(key[1], status)
         check_sender(member, signed, status, headers, content)
         return Answer(status, headers, content)
 

@@ -103,8 +103,8 @@ def _one_per_id(candidates: Iterable[MemberMetadata]) -> list[MemberMetadata]:
     """For each id, the member that started last: others are dead, or misconfigured."""
     newest: dict[str, MemberMetadata] = {}
     for candidate in candidates:
-        other = newest.get(candidate.member.id)
-        if other is None or candidate.started_at > other.started_at:
+        known = newest.get(candidate.member.id)
+        if known is None or candidate.started_at > known.started_at:
             newest[candidate.member.id] = candidate
     return [newest[id_] for id_ in sorted(newest)]
 
@@ -129,7 +129,7 @@ def _partition_counts(
     if len(hashes) > 1:
         return (), 0
     # a topic that was recreated may have fewer
-    counts = {each for c in reports for each in c.partition_counts[name] if each <= count}
+    counts = {n for c in reports for n in c.partition_counts[name] if n <= count}
     return tuple(sorted(counts)), max(hashes, default=0) if counts else 0
 
 
@@ -202,7 +202,7 @@ def _wanted(
     lacking = {i for i in eligible if len(holds[i]) < quotas.room[i]}
     for i in eligible:
         # first give up partitions that another member can take over without a snapshot
-        mine = sorted(
+        held = sorted(
             holds[i],
             key=lambda p: (
                 not lacking.isdisjoint(replica_state.ready(p)),
@@ -210,7 +210,7 @@ def _wanted(
                 p,
             ),
         )  # fmt: skip
-        for partition in mine[: quotas.room[i]]:
+        for partition in held[: quotas.room[i]]:
             give(partition, i)
     free = [p for p in range(count) if wanted[p] == NOBODY]
     # partitions with the fewest candidates first
@@ -245,8 +245,8 @@ def _holders(
 ) -> dict[int, int]:
     """Partition -> the member that is active for it now, for partitions that still exist.
 
-    After a pause, a member may still claim partitions that others have been given meanwhile: the
-    claim from the newer topology wins (as in KIP-341).
+    After a pause, a member may still claim partitions that other members have got in the meantime.
+    Then the claim from the newer topology wins (as in KIP-341).
     """
     holder: dict[int, int] = {}
     for i in sorted(eligible, key=lambda i: members[i].epoch):

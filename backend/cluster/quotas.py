@@ -37,7 +37,7 @@ class Quotas:
     def emptiest(self, fits: Callable[[int], bool] = lambda _: True) -> int | None:
         """The member with the most room among those that fit; None if none has room."""
         passed = []
-        found = None
+        chosen = None
         while self._heap:
             negative, member = heapq.heappop(self._heap)
             if -negative != self.room[member]:
@@ -49,8 +49,8 @@ class Quotas:
                 continue
             passed.append((negative, member))
             if fits(member):
-                found = member
+                chosen = member
                 break
         for entry in passed:
             heapq.heappush(self._heap, entry)
-        return found
+        return chosen

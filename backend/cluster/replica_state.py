@@ -48,7 +48,7 @@ class ReplicaState:
         return self._ready[partition]
 
     def can_take_over(self, partition: int, member: int) -> bool:
-        """Whether the member can become active at once: no other member would answer better."""
+        """Whether the member can become active now, because no other member would answer better."""
         if self._ready[partition]:
             return member in self._ready[partition]
         return self._near(partition, member)

@@ -55,8 +55,8 @@ class Standbys:
         self._keep((p, i) for p in every for i in self._replica_state.of(p) if i in self._by_member)
         self._fill()
         return tuple(
-            tuple(sorted(those, key=lambda i: self._how_good(p, i)))
-            for p, those in enumerate(self._chosen)
+            tuple(sorted(chosen, key=lambda i: self._how_good(p, i)))
+            for p, chosen in enumerate(self._chosen)
         )
 
     def _all_others(self) -> tuple[tuple[int, ...], ...]:
@@ -95,8 +95,8 @@ class Standbys:
 
     def _apart(self, partition: int, member: int) -> bool:
         """Whether the member is in another rack than the partition's other replicas."""
-        others = (self._active[partition], *self._chosen[partition])
-        return self._rack[member] not in {self._rack[i] for i in others}
+        replicas = (self._active[partition], *self._chosen[partition])
+        return self._rack[member] not in {self._rack[i] for i in replicas}
 
     def _more_racks(self, partition: int) -> bool:
         """Whether a free member exists in a rack without a replica of the partition."""
@@ -135,14 +135,14 @@ class Standbys:
         """Assign the missing standbys to members with room."""
         for partition, chosen in enumerate(self._chosen):
             while len(chosen) < self._replicas:
-                member = self._somebody(partition)
+                member = self._choose(partition)
                 if member is None:
                     # too few members, because one is warming
                     break
                 self._add(partition, member)
 
-    def _somebody(self, partition: int) -> int | None:
-        """A member for a standby: one with room, or else one above its quota."""
+    def _choose(self, partition: int) -> int | None:
+        """A member for a standby: a member with room, or else a member above its quota."""
         more_racks = self._more_racks(partition)
 
         def fits(member: int) -> bool:
@@ -168,7 +168,7 @@ class Standbys:
         """One of these members, after moving one of its standbys to a member with room."""
         for member in crowded:
             # the least advanced replica is the cheapest to move
-            for other in sorted(
+            for partition in sorted(
                 self._by_member[member],
                 key=lambda p: (
                     member in self._replica_state.ready(p),
@@ -176,9 +176,9 @@ class Standbys:
                     p,
                 ),
             ):
-                taker = self._quotas.emptiest(partial(self._free, other))
+                taker = self._quotas.emptiest(partial(self._free, partition))
                 if taker is not None:
-                    self._remove(other, member)
-                    self._add(other, taker)
+                    self._remove(partition, member)
+                    self._add(partition, taker)
                     return member
         return None

@@ -26,11 +26,12 @@ MISSING = TopicPartitions(0, 0)
 
 
 def newest(known: Iterable[TopicPartitions]) -> TopicPartitions:
-    """The largest number of partitions of the topic that the first source knows. `known`: at least
-    one source; the first must be the source that is first to learn that a topic was recreated."""
-    found = list(known)
-    topic_hash = found[0].topic_hash
-    return max(each for each in found if each.topic_hash == topic_hash)
+    """The largest number of partitions among the sources that mean the same topic as the first one.
+    `known`: at least one source. The first source must be the one that learns first of a recreated
+    topic."""
+    sources = list(known)
+    topic_hash = sources[0].topic_hash
+    return max(source for source in sources if source.topic_hash == topic_hash)
 
 
 def in_cluster(cluster: Any, topic: str) -> TopicPartitions:

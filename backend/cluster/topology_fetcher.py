@@ -1,8 +1,8 @@
 """Fetches the topology to which the leader has sent a reference, over HTTP.
 
-The leader is asked first. Then the leader and members of the current topology are asked in turn:
-each that has the topology passes it on. Until then, the instance uses its current topology, as
-during a rebalance.
+The leader is asked first. Then the leader and members of the current topology are asked in turn,
+because every member that has the topology passes it on. Until one of them answers, the instance
+uses its current topology, as during a rebalance.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class TopologyFetcher:
     def _fetch(self, reference: TopologyReference, current: Topology) -> bytes | None:
         """The encoded topology from one member; None if the member does not send it."""
         member = reference.leader
-        others = [each for each in current.members if each.id not in (member.id, self._id)]
+        others = [other for other in current.members if other.id not in (member.id, self._id)]
         if self._attempts % 2 and others:
             member = random.choice(others)
         try:
@@ -140,10 +140,10 @@ class TopologyFetcher:
             tls=self._tls,
         )
         encoded = answer.body
-        given = answer.headers.get(HEADER.decode(), "").encode("latin-1")
+        signature = answer.headers.get(HEADER.decode(), "").encode("latin-1")
         if answer.status != 200:
             raise TopologyError(f"status {answer.status}: {encoded[:500]!r}")
-        if signed and not signed.is_answer(answer.status, encoded, given):
+        if signed and not signed.is_answer(answer.status, encoded, signature):
             raise TopologyError("its signature by the cluster secret is not valid")
         if not reference.is_to(encoded):
             raise TopologyError(f"{len(encoded)} bytes that are not the requested topology")

@@ -107,9 +107,9 @@ class RecordApplier:
         """The store partitions whose next record is lost. They are behind the others, for example
         because they have a newer push. The consumer was reading at their offset, and is moved to
         the offset of the others afterwards."""
-        found = self._registry.of_source(*source)
-        first = min((each.fetch_offset for each in found), default=0)
-        return [each for each in found if each.fetch_offset == first]
+        store_partitions = self._registry.of_source(*source)
+        first = min((p.fetch_offset for p in store_partitions), default=0)
+        return [p for p in store_partitions if p.fetch_offset == first]
 
     def _apply_run(self, store_partition: StorePartition, run: Sequence[Record]) -> bool:
         """Apply records of one partition, in offset order. One batch has the changes and the
@@ -209,15 +209,15 @@ class RecordApplier:
         retention = None if topic_metadata is None else topic_metadata.delete_retention
         return store_partition.completeness.rebuild_reason(retention)
 
-    def _verify(self, store_partition: StorePartition, last: LastRecord, found: Record) -> bool:
-        """Compare the last record that was applied with the log, where `found` is the record at its
-        offset or the first one after it. Returns False if the store partition is rebuilt.
+    def _verify(self, store_partition: StorePartition, last: LastRecord, record: Record) -> bool:
+        """Compare the last record that was applied with the log. `record`: the record at its
+        offset, or the first one after it. Returns False if the store partition is rebuilt.
 
         Topic ids, offsets and leader epochs do not always show that the disks of the brokers were
         restored to an older state. After that, new records get the offsets of lost ones.
         """
-        # if `found` is a later record, the one at this offset was compacted away
-        if found.offset() == last.offset and _identify(found) != last:
+        # if `record` has a later offset, the one at this offset was compacted away
+        if record.offset() == last.offset and _identify(record) != last:
             self._lifecycle.rebuild(
                 store_partition,
                 f"the log has another record at offset {last.offset} than the one that was applied",

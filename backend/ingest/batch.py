@@ -29,8 +29,8 @@ from model.views import ANY_PARTITION, View
 OF_VALUE = "value: "
 """The start of the reason why a value cannot be decoded."""
 
-# records that are checked after one whose schema is missing, so that a view waits for all its
-# schemas at once
+# After a record whose schema is missing, so many records are checked for further missing schemas,
+# so that a view waits for all of them together
 _MAX_AHEAD = 1000
 _NO_KEY = "the record has no key"
 

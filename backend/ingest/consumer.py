@@ -93,8 +93,10 @@ class RecordConsumer:
         """`client_settings`: librdkafka requires a `group.id`, and looks up its coordinator. The
         consumer joins no group and commits nothing. `topics`: those that may be assigned."""
         self._log = _ClientLog()
-        more = {"logger": self._log, **_SETTINGS}
-        self._consumer = own(Consumer({"group.id": "queryable-unused", **client_settings, **more}))
+        settings = {"logger": self._log, **_SETTINGS}
+        self._consumer = own(
+            Consumer({"group.id": "queryable-unused", **client_settings, **settings})
+        )
         self._assigned: set[Source] = set()
         # Damaged records also make librdkafka fetch from a random offset. The error for this comes
         # later, even after the next `assign` (librdkafka 2.16). This is the number of such errors

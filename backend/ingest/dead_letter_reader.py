@@ -50,9 +50,9 @@ class DeadLetterReader:
         """
         letters = topic + SUFFIX
         with reading(self._settings) as consumer:
-            stored, found = self._read(consumer, letters, limit)
-        found.sort(key=lambda message: message.timestamp()[1], reverse=True)
-        return {"topic": letters, "stored": stored, "items": [*map(_document, found[:limit])]}
+            stored, messages = self._read(consumer, letters, limit)
+        messages.sort(key=lambda message: message.timestamp()[1], reverse=True)
+        return {"topic": letters, "stored": stored, "items": [*map(_document, messages[:limit])]}
 
     def _read(self, consumer: Consumer, topic: str, limit: int) -> tuple[int, list[Message]]:
         """The number of offsets of the topic, and its newest messages."""
@@ -73,20 +73,20 @@ class DeadLetterReader:
         if not starts:
             return stored, []
         consumer.assign(starts)
-        found: list[Message] = []
-        size, unread = 0, {each.partition for each in starts}
+        messages: list[Message] = []
+        size, unread = 0, {start.partition for start in starts}
         while unread and size < MAX_BYTES and time.monotonic() < deadline:
             message = consumer.poll(POLL)
             if message is None:
                 continue
             if (error := message.error()) is None:
-                found.append(message)
+                messages.append(message)
                 size += len(message.key() or b"") + len(message.value() or b"")
             elif error.code() == KafkaError._PARTITION_EOF:
                 unread.discard(message.partition() or 0)
             else:
                 raise KafkaException(error)
-        return stored, found
+        return stored, messages
 
 
 def _document(message: Message) -> dict[str, Any]:
@@ -112,6 +112,6 @@ def _shown(content: bytes | None, size: bytes | None) -> dict[str, Any] | None:
         return None
     total = int(size) if size is not None and size.isdigit() else len(content)
     cut = content[:MAX_SHOWN]
-    more = {"bytes": total} if total > len(cut) else {}
+    full_size = {"bytes": total} if total > len(cut) else {}
     # a cut may be within a character
-    return {**shown(cut, "strict" if len(cut) == len(content) else "ignore"), **more}
+    return {**shown(cut, "strict" if len(cut) == len(content) else "ignore"), **full_size}

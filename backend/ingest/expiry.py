@@ -14,7 +14,7 @@ _BATCH_SIZE = 500  # entries
 def expiry_batch(store_partition: StorePartition, in_several: bool = False) -> Batch | None:
     """A batch that deletes some of the expired entries; None if there are none.
 
-    `in_several`: a key may also have entries in other partitions.
+    `in_several`: whether a key may also have entries in other partitions.
     """
     store, view = store_partition.store, store_partition.view
     until = view.kind.horizon(view, store.stream_time)

@@ -176,11 +176,11 @@ class IngestLoop:
             self._assignments.has_pauses
             or self._registry.candidates()
             or any(
-                not each.progress.answerable
-                or each.waiting_for is not None
-                or each.view.retention is not None
-                or each.view.push is not None
-                for each in self._registry.all()
+                not p.progress.answerable
+                or p.waiting_for is not None
+                or p.view.retention is not None
+                or p.view.push is not None
+                for p in self._registry.all()
             )
         )
         return _COMPLETE_EVERY if is_busy else _COMPLETE_EVERY_IF_QUIET

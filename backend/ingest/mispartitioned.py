@@ -1,4 +1,4 @@
-"""Detects mispartitioned records: records in another partition than that of their key."""
+"""Detects mispartitioned records: records in another partition than the partition of their key."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ def reading(settings: Mapping[str, Any]) -> Iterator[Consumer]:
     """Open a consumer without a group until the end of the block. `settings`: of librdkafka.
     Requests are rare, so each has a consumer of its own. Raises Unavailable, also for a
     KafkaException in the block."""
-    own = {
+    own_settings = {
         "group.id": "unused",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
         "log_level": 0,
     }
     try:
-        with closing(Consumer({**settings, **own})) as consumer:
+        with closing(Consumer({**settings, **own_settings})) as consumer:
             yield consumer
     except KafkaException as e:
         raise Unavailable(
@@ -79,8 +79,8 @@ class RecordReader:
                     if error.code() in _GONE:
                         return None
                     raise KafkaException(error)
-                found = message.offset(), _time(message)
-                return _documents(message) if found == (offset, timestamp) else None
+                identity = message.offset(), _time(message)
+                return _documents(message) if identity == (offset, timestamp) else None
         raise Unavailable("broker-unreachable", "The broker has not sent the record in time.")
 
 

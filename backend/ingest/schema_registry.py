@@ -155,8 +155,8 @@ class SchemaCache:
             return True
         if self._error is not None:
             log.info("%s answers again", self._source.name)
-            for each in (self._of_records, self._of_requests):
-                each.hurry()
+            for known_schemas in (self._of_records, self._of_requests):
+                known_schemas.hurry()
         self._error = None
         self._not_found_since.pop(schema_id, None)
         known.dequeue(schema_id)
@@ -242,7 +242,7 @@ class _Known:
     def add(self, schema_id: int, schema: Schema) -> None:
         """Cache a schema. A full cache drops the least recently used one."""
         if len(self._schemas) >= self._max_cached:
-            del self._schemas[min(self._schemas, key=lambda each: self._schemas[each].used)]
+            del self._schemas[min(self._schemas, key=lambda id_: self._schemas[id_].used)]
         self._schemas[schema_id] = _Cached(schema, next(self._uses))
         self._errors.pop(schema_id, None)
 
@@ -264,7 +264,7 @@ class _Known:
     def first_due(self) -> int | None:
         now = time.monotonic()
         with self._lock:
-            return next((each for each, (due, _) in self.queue.items() if due <= now), None)
+            return next((id_ for id_, (due, _) in self.queue.items() if due <= now), None)
 
     def due_times(self) -> list[float]:
         with self._lock:
@@ -328,7 +328,7 @@ class SchemaFolder:
                 raise SchemaSourceUnavailable(f"cannot read {path}: {e.strerror}") from None
         if not self._folder.is_dir():
             raise SchemaSourceUnavailable(f"the folder {self._folder} does not exist")
-        names = " or ".join(f"{schema_id}{each.file_suffix}" for each in SCHEMA_FORMATS)
+        names = " or ".join(f"{schema_id}{f.file_suffix}" for f in SCHEMA_FORMATS)
         raise SchemaNotFound(f"the file {self._folder / names} does not exist")
 
 

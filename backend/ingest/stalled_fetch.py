@@ -45,13 +45,13 @@ class StalledFetch:
             return None
         self._checked_at = now
         before, self._behind = self._behind, {}
-        for each in self._registry.all():
-            progress = each.progress
+        for store_partition in self._registry.all():
+            progress = store_partition.progress
             lag = progress.lag(now, self._trusted_for)
-            has_records = lag is not None and (lag > 0 or each.to_verify is not None)
-            if not has_records or each.waiting_for is not None:
+            has_records = lag is not None and (lag > 0 or store_partition.to_verify is not None)
+            if not has_records or store_partition.waiting_for is not None:
                 continue
-            id_ = each.view.name, each.partition
+            id_ = store_partition.view.name, store_partition.partition
             position, checks = before.get(id_, (-1, 0))
             checks = checks + 1 if position == progress.position else 1
             self._behind[id_] = progress.position, checks

@@ -37,28 +37,35 @@ _SET_NONE = (
 
 @dataclass
 class StorePartition:
-    """An open store partition and its progress.
+    """An open store partition and its progress. Only the ingest thread writes the fields, except
+    `damaged`. All threads read them.
 
     The store has `metadata`, or gets it with the next batch.
     """
 
+    # set when the store is opened (`lifecycle.recovery`, `pushes.candidates`)
     view: View
     partition: int
     store: Store
-    progress: Progress
-    metadata: StoreMetadata
+    progress: Progress  # the object stays; ingest's writer moves it
+    metadata: StoreMetadata  # replaced by the applier, the writer and the lifecycle
     opened_at: float  # s, of `boot_time`
-    role: str = ACTIVE  # in the topology
-    opened_alone: bool = False  # while no other instance had the partition
-    applied_records: int = 0
-    expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted
+    # what the topology says; written by the lifecycle
+    role: str = ACTIVE
+    opened_alone: bool = False  # whether no other instance had the partition then
+    # written while records are applied
+    applied_records: int = 0  # since it was opened
+    expired_until: int = -(1 << 63)  # ms: entries with smaller times are deleted; by `expiry`
     earliest_future_time: int = -(1 << 63)  # ms: of an entry, after stream time; see `advance`
     to_verify: LastRecord | None = None  # record that the log must still have; see `RecordApplier`
     waiting_for: SchemaNotYet | None = None  # the schema of the record at `position`
-    unsent: list[DeadLetter] = field(default_factory=list)  # see DeadLetters.take
+    unsent: list[DeadLetter] = field(default_factory=list)  # written by `DeadLetters.take`
+    # objects that keep their own state
     listeners: ChangeListeners = field(default_factory=ChangeListeners)
     completeness: Completeness = field(default_factory=Completeness)
-    damaged: str | None = None  # why it must be rebuilt; set by a failed read
+    # written by any thread whose read fails
+    damaged: str | None = None  # why it must be rebuilt
+    # bytes of response headers, made once
     partition_header: bytes = field(init=False)
     etag_format: bytes = field(init=False)  # % (record offset, representation of the value)
 
@@ -87,9 +94,9 @@ class StorePartition:
             return 0.0
         if self.waiting_for is not None:
             return None
-        done = progress.position - progress.started_position
+        applied = progress.position - progress.started_position
         left = progress.target_offset - progress.position
-        return left * (now - self.opened_at) / done if done > 0 and left > 0 else None
+        return left * (now - self.opened_at) / applied if applied > 0 and left > 0 else None
 
     def warn_of_mispartitioned(self, offset: int) -> None:
         """Warn about the first mispartitioned record, which is at or before `offset`."""
@@ -201,14 +208,14 @@ class PartitionRegistry:
     def of_source(self, topic: str, partition: int) -> list[StorePartition]:
         """The open store partitions and candidates that are made from a topic partition, without
         those that wait for a schema."""
-        found = [
+        opened = [
             store_partition
             for of_view in self._by_view.values()
             if (store_partition := of_view.get(partition)) is not None
         ]
         if self._candidates:
-            found += [each for each in self.candidates() if each.partition == partition]
-        return [each for each in found if each.view.topic == topic and each.waiting_for is None]
+            opened += [c for c in self.candidates() if c.partition == partition]
+        return [p for p in opened if p.view.topic == topic and p.waiting_for is None]
 
     def add(self, store_partition: StorePartition) -> None:
         self._by_view[store_partition.view.name][store_partition.partition] = store_partition
@@ -271,15 +278,15 @@ class PartitionRegistry:
     def own_partition_counts(self, view: View, topic_id: str = "") -> set[int]:
         """`partition_counts`, as far as the view's open store partitions know them. `topic_id`:
         leave out the numbers of another topic that had the same name."""
-        found: set[int] = set()
+        counts: set[int] = set()
         for opened in list(self.of_view(view.name).values()):
             if topic_id in ("", opened.metadata.topic_id):
-                found |= opened.metadata.partition_counts
-        return found
+                counts |= opened.metadata.partition_counts
+        return counts
 
     def partition_counts_of_topic(self, view: View, topic_id: str) -> set[int]:
         """`partition_counts` without the numbers of another topic that had the same name."""
-        found = self.own_partition_counts(view, topic_id)
+        counts = self.own_partition_counts(view, topic_id)
         placed = self._placed.get(view.name)
         if (
             placed is not None
@@ -287,8 +294,8 @@ class PartitionRegistry:
             and placed.partition_counts
             and placed.topic_hash in (0, hash_of_topic(topic_id))
         ):
-            found.update((placed.partitions, *placed.partition_counts))
-        return found
+            counts.update((placed.partitions, *placed.partition_counts))
+        return counts
 
     def tombstone_filter(
         self, store_partition: StorePartition, counts: Collection[int]

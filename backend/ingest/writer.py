@@ -41,8 +41,10 @@ class PartitionWriter:
 
     def write_state(self, store_partition: StorePartition) -> None:
         """Write metadata and position without entries. Raises StoreError."""
-        at = store_partition.progress.position
-        self.write(store_partition, store_partition.store.new_batch(), at, store_partition.metadata)
+        position = store_partition.progress.position
+        self.write(
+            store_partition, store_partition.store.new_batch(), position, store_partition.metadata
+        )
 
     def note_answerable(self, store_partition: StorePartition) -> None:
         """Record that the store partition has reached its target offset and answers from now on."""

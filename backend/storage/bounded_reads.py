@@ -13,7 +13,7 @@ from typing import TypeVar
 from backend.wire.point_batch import LARGE
 
 SLICE = 64
-"""Keys that are read at once. Most requests have fewer, and need no ReadBudget."""
+"""How many keys are read together. Most requests have fewer keys, and need no ReadBudget."""
 
 NOT_READ = bytes(LARGE)
 """Stands for an entry that is too large, or was not read. It is too large itself."""
@@ -23,7 +23,7 @@ _Key = TypeVar("_Key")
 
 class ReadBudget:
     """How many bytes of entries may still be read. An entry of `large` bytes or more is dropped,
-    and counts as `large` bytes. `at_once`: keys that are read at once."""
+    and counts as `large` bytes. `at_once`: how many keys are read together."""
 
     __slots__ = ("_at_once", "_large", "_left")
 
@@ -39,18 +39,18 @@ class ReadBudget:
     ) -> list[bytes | None]:
         """What `read` finds: an entry or None for each key, or NOT_READ."""
         entries: list[bytes | None] = []
-        for at in range(0, len(keys), self._at_once):
+        for start in range(0, len(keys), self._at_once):
             if self._left <= 0:
-                entries += [NOT_READ] * (len(keys) - at)
+                entries += [NOT_READ] * (len(keys) - start)
                 break
-            found = read(keys[at : at + self._at_once])
-            size = sum(map(len, filter(None, found)))
+            entries_read = read(keys[start : start + self._at_once])
+            size = sum(map(len, filter(None, entries_read)))
             if size >= self._large:
                 large = self._large
-                found = [NOT_READ if each and len(each) >= large else each for each in found]
-                size = sum(map(len, filter(None, found)))
+                entries_read = [NOT_READ if e and len(e) >= large else e for e in entries_read]
+                size = sum(map(len, filter(None, entries_read)))
             self._left -= size
-            entries += found
+            entries += entries_read
         return entries
 
     def take(self, entry: bytes | None) -> bytes | None:

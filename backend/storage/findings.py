@@ -1,9 +1,9 @@
-"""What is known of views beyond the stores of one instance, kept over a restart of all instances.
+"""What instances have learned about views from each other, kept for a restart of all instances.
 
 The topology says whether a view has mispartitioned records, and which numbers of partitions its
 topic has had. Instances learn it from each other. If all of them stop, the topology is lost; the
-first one that starts again could answer 404 for a key that is in another instance's partition. So
-each instance keeps what it knew in its data folder, in the file `~findings.json`:
+first instance that starts again could answer 404 for a key that is in a partition of another
+instance. So each instance keeps its knowledge in its data folder, in the file `~findings.json`:
 
     {"format": 1, "views": {"orders":
         {"view_hash": "5f…", "built_partitions": 4, "partition_counts": [4, 6],
@@ -33,9 +33,9 @@ _MAX_BYTES = 16 << 20
 
 
 class Finding(NamedTuple):
-    """What is known of one view. `partition_counts`: the numbers of partitions that the topic has
-    had; empty: unknown. `mispartitioned`: whether it has mispartitioned records. `topic_hash`: of
-    the topic with these counts (`hash_of_topic`); 0: unknown."""
+    """What an instance knows of one view. `partition_counts`: the numbers of partitions that its
+    topic has had; empty: unknown. `mispartitioned`: whether it has mispartitioned records.
+    `topic_hash`: of the topic with these counts (`hash_of_topic`); 0: unknown."""
 
     view_hash: str
     partition_counts: tuple[int, ...]
@@ -57,22 +57,22 @@ class FindingsFile:
                 content = orjson.loads(file.read(_MAX_BYTES))
             if content["format"] != _FORMAT:
                 raise ValueError(f"its format is {content['format']!r}")
-            found = {
+            findings = {
                 name: Finding(
-                    str(each["view_hash"]),
-                    partition_counts_in(each),
-                    bool(each["mispartitioned"]),
-                    int(each.get("topic_hash", 0)),
+                    str(finding["view_hash"]),
+                    partition_counts_in(finding),
+                    bool(finding["mispartitioned"]),
+                    int(finding.get("topic_hash", 0)),
                 )
-                for name, each in content["views"].items()
+                for name, finding in content["views"].items()
             }
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
             log.warning("ignoring %s: %s", self._path, e)
             return {}
-        self._written = found
-        return found
+        self._written = findings
+        return findings
 
     def write(self, findings: Mapping[str, Finding]) -> None:
         """Replace the file if something has changed. A failure is logged; the next call tries it

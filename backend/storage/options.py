@@ -99,11 +99,11 @@ class SharedMemory:
 
     def tickers(self) -> dict[str, int]:
         """RocksDB's counters since the start of the process, by their names without "rocksdb."."""
-        found: dict[str, int] = {}
+        tickers: dict[str, int] = {}
         for options in self.store_options:
             for name, number in _TICKER.findall(options.get_statistics() or ""):
-                found[name] = found.get(name, 0) + int(number)
-        return found
+                tickers[name] = tickers.get(name, 0) + int(number)
+        return tickers
 
     def options(self) -> Options:
         """New options, like `StoreOptions.usual` but without statistics."""

@@ -381,11 +381,11 @@ def open_db(path: Path, options: Options) -> Rdict:
 
 def _without_log() -> WriteOptions:
     """Options for writes without the write-ahead log."""
-    found = WriteOptions()
-    found.disable_wal = True  # type: ignore[method-assign, assignment]
-    return found
+    options = WriteOptions()
+    options.disable_wal = True  # type: ignore[method-assign, assignment]
+    return options
 
 
-def _store_error(what: str, error: Exception) -> StoreError:
+def _store_error(location: str, error: Exception) -> StoreError:
     """A StoreError for an exception of rocksdict, which has RocksDB's status text."""
-    return StoreError(f"{what}: {error}", damaged="Corruption" in str(error))
+    return StoreError(f"{location}: {error}", damaged="Corruption" in str(error))

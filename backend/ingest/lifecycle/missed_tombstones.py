@@ -13,8 +13,8 @@ from model.progress import OldestEnd
 # s that a store may be behind even if `delete.retention.ms` is smaller: otherwise, each burst of
 # records would lead to a rebuild
 _TOLERATED = 60.0
-# ms: if a store was complete so shortly before `alive_at`, the time is not stored, because a store
-# that keeps up is some polls behind
+# ms: if a store was complete less than this time before `alive_at`, the time is not stored: also a
+# store that keeps up is a few polls behind
 _RECENT = 10_000
 
 

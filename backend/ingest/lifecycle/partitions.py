@@ -169,7 +169,9 @@ class PartitionLifecycle:
             return
         opening = self.opening()
         self._snapshots.keep(opening.keys())
-        self.unopened = sum(is_stopping() or not self._open(*each) for each in opening)
+        self.unopened = sum(
+            is_stopping() or not self._open(*partition_id) for partition_id in opening
+        )
         if not self.unopened:
             self._opened = assigned
 
@@ -370,10 +372,10 @@ class PartitionLifecycle:
         elif (end := topic_metadata.ends.get(store_partition.partition)) is not None:
             if is_newer:
                 self._previous_positions[partition_id] = position, time.monotonic()
-            at = topic_metadata.fetched_boot_time
+            fetched_at = topic_metadata.fetched_boot_time
             high = topic_metadata.high_watermarks.get(store_partition.partition)
-            store_partition.progress.end_fetched(end, at, high)
-            store_partition.completeness.end_fetched(end, position, at)
+            store_partition.progress.end_fetched(end, fetched_at, high)
+            store_partition.completeness.end_fetched(end, position, fetched_at)
 
     def verify_again(self) -> None:
         """Compare the last record of all stores with the log; meanwhile they answer as before."""

@@ -88,7 +88,7 @@ def open_partition(
             dead_letters=0,
             alive_at=now_ms,
             complete_at=0,
-            earlier_counts=tuple(sorted(each for each in known if each < count)),
+            earlier_counts=tuple(sorted(number for number in known if number < count)),
         )
         store.initialise(topic_metadata.starts[partition], metadata)
     elif shared and metadata.answerable:

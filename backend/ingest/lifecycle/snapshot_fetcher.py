@@ -268,8 +268,11 @@ class SnapshotFetcher:
                 transfer.done = True
             else:
                 transfer.is_waiting = True
-                others = len(waiting)
-                pauses = [_pause(each, others) for each in transfer.seconds_left or [None]]
+                waiting_count = len(waiting)
+                pauses = [
+                    _pause(seconds_left, waiting_count)
+                    for seconds_left in transfer.seconds_left or [None]
+                ]
                 ask_at = time.monotonic() + min(pauses)
                 insort(waiting, (ask_at, request), key=itemgetter(0))
 
@@ -388,10 +391,11 @@ class SnapshotFetcher:
             )
 
 
-def _pause(seconds_left: float | None, others: int) -> float:
-    """The time (s) until an instance is asked again, if `others` requests wait in this thread. Each
-    question takes CPU of both instances. But a copy that is requested late also answers later."""
+def _pause(seconds_left: float | None, waiting_count: int) -> float:
+    """The time (s) until an instance is asked again. `waiting_count`: requests that wait in this
+    thread. Each question takes CPU of both instances. But a copy that is requested late also
+    answers later."""
     if seconds_left is None:
-        return _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * others
-    least = _ASK_SOON_AFTER + _ASK_SOON_AFTER_EACH * others
+        return _ASK_AGAIN_AFTER + _ASK_AGAIN_AFTER_EACH * waiting_count
+    least = _ASK_SOON_AFTER + _ASK_SOON_AFTER_EACH * waiting_count
     return min(max(seconds_left / 2, least), max(least, _ASK_AT_LATEST_AFTER))

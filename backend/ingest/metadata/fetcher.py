@@ -74,8 +74,8 @@ class MetadataFetcher:
         """`client_settings`: of librdkafka. `timeout`: of a request, in s."""
         # brokers see the id, and may have quotas for it; by default, librdkafka would log an error
         # each second
-        own = {"client.id": "queryable-metadata-poller", "log_level": 0}
-        self._client_settings = {**client_settings, **own}
+        own_settings = {"client.id": "queryable-metadata-poller", "log_level": 0}
+        self._client_settings = {**client_settings, **own_settings}
         self._timeout = timeout
         self._librdkafka = librdkafka
         self.latest: dict[str, TopicMetadata] = {}
@@ -120,29 +120,32 @@ class MetadataFetcher:
         )
         requested = self._request_offsets(
             {
-                topic: _needed(watched[topic], each.partitions)
-                for topic, each in before.items()
+                topic: _needed(watched[topic], metadata.partitions)
+                for topic, metadata in before.items()
                 if topic in watched
             },
-            {} if with_known_starts else {topic: each.starts for topic, each in before.items()},
+            {} if with_known_starts else {topic: m.starts for topic, m in before.items()},
         )
         # wait for all at once, so that this thread is woken once; do not wait for the offsets of a
         # deleted topic
         self._wait(
-            [*describing.values(), *(each for of in requested.values() for each in of.all())],
+            [
+                *describing.values(),
+                *(f for offsets in requested.values() for f in offsets.all()),
+            ],
             FIRST_EXCEPTION,
         )
         described, has_answered = self._receive_descriptions(describing)
-        self._described = {topic for topic, each in described.items() if not each.without_leader}
+        self._described = {topic for topic, d in described.items() if not d.without_leader}
         # offsets that were requested early may be those of a topic that was deleted meanwhile
         requested |= self._request_offsets(
             {
-                topic: _needed(watched[topic], each.partitions, each.without_leader)
-                for topic, each in described.items()
-                if topic not in requested or each != _description_of(before[topic])
+                topic: _needed(watched[topic], description.partitions, description.without_leader)
+                for topic, description in described.items()
+                if topic not in requested or description != _description_of(before[topic])
             }
         )
-        self._wait([each for topic in described for each in requested[topic].all()])
+        self._wait([future for topic in described for future in requested[topic].all()])
         for topic, description in described.items():
             offsets = self._receive_offsets(topic, requested[topic])
             try:
@@ -151,7 +154,7 @@ class MetadataFetcher:
                 self._log.warn(topic, f"topic {topic}: its configuration is not known: {e}")
                 continue
             if offsets.starts or not _needed(watched[topic], description.partitions):
-                found = TopicMetadata(
+                metadata = TopicMetadata(
                     description.topic_id,
                     description.partitions,
                     offsets.starts,
@@ -161,7 +164,7 @@ class MetadataFetcher:
                     fetched_boot_time,
                     high_watermarks=offsets.high_watermarks,
                 )
-                self.latest[topic] = found.after(self.latest.get(topic))
+                self.latest[topic] = metadata.after(self.latest.get(topic))
         return has_answered
 
     def _receive_descriptions(
@@ -173,20 +176,22 @@ class MetadataFetcher:
         has_answered = False
         for topic, future in describing.items():
             try:
-                found = future.result(0)
+                description = future.result(0)
             except (KafkaException, TimeoutError) as e:
                 self._log.warn(topic, f"topic {topic}: {e}")
                 has_answered = has_answered or _is_answer(e)
                 continue
             has_answered = True
-            without = frozenset(each.id for each in found.partitions if each.leader is None)
+            without = frozenset(p.id for p in description.partitions if p.leader is None)
             if without:
                 self._log.warn(topic, f"topic {topic}: no leader of {sorted(without)[:10]}")
-            described[topic] = _Description(str(found.topic_id), len(found.partitions), without)
+            described[topic] = _Description(
+                str(description.topic_id), len(description.partitions), without
+            )
         return described, has_answered
 
     def _wait(self, futures: Collection[Future[Any]], until: str = ALL_COMPLETED) -> None:
-        if not all(each.done() for each in futures):
+        if not all(future.done() for future in futures):
             wait(futures, self._timeout + GRACE, until)
 
     def _request_offsets(
@@ -201,9 +206,7 @@ class MetadataFetcher:
         partitions = [
             TopicPartition(topic, number) for topic, numbers in needed.items() for number in numbers
         ]
-        without_start = [
-            each for each in partitions if each.partition not in known.get(each.topic, ())
-        ]
+        without_start = [p for p in partitions if p.partition not in known.get(p.topic, ())]
         if without_start:
             for partition, future in self._list_offsets(without_start, EARLIEST):
                 requested[partition.topic].starts[partition.partition] = future
@@ -219,11 +222,11 @@ class MetadataFetcher:
     def _list_offsets(
         self,
         partitions: Iterable[TopicPartition],
-        which: OffsetSpec,
+        offset_spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> Iterable[tuple[TopicPartition, Future[ListOffsetsResultInfo]]]:
         return self._admin.list_offsets(
-            dict.fromkeys(partitions, which),
+            dict.fromkeys(partitions, offset_spec),
             isolation_level=isolation,
             request_timeout=self._timeout,
         ).items()
@@ -244,7 +247,9 @@ class MetadataFetcher:
             for number, start in starts.items()
             if number in high and number in ends and start <= ends[number]
         ]
-        return _FoundOffsets(*({each: of[each] for each in whole} for of in (starts, ends, high)))
+        return _FoundOffsets(
+            *({n: by_number[n] for n in whole} for by_number in (starts, ends, high))
+        )
 
     def _received(self, topic: str, requested: _Offsets) -> dict[int, int]:
         """The offsets by partition, without those that the broker does not return."""

@@ -138,6 +138,6 @@ class MetadataPoller:
 def poll_interval(usual: float, topics: Iterable[TopicMetadata]) -> float:
     """The time between two polls (s). It is shorter than `usual` if a compacted topic keeps its
     tombstones only for a short time."""
-    retentions = [each.delete_retention for each in topics]
-    needed = [longest_poll_interval(each) for each in retentions if each is not None]
+    retentions = [topic.delete_retention for topic in topics]
+    needed = [longest_poll_interval(r) for r in retentions if r is not None]
     return min([usual, *needed])

@@ -191,12 +191,12 @@ class PushCandidates:
         `partition_id`: only those of this store partition. This is necessary before the store
         partition is opened again, because its store then gets the folder name of the replaced one.
         """
-        for retired in [each for each in self._retired if each.until <= now]:
-            of = retired.store_partition
-            if partition_id not in (None, (of.view.name, of.partition)):
+        for retired in [retired for retired in self._retired if retired.until <= now]:
+            store_partition = retired.store_partition
+            if partition_id not in (None, (store_partition.view.name, store_partition.partition)):
                 continue
             self._retired.remove(retired)
-            of.store.close()
+            store_partition.store.close()
             if retired.path is not None:
                 self._directory.discard(retired.path)
 

@@ -56,7 +56,7 @@ class PushDirectory(Protocol):
 
 @dataclass
 class PushState:
-    """What is known of the newest push of a view."""
+    """The newest push of a view, as far as it is known."""
 
     folder: RemoteFolder
     was_read: bool = False  # the folder has been read at least once
@@ -343,20 +343,20 @@ class PushFetcher:
 
     def documents(self, views: Iterable[str]) -> list[dict[str, Any]]:
         """The newest push of each view, and what prevents its installation."""
-        found = []
+        documents = []
         for name in views:
             if (state := self.states.get(name)) is None:
                 continue
             transfers = [
                 {
                     "partition": partition,
-                    "received_bytes": each.received,
-                    "error": each.unusable or each.error,
+                    "received_bytes": transfer.received,
+                    "error": transfer.unusable or transfer.error,
                 }
-                for (of, partition), each in sorted(self.transfers.items())
-                if of == name
+                for (view, partition), transfer in sorted(self.transfers.items())
+                if view == name
             ]
-            found.append(
+            documents.append(
                 {
                     "view": name,
                     "push": state.push,
@@ -364,7 +364,7 @@ class PushFetcher:
                     "transfers": transfers,
                 }
             )
-        return found
+        return documents
 
 
 def _metadata(view: View, manifest: Manifest, alive_at: int) -> StoreMetadata:
