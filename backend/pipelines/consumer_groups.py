@@ -28,13 +28,13 @@ class ConsumerGroups:
 
     def committed(self, groups: list[str]) -> dict[str, dict[SourcePartition, CommittedOffset]]:
         """The committed offsets by group. Raises KafkaError, OSError."""
-        found = self._request("list_group_offsets", groups)
+        offsets = self._request("list_group_offsets", groups)
         return {
             group: {
                 (partition.topic, partition.partition): CommittedOffset(
                     committed.offset, committed.metadata or ""
                 )
-                for partition, committed in found.get(group, {}).items()
+                for partition, committed in offsets.get(group, {}).items()
                 if committed.offset >= 0
             }
             for group in groups
@@ -42,8 +42,8 @@ class ConsumerGroups:
 
     def have_members(self, groups: list[str]) -> dict[str, bool]:
         """Whether each group has members. Raises KafkaError, OSError."""
-        found = self._request("describe_groups", groups)
-        return {group: bool(description["members"]) for group, description in found.items()}
+        descriptions = self._request("describe_groups", groups)
+        return {group: bool(description["members"]) for group, description in descriptions.items()}
 
     def _request(self, method: str, groups: list[str]) -> Any:
         try:

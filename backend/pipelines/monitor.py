@@ -103,7 +103,7 @@ class PipelineMonitor:
             try:
                 self._topics.fetch(dict.fromkeys(topics))
             except Exception as e:
-                # heartbeats are valid nevertheless, and the previous log ends have a timestamp
+                # heartbeats are still valid, and the previous log ends have a timestamp
                 self._log.warn("topics", f"cannot poll the sources of pipelines: {e}")
         ends = {
             topic: LogOffsets(

@@ -38,7 +38,7 @@ class UnusedGroups:
         """The groups that `delete` would delete now, by name. Blocks. Raises Unavailable."""
         with self._client() as client:
             listed = client.list_groups(states_filter=[_EMPTY])
-            names = sorted({each["group_id"] for each in listed} - {self._own})[:MAX_GROUPS]
+            names = sorted({group["group_id"] for group in listed} - {self._own})[:MAX_GROUPS]
             offsets = client.list_group_offsets(names) if names else {}
         return [name for name in names if not offsets.get(name)]
 
@@ -65,18 +65,18 @@ class UnusedGroups:
             ) from None
 
     def _delete(self, client: KafkaAdminClient, group: str) -> None:
-        found = client.describe_groups([group])[group]
-        if found["group_state"] != _EMPTY:
-            if not found["members"]:
+        description = client.describe_groups([group])[group]
+        if description["group_state"] != _EMPTY:
+            if not description["members"]:
                 raise NotFound("group-not-found", f"There is no consumer group {group}.")
             raise Conflict(
-                "group-in-use", f"Consumer group {group} has {len(found['members'])} members."
+                "group-in-use", f"Consumer group {group} has {len(description['members'])} members."
             )
         if client.list_group_offsets([group]).get(group):
             raise Conflict(
                 "group-has-offsets",
                 f"Consumer group {group} has committed offsets, so it is not that of instances. "
-                "Delete it with Kafka's own tools if nobody needs them.",
+                "Delete it with Kafka's own tools if no application needs them.",
             )
         # the broker checks again that it has no members
         result = client.delete_groups([group])[group]

@@ -1,6 +1,6 @@
-"""The audit log: one JSON document a line for each append, admin action and refusal.
+"""The audit log: a line with a JSON document for each append, admin action and refusal.
 
-A line says who sent what from where, and never a key, a value or a token:
+A line says who sent which request from where. It never has a key, a value or a token:
 
     time        ISO 8601, UTC
     event       append | admin | refused | suppressed
@@ -18,9 +18,9 @@ A line says who sent what from where, and never a key, a value or a token:
     action, target, group, …     of an admin action; `target` is the instance that it is for
 
 Refusals, and appends that had no effect because they were wrong (4xx) or too many, are limited, so
-that no client can fill the disk: above REFUSALS_PER_SECOND they are only counted, in the line
-`suppressed` before the next one. All text is ASCII with JSON's escapes, so no request can begin a
-line of its own.
+that no client can fill the disk. Above REFUSALS_PER_SECOND they are only counted: the line
+`suppressed` before the next refusal has their number. All text is ASCII with JSON's escapes, so no
+request can begin another line.
 """
 
 from __future__ import annotations

@@ -143,15 +143,15 @@ def is_allowed_host(host: bytes, names: frozenset[str]) -> bool:
     """
     if not host or _ANY in names:
         return True
-    found = _HOST.fullmatch(host.decode("latin-1"))
-    if found is None:
+    match = _HOST.fullmatch(host.decode("latin-1"))
+    if match is None:
         return False
-    name = found[1].lower().removesuffix(".")
+    name = match[1].lower().removesuffix(".")
     if _is_address(name.strip("[]")):
         return True
     if "." not in name or name.endswith(".localhost") or name in names:
         return True
-    return any(name.endswith(each) for each in names if each.startswith("."))
+    return any(name.endswith(suffix) for suffix in names if suffix.startswith("."))
 
 
 def parse_hosts(text: str) -> frozenset[str]:
@@ -168,7 +168,7 @@ def parse_hosts(text: str) -> frozenset[str]:
 
 def parse_origins(text: str) -> frozenset[str]:
     """`https://app.example.com,…`, with the port if it is not the default. ConfigurationError."""
-    origins = frozenset(each.removesuffix("/") for each in _items(text))
+    origins = frozenset(origin.removesuffix("/") for origin in _items(text))
     for origin in origins:
         if not _ORIGIN.fullmatch(origin) or origin.endswith(_DEFAULT_PORTS[origin.split(":")[0]]):
             raise ConfigurationError(

@@ -61,12 +61,12 @@ def client_of(address: str) -> str:
 @lru_cache(maxsize=4096)
 def _of_ipv6(address: str) -> str:
     try:
-        found = IPv6Address(address.partition("%")[0])
+        ipv6 = IPv6Address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(IPv6Network((found, _IPV6_PREFIX), strict=False))
+    if ipv6.ipv4_mapped is not None:
+        return str(ipv6.ipv4_mapped)
+    return str(IPv6Network((ipv6, _IPV6_PREFIX), strict=False))
 
 
 def client_of_subject(subject: str) -> str:
@@ -101,16 +101,16 @@ def _is_mac(key: bytes, client: bytes, at: int, mac: bytes) -> bool:
 
 def claim_in(headers: Iterable[Header], keys: Iterable[Keys], now: int) -> ClientClaim | None:
     """The claim of a request; None if it has none, several, or a malformed one. `now`: ms."""
-    given = [value for name, value in headers if name == HEADER]
-    found = _CLAIM.fullmatch(given[0]) if len(given) == 1 else None
-    if found is None:
+    values = [value for name, value in headers if name == HEADER]
+    match = _CLAIM.fullmatch(values[0]) if len(values) == 1 else None
+    if match is None:
         return None
-    client, time, mac = found.groups()
+    client, time, mac = match.groups()
     is_signed = False
     if mac is not None:
-        at = int(time)
-        is_signed = abs(at - now) <= VALID_MS and any(
-            _is_mac(of.client, client, at, mac) for of in keys
+        claimed_at = int(time)
+        is_signed = abs(claimed_at - now) <= VALID_MS and any(
+            _is_mac(secret_keys.client, client, claimed_at, mac) for secret_keys in keys
         )
     return ClientClaim(client_of(client.decode()), is_signed)
 
@@ -119,7 +119,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
     """The networks of proxies that are believed without a signature: "10.0.0.7,10.1.0.0/16".
     ConfigurationError."""
     networks: list[Network] = []
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in filter(None, (item.strip() for item in text.split(","))):
         try:
             networks.append(ip_network(part))
         except ValueError as e:
@@ -133,8 +133,8 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 def is_in(address: str, networks: tuple[Network, ...]) -> bool:
     """Whether the address of a socket is in one of the networks."""
     try:
-        found = ip_address(address.partition("%")[0])
+        ip = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    plain = getattr(found, "ipv4_mapped", None) or found
+    plain = getattr(ip, "ipv4_mapped", None) or ip
     return any(plain in network for network in networks)

@@ -92,7 +92,7 @@ class SignatureVerifier:
         self._receivers = (instance_id,)
         self._receivers_of_get = (instance_id, ANY_RECEIVER)
         self._clock = clock
-        # for each purpose: proxies cannot use up the memory for signatures of instances
+        # one for each purpose, so that proxies cannot use up the memory for signatures of instances
         self._seen = {purpose: ReplayWindow(int(clock() * 1000)) for purpose in Purpose}
 
     def verify(
@@ -116,15 +116,15 @@ class SignatureVerifier:
         signature = parse_signature(given)
         if signature is None:
             raise Refused("malformed", "its signature is malformed")
-        found = self._signed_by(purposes, method, target, signature)
-        if found is None:
+        signer = self._signed_by(purposes, method, target, signature)
+        if signer is None:
             raise Refused(
                 "wrong",
                 "its signature is not by the cluster secret of this instance, or is for another "
                 "request or instance",
             )
         now = int(self._clock() * 1000)
-        purpose, keys = found
+        purpose, keys = signer
         seen = self._seen[purpose]
         if not seen.is_within(signature.at, now):
             difference = (signature.at - now) / 1000

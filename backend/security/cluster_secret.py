@@ -1,7 +1,7 @@
-"""The cluster secret: a file with one or two secrets, one a line.
+"""The cluster secret: a file with one or two lines, each of them a secret.
 
-The first secret signs, both verify. So instances and proxies can get a new secret one after
-another. The file is read again when it changes.
+Requests are signed with the first secret, and verified with both. So instances and proxies can get
+a new secret one after another. The file is read again when it changes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Keys(NamedTuple):
 def keys_of(secret: bytes, application_id: str) -> Keys:
     """The keys of one secret. Instances of another application have other keys, even with the same
     secret. The keys of proxies do not depend on the application, because proxies do not know it."""
-    of = b" " + application_id.encode()
+    application = b" " + application_id.encode()
     return Keys(
-        _derived(secret, b"peer" + of),
+        _derived(secret, b"peer" + application),
         _derived(secret, b"proxy"),
-        _derived(secret, b"answer" + of),
+        _derived(secret, b"answer" + application),
         _derived(secret, b"client"),
         _derived(secret, b"connection"),
     )
@@ -109,8 +109,8 @@ class ClusterSecret:
         return self._keys
 
     def _stat(self) -> tuple[int, int, int, int]:
-        found = self._path.stat()
-        return found.st_mtime_ns, found.st_ino, found.st_size, found.st_mode
+        status = self._path.stat()
+        return status.st_mtime_ns, status.st_ino, status.st_size, status.st_mode
 
     def _read(self) -> tuple[Keys, ...]:
         with self._path.open("rb") as file:

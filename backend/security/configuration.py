@@ -1,4 +1,4 @@
-"""Authentication as the settings want it."""
+"""The keys and the policy of authentication, from the settings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def token_keys(settings: Settings) -> TokenKeys | None:
         "QUERYABLE_JWT_KEY_FILE": settings.jwt_key_file,
         "QUERYABLE_JWT_JWKS": settings.jwt_jwks,
     }
-    given = [name for name, value in sources.items() if value]
+    set_names = [name for name, value in sources.items() if value]
     if settings.auth == "off":
-        if given:
+        if set_names:
             raise ConfigurationError(
-                f"{given[0]} is set, but authentication is off. Set QUERYABLE_AUTH=jwt, or remove "
-                f"{given[0]}."
+                f"{set_names[0]} is set, but authentication is off. Set QUERYABLE_AUTH=jwt, or "
+                f"remove {set_names[0]}."
             )
         return None
-    if len(given) != 1:
+    if len(set_names) != 1:
         raise ConfigurationError(
             f"QUERYABLE_AUTH=jwt needs one of {' and '.join(sources)}; "
-            f"{'both are' if given else 'none is'} set."
+            f"{'both are' if set_names else 'none is'} set."
         )
     if not settings.cluster_secret_file and settings.tls_client_ca_file is None:
         raise ConfigurationError(
@@ -50,7 +50,7 @@ def token_keys(settings: Settings) -> TokenKeys | None:
     keys = _keys(settings)
     if keys.algorithms and keys.algorithms.isdisjoint(policy.algorithms):
         raise ConfigurationError(
-            f"{given[0]} has keys for {', '.join(sorted(keys.algorithms))}, but "
+            f"{set_names[0]} has keys for {', '.join(sorted(keys.algorithms))}, but "
             f"QUERYABLE_JWT_ALGORITHMS allows {', '.join(policy.algorithms)}."
         )
     return keys
@@ -58,8 +58,8 @@ def token_keys(settings: Settings) -> TokenKeys | None:
 
 def token_policy(settings: Settings) -> TokenPolicy:
     """What a token must have; ConfigurationError."""
-    algorithms = tuple(filter(None, (each.strip() for each in settings.jwt_algorithms.split(","))))
-    unknown = [each for each in algorithms if each not in ALGORITHMS]
+    algorithms = tuple(filter(None, (name.strip() for name in settings.jwt_algorithms.split(","))))
+    unknown = [name for name in algorithms if name not in ALGORITHMS]
     if unknown or not algorithms:
         raise ConfigurationError(
             f"QUERYABLE_JWT_ALGORITHMS is {settings.jwt_algorithms!r}: only "

@@ -13,8 +13,8 @@ are not signed: a key is for batches of reads only, whose answer depends on noth
 that is refused ends the key, and another complete signature begins another one. `proxy/security`
 has the same in Lua.
 
-A complete signature costs ten hashes, a look at the clock, and one at all signatures of a minute.
-For a batch with one read, this is as much as the read itself.
+A complete signature costs ten hashes, a look at the clock, and a search in the signatures of the
+last minute. For a batch with one read, this is as much as the read itself.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def parse_key_file(content: bytes) -> list[VerificationKey]:
     """The public keys of a PEM file, or one secret; ValueError, which never has the content."""
     _check_size(content)
     if b"-----BEGIN" in content:
-        keys = [_of_pem(found[1], found[0]) for found in _PEM.finditer(content)]
+        keys = [_of_pem(block[1], block[0]) for block in _PEM.finditer(content)]
         if not keys:
             raise ValueError("it has a PEM block without an end")
         return _checked(keys)
@@ -69,12 +69,12 @@ def parse_jwk_set(content: bytes, with_secrets: bool) -> list[VerificationKey]:
         document = orjson.loads(content)
     except orjson.JSONDecodeError:
         raise ValueError("it is not JSON") from None
-    given = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+    jwks = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(jwks, list) or not all(isinstance(jwk, dict) for jwk in jwks):
         raise ValueError("it is not a JWK set: a JSON object with a list of keys")
-    if len(given) > _MAX_KEYS:
-        raise ValueError(f"it has {len(given)} keys; at most {_MAX_KEYS} are allowed")
-    return [key for each in given if (key := _of_jwk(each, with_secrets)) is not None]
+    if len(jwks) > _MAX_KEYS:
+        raise ValueError(f"it has {len(jwks)} keys; at most {_MAX_KEYS} are allowed")
+    return [key for jwk in jwks if (key := _of_jwk(jwk, with_secrets)) is not None]
 
 
 def _check_size(content: bytes) -> None:

@@ -41,7 +41,7 @@ class Source(Protocol):
     interval: float  # s between two reads
     min_interval: float | None  # s; None: an unknown key is no reason to read again
     max_age: float  # s for which its keys stay usable while it cannot be read
-    exposure: str | None  # why a secret in it is not secret, as of the last read; None if it is
+    exposure: str | None  # who else may read its secrets, as of the last read; None: no one
 
     def read(self) -> bytes:
         """The content; ValueError."""
@@ -192,7 +192,7 @@ class TokenKeys:
                     log.warning("%s has no key that can verify tokens", self._source.name)
                 self._content = content
                 if keys != self._keys:
-                    # the keys first: what is verified meanwhile counts for the old generation
+                    # the keys first: a token that is verified now counts for the old generation
                     self._keys = keys
                     self._generation += 1
             self._good_at = time.monotonic()

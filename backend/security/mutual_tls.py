@@ -1,5 +1,5 @@
-"""Mutual TLS as the proof that a request comes from an instance or a proxy of the deployment, and
-the headers that show the opposite."""
+"""Mutual TLS proves that a request comes from an instance or a proxy of the deployment. Some
+headers show that it comes from a client of a proxy instead."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _HAS_ONE = re.compile(rb"\n(?:" + b"|".join(sorted(_OF_PROXIES)) + rb"):", re.IG
 
 
 def is_passed_on(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a proxy has passed on the request of a client: then neither the certificate nor the
-    address of the connection says anything about the sender. Our nginx sends the first header with
-    all requests of its clients; other proxies send one of the others, most of them by default."""
+    """Whether a proxy has passed on the request of a client. Then neither the certificate nor the
+    address of the connection says anything about the sender. Our nginx sends the first of these
+    headers with all requests of its clients. Most other proxies send one of the others."""
     return any(name in _OF_PROXIES for name, _ in headers)
 
 

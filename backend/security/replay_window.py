@@ -12,8 +12,8 @@ class ReplayWindow:
     """The signatures of the last 60 to 120 s, in two generations.
 
     A signature from a clock that is ahead by the whole window is valid for 60 s. If there are too
-    many, the older generation is forgotten early, and signatures that are not newer than those are
-    refused: then less difference between clocks is allowed. Used in several threads.
+    many signatures, the older generation is forgotten early. Then only newer signatures than those
+    of this generation are accepted, so clocks may differ less. Used in several threads.
     """
 
     def __init__(self, started_at: int, most: int | None = None) -> None:

@@ -129,9 +129,9 @@ _mac_with = lru_cache(maxsize=16)(Mac.of)
 
 
 def hash_of(body: bytes) -> bytes:
-    found = _NOTHING.copy()  # a new one looks the algorithm up
-    found.update(body)
-    return found.hexdigest().encode()
+    digest = _NOTHING.copy()  # a new one looks the algorithm up
+    digest.update(body)
+    return digest.hexdigest().encode()
 
 
 def is_hash_of(expected: bytes, body: bytes) -> bool:

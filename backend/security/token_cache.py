@@ -1,8 +1,8 @@
 """The identities of verified tokens, in bounded memory.
 
-Two generations: a new identity goes to the young one. When that is full, it becomes the old one,
-and the identities of the old one are dropped, unless they were used since (they moved to the young
-one). With that, even many new tokens do not evict tokens in use, and neither a look-up nor an
+There are two generations. A new identity goes to the young generation, and an old identity that is
+used moves there. When the young generation is full, it becomes the old one, and the rest of the old
+one is dropped. So even many new tokens do not evict tokens in use, and neither a look-up nor an
 insertion ever walks through the cache.
 """
 
@@ -51,18 +51,18 @@ class TokenCache:
 
     def get(self, token: bytes) -> Identity | None:
         """The identity of a token, which may have expired. For the hot path."""
-        found = self._young.identities.get(token)
-        if found is None and (found := self._old.identities.get(token)) is not None:
-            self.put(token, found)
-        return found
+        identity = self._young.identities.get(token)
+        if identity is None and (identity := self._old.identities.get(token)) is not None:
+            self.put(token, identity)
+        return identity
 
     def get_by_digests(self, digests: Sequence[bytes]) -> list[Identity | None]:
         """The same for the tokens with these digests."""
         young = self._young
         # two loops in C, because each read of a batch may have its own token
         tokens = map(young.tokens.get, digests)
-        found = list(map(young.identities.get, tokens))  # type: ignore[arg-type]
-        return found if all(found) else list(map(self._get_by_digest, digests))
+        identities = list(map(young.identities.get, tokens))  # type: ignore[arg-type]
+        return identities if all(identities) else list(map(self._get_by_digest, digests))
 
     def _get_by_digest(self, digest: bytes) -> Identity | None:
         token = self._young.tokens.get(digest) or self._old.tokens.get(digest)

@@ -73,31 +73,31 @@ class TokenVerifier:
         verified = self._verified
         if verified.generation != self._keys.generation:
             return None
-        found = verified.cache.get(token)
-        return found if found is not None and self._clock() < found.expires_at else None
+        identity = verified.cache.get(token)
+        return identity if identity is not None and self._clock() < identity.expires_at else None
 
     def known_by_digests(self, digests: Sequence[bytes]) -> list[Identity | None]:
         """The same for the tokens with these digests (`token_cache.digest_of`)."""
         verified = self._verified
         if verified.generation != self._keys.generation:
             return [None] * len(digests)
-        found, now = verified.cache.get_by_digests(digests), self._clock()
-        return [each if each is not None and now < each.expires_at else None for each in found]
+        identities, now = verified.cache.get_by_digests(digests), self._clock()
+        return [i if i is not None and now < i.expires_at else None for i in identities]
 
     def identity(self, token: bytes) -> Identity:
         """The identity of a token; Unauthenticated, which says why it is refused."""
-        found = self.known(token)
-        if found is not None:
-            return found
-        # The generation is read before the keys: if they change meanwhile, the identity goes to a
+        identity = self.known(token)
+        if identity is not None:
+            return identity
+        # The generation is read before the keys. If they change in between, the identity goes to a
         # cache that is not used any longer.
         generation = self._keys.generation
         verified = self._verified
         if verified.generation != generation:
             self._verified = verified = _Verified(generation)
-        found = self._verify(token)
-        verified.cache.put(token, found)
-        return found
+        identity = self._verify(token)
+        verified.cache.put(token, identity)
+        return identity
 
     def _verify(self, token: bytes) -> Identity:
         if len(token) > MAX_TOKEN_BYTES:
@@ -148,8 +148,8 @@ def refused(why: str) -> Unauthenticated:
 
 def _identity(claims: dict[str, Any]) -> Identity:
     scope = claims.get("scope", claims.get("scp", ""))
-    given = scope.split() if isinstance(scope, str) else scope
-    if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
+    scopes = scope.split() if isinstance(scope, str) else scope
+    if not isinstance(scopes, list) or not all(isinstance(name, str) for name in scopes):
         raise refused("its claim 'scope' is neither a text nor a list of texts")
     # JSON's \ud800 is half of a character: JSON documents and hashes cannot have it
     subject = str(claims.get("sub", "")).encode(errors="backslashreplace").decode()
@@ -157,4 +157,4 @@ def _identity(claims: dict[str, Any]) -> Identity:
         expires_at = float(claims["exp"])
     except (ValueError, OverflowError):
         raise refused("its claim 'exp' is not a time") from None
-    return Identity(subject[:256], known_scopes(given), expires_at)
+    return Identity(subject[:256], known_scopes(scopes), expires_at)

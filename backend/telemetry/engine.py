@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class EngineState(NamedTuple):
-    """What RocksDB says of the work that one store has left."""
+    """The work that one store has left, as RocksDB reports it."""
 
     memtable_bytes: int
     level0_files: int
     pending_compaction_bytes: int
-    writes_stopped: bool  # or delayed, until compaction catches up
+    writes_stopped: bool  # whether writes are stopped or delayed until compaction catches up

@@ -60,16 +60,16 @@ class History:
         before, self._before = self._before, (now, counted)
         if before is None or now <= before[0]:
             return  # the clock went back
-        began, was = before
+        began, earlier = before
         seconds = now - began
-        p99 = quantile([a - b for a, b in zip(counted.buckets, was.buckets, strict=True)], 0.99)
+        p99 = quantile([a - b for a, b in zip(counted.buckets, earlier.buckets, strict=True)], 0.99)
         self._samples.append(
             Sample(
                 int(began // STEP_S) * STEP_S,
                 counted.lag,
-                _rate(_applied(was, counted), seconds),
-                _rate(counted.requests - was.requests, seconds),
-                _rate(counted.errors - was.errors, seconds),
+                _rate(_applied(earlier, counted), seconds),
+                _rate(counted.requests - earlier.requests, seconds),
+                _rate(counted.errors - earlier.errors, seconds),
                 None if p99 is None else round(p99 * 1000, 2),
             )
         )
@@ -77,13 +77,13 @@ class History:
     def rebalanced(self, now: float, before: Topology, after: Topology, rebalancing: float) -> None:
         """Record a new topology. `rebalancing`: s that this instance has spent in rebalances."""
         seconds, self._rebalancing = rebalancing - self._rebalancing, rebalancing
-        had, has = ({m.id for m in of.members} for of in (before, after))
+        old_ids, new_ids = ({m.id for m in topology.members} for topology in (before, after))
         self._rebalances.append(
             {
                 "at": round(now * 1000),
                 "epoch": str(after.epoch),
-                "joined": sorted(has - had),
-                "left": sorted(had - has),
+                "joined": sorted(new_ids - old_ids),
+                "left": sorted(old_ids - new_ids),
                 "moved": _moved(before, after),
                 "seconds": round(max(0.0, seconds), 2),
             }
@@ -97,11 +97,11 @@ class History:
         }
 
 
-def _applied(was: Counted, counted: Counted) -> int:
+def _applied(earlier: Counted, counted: Counted) -> int:
     """The number of records that were applied in a step, by store partitions that were active at
     its start and at its end. A store that was built again has counted from 0."""
-    both = counted.applied.keys() & was.applied.keys()
-    return sum(max(0, counted.applied[each] - was.applied[each]) for each in both)
+    both = counted.applied.keys() & earlier.applied.keys()
+    return sum(max(0, counted.applied[id_] - earlier.applied[id_]) for id_ in both)
 
 
 def _rate(count: float, seconds: float) -> float:
@@ -113,9 +113,11 @@ def _moved(before: Topology, after: Topology) -> dict[str, int]:
     moved = {}
     for name, placed in after.views.items():
         old = before.views.get(name)
-        was = [] if old is None else [_id(before, i) for i in old.active]
-        now = [_id(after, i) for i in placed.active]
-        number = sum(a != b for a, b in zip(was, now, strict=False)) + max(0, len(now) - len(was))
+        old_actives = [] if old is None else [_id(before, i) for i in old.active]
+        new_ids = [_id(after, i) for i in placed.active]
+        number = sum(a != b for a, b in zip(old_actives, new_ids, strict=False)) + max(
+            0, len(new_ids) - len(old_actives)
+        )
         if number:
             moved[name] = number
     return moved
@@ -139,17 +141,17 @@ def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:
     for id_, document in sorted(documents.items()):
         for sample in document.get("samples", ()):
             steps.setdefault(sample[0], {})[id_] = sample
-        for each in document.get("rebalances", ()):
-            other = rebalances.setdefault(each["epoch"], each)
+        for rebalance in document.get("rebalances", ()):
+            first = rebalances.setdefault(rebalance["epoch"], rebalance)
             # an instance that has just joined counts all partitions as moved
-            known = min(each, other, key=lambda of: sum(of["moved"].values()))
-            seconds = max(each["seconds"], other["seconds"])
-            rebalances[each["epoch"]] = {**known, "seconds": seconds}
+            known = min(rebalance, first, key=lambda report: sum(report["moved"].values()))
+            seconds = max(rebalance["seconds"], first["seconds"])
+            rebalances[rebalance["epoch"]] = {**known, "seconds": seconds}
     return {
         "step_s": STEP_S,
         "instances": sorted(documents),
-        "samples": [[at, *_sum([*of.values()])] for at, of in sorted(steps.items())[-STEPS:]],
-        "rebalances": sorted(rebalances.values(), key=lambda each: -each["at"])[:MAX_REBALANCES],
+        "samples": [[at, *_sum([*by_id.values()])] for at, by_id in sorted(steps.items())[-STEPS:]],
+        "rebalances": sorted(rebalances.values(), key=lambda r: -r["at"])[:MAX_REBALANCES],
     }
 
 

@@ -1,4 +1,4 @@
-"""gunicorn's own log lines, in the form of this project's."""
+"""gunicorn's own log lines, in the same form as the log lines of this project."""
 
 from __future__ import annotations
 

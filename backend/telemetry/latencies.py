@@ -119,8 +119,8 @@ class Latencies:
         now = self._clock()
         number = int(now // _SLOT_S)
         counts = [0] * BUCKETS
-        for slot, of in zip(self._slots, self._slot_numbers, strict=True):
-            if number - _SLOTS < of <= number:
+        for slot, slot_number in zip(self._slots, self._slot_numbers, strict=True):
+            if number - _SLOTS < slot_number <= number:
                 counts = [a + b for a, b in zip(counts, slot, strict=True)]
         # the newest slot has not ended
         covered = min(now - self._began, RECENT_S - _SLOT_S + now % _SLOT_S)

@@ -1,4 +1,4 @@
-"""What rebalances changed for this instance."""
+"""Counts what rebalances changed for this instance."""
 
 from __future__ import annotations
 

@@ -43,13 +43,13 @@ inherit it."""
 
 
 def trace_of(headers: Iterable[Header]) -> Trace:
-    """The trace of a request with these headers: that of `traceparent`, or a new one if there is
-    none, or an invalid one."""
+    """The trace of a request with these headers: the trace in `traceparent`, or a new trace if this
+    header is missing or invalid."""
     span_id = f"{getrandbits(64) or 1:016x}"
     value = next((value for name, value in headers if name == TRACEPARENT), b"")
-    found = _PATTERN.fullmatch(value)
-    if found is not None:
-        trace_id, parent_id, flags = (group.decode() for group in found.groups())
+    match = _PATTERN.fullmatch(value)
+    if match is not None:
+        trace_id, parent_id, flags = (group.decode() for group in match.groups())
         if trace_id != _NO_TRACE and parent_id != _NO_SPAN:
             return Trace(trace_id, span_id, parent_id, flags)
     return Trace(f"{getrandbits(128) or 1:032x}", span_id, "", "01")
