@@ -33,7 +33,7 @@ from model.views import View
 BATCH_PATH = b"/internal/batch"
 MAX_ANSWER_BYTES = 32 << 20  # of all items of one batch, also of a batch from another instance
 _TURN = 128  # keys that are read before the event loop runs other tasks
-_FIRST_TURN = 16  # keys; also those that are read at once: their values may be large
+_FIRST_TURN = 16  # keys; also the number that is read together, because values may be large
 _TURN_BYTES = 1 << 18  # of the items of a turn, if they are as large as the last turn's items
 _FINAL, _AGAIN, _ALL = b".", b"?", b"*"  # marks: final, ask again, ask all partitions
 _MARKS = {_FINAL, _AGAIN, _ALL}
@@ -103,19 +103,19 @@ class Batches:
             self._asker, self._any_partition, self._me, reads, options, [b""] * len(asked)
         )
         await batch.read(_keys_of(reads, asked, batch.items))
-        if others := _others(reads, batch.keys, batch.items):
-            missing = {number: batch.items[number] for number in others}
-            await batch.read(others)
+        if other_keys := _others(reads, batch.keys, batch.items):
+            missing = {number: batch.items[number] for number in other_keys}
+            await batch.read(other_keys)
             for number, item in missing.items():
                 if batch.items[number].endswith(MISSING):
-                    batch.items[number] = item  # it has the key as it was asked for
+                    batch.items[number] = item  # with the key as the client has written it
         return BatchResult(batch.items, batch.answerers)
 
     async def serve(self, body: bytes, admit: Callable[[str], object]) -> BatchResult:
         """The items for another instance's batch, with their marks; ValueError, BadRequest.
         `admit` raises a Problem if the sender may not read the view."""
-        of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
-        name, _, query = of.partition(b"?")
+        asked_of, view_hash, *keys = unpack(body, 2 + MAX_KEYS)
+        name, _, query = asked_of.partition(b"?")
         admit(base_of(name.decode()))
         options = _options_of(query)
         reads = self._reads.get(name.decode())
@@ -130,12 +130,12 @@ class Batches:
         async for turn in _turns(keys, budget):
             read, open_ = _read(reads, turn, options, roles, budget)
             marks = [_FINAL] * len(read)
-            for place, found in open_.items():
-                if isinstance(found, NotOwner):
-                    why = problem_item(to_json(turn[place]), found.why)
+            for place, state in open_.items():
+                if isinstance(state, NotOwner):
+                    why = problem_item(to_json(turn[place]), state.why)
                     marks[place], read[place] = _AGAIN, why
                 else:
-                    marks[place] = found
+                    marks[place] = state
             items += [mark + item for mark, item in zip(marks, read, strict=True)]
         answerers = ServedBy()
         answerers.add(self._me, roles)
@@ -145,8 +145,8 @@ class Batches:
 class _ClientBatch:
     """One batch of a client, while it is being answered.
 
-    `keys`: the record keys that are read, by the number of their items. `items`: what is known of
-    each item. `answerers`: who has read them.
+    `keys`: the record keys that are read, by the number of their items. `items`: the items so far;
+    a later round may replace them. `answerers`: the instances that have read them.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class _ClientBatch:
         self.answerers = ServedBy()
 
     async def read(self, keys: dict[int, bytes]) -> None:
-        """Writes the item of each key, by its number."""
+        """Write the item of each key. `keys`: by their numbers."""
         self.keys = keys
         left, in_any = list(keys), list[int]()
         rounds = self._asker.rounds()
@@ -196,16 +196,16 @@ class _ClientBatch:
             read, open_ = _read(self._reads, keys, self._options, roles, self._budget)
             for number, item in zip(numbers, read, strict=True):
                 self.items[number] = item
-            for place, found in open_.items():
-                if isinstance(found, NotOwner):
-                    turn = rounds.turn(found.partition, found.members)
+            for place, state in open_.items():
+                if isinstance(state, NotOwner):
+                    turn = rounds.turn(state.partition, state.members)
                     of_others.setdefault(turn, []).append(numbers[place])
                 else:
-                    marks.append((numbers[place], found))
+                    marks.append((numbers[place], state))
         self.answerers.add(self._me, roles)
         answers = await asyncio.gather(*(self._ask(*asked) for asked in of_others.items()))
-        for theirs, of_member in zip(of_others.values(), answers, strict=True):
-            for number, item in zip(theirs, of_member, strict=True):
+        for numbers_asked, of_member in zip(of_others.values(), answers, strict=True):
+            for number, item in zip(numbers_asked, of_member, strict=True):
                 self.items[number] = item[1:]
                 marks.append((number, item[:1]))
         return marks
@@ -232,8 +232,8 @@ class _ClientBatch:
             if len(items) == len(keys) and _MARKS.issuperset(item[:1] for item in items):
                 if any(item[:1] == _FINAL for item in items):
                     self.answerers.add(member.id, roles_said(answer.headers))
-                both = zip(keys, items, strict=True)
-                return [item if budget.take(item) else too_large(key) for key, item in both]
+                keyed_items = zip(keys, items, strict=True)
+                return [item if budget.take(item) else too_large(key) for key, item in keyed_items]
             problem = Unavailable("owner-unreachable", "")
         except ValueError:
             problem = Unavailable("owner-unreachable", "")
@@ -290,7 +290,7 @@ def _options_of(query: bytes) -> ReadOptions:
     """The inverse of what `_asked_of` writes; ValueError."""
     if not query:
         return PLAIN
-    options = dict(each.partition("=")[::2] for each in query.decode("latin-1").split("&"))
+    options = dict(option.partition("=")[::2] for option in query.decode("latin-1").split("&"))
     stale, timestamps = options.pop("stale", None), options.pop("timestamps", None)
     if options or stale not in (ALLOW, NEVER, None) or timestamps not in ("true", None):
         raise ValueError("about a view with options that are unknown here")
@@ -303,28 +303,28 @@ def _asked_of(view: View, options: ReadOptions) -> bytes:
     may answer.
     """
     stale = None if options.stale is None else f"stale={options.stale}"
-    given = [*filter(None, (stale, "timestamps=true" if options.timestamps else None))]
-    return f"{view.name}{'?' if given else ''}{'&'.join(given)}".encode()
+    parameters = [*filter(None, (stale, "timestamps=true" if options.timestamps else None))]
+    return f"{view.name}{'?' if parameters else ''}{'&'.join(parameters)}".encode()
 
 
-async def _turns(of: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequence[_T]]:
+async def _turns(items: Sequence[_T], budget: _ReadBudget) -> AsyncIterator[Sequence[_T]]:
     """The items in turns; other tasks run in between."""
     start = 0
-    while start < len(of):
+    while start < len(items):
         if start:
             await next_turn()
         end = start + budget.turn
-        yield of[start:end]
+        yield items[start:end]
         start = end
 
 
 def _others(reads: ViewReads, keys: dict[int, bytes], items: list[bytes]) -> dict[int, bytes]:
     """For each missing key, the other key that its text may mean (`Codec.other_key`)."""
-    found = {}
+    other_keys = {}
     for number, key in keys.items():
-        if items[number].endswith(MISSING) and (other := reads.other_key(key)) is not None:
-            found[number] = other
-    return found
+        if items[number].endswith(MISSING) and (other_key := reads.other_key(key)) is not None:
+            other_keys[number] = other_key
+    return other_keys
 
 
 def _read(
@@ -341,15 +341,15 @@ def _read(
         return [problem_item(to_json(key), _TOO_LARGE) for key in keys], {}
     items = [b""] * len(keys)
     open_: dict[int, _Open] = {}
-    for found in reads.resolve(keys, options, ReadBudget(budget.left, sys.maxsize, _FIRST_TURN)):
-        if isinstance(found, Unresolved):
-            for number in found.numbers:
-                items[number], mark = _unresolved(reads, to_json(keys[number]), found.why)
+    for outcome in reads.resolve(keys, options, ReadBudget(budget.left, sys.maxsize, _FIRST_TURN)):
+        if isinstance(outcome, Unresolved):
+            for number in outcome.numbers:
+                items[number], mark = _unresolved(reads, to_json(keys[number]), outcome.why)
                 if mark is not None:
                     open_[number] = mark
             continue
-        roles.add(found.state.store_partition.role)
-        for number, entry in zip(found.numbers, found.entries, strict=True):
+        roles.add(outcome.state.store_partition.role)
+        for number, entry in zip(outcome.numbers, outcome.entries, strict=True):
             key_json = to_json(keys[number])
             if entry is NOT_READ or budget.left <= 0:
                 items[number] = problem_item(key_json, _TOO_LARGE)
@@ -357,7 +357,7 @@ def _read(
             try:
                 items[number] = _resolved(reads, key_json, entry, options)
             except Unavailable as problem:  # the schema of the value is missing
-                why = reads.elsewhere(found.state.store_partition.partition, problem, options)
+                why = reads.elsewhere(outcome.state.store_partition.partition, problem, options)
                 items[number], mark = _unresolved(reads, key_json, why)
                 if mark is not None:
                     open_[number] = mark

@@ -70,8 +70,8 @@ class Changes:
         self._store_partition: StorePartition = self.state.store_partition
         self.push: bytes = self._store_partition.metadata.push.encode()
         """The id of the store's push, which replaced all earlier values; empty: none."""
-        seen = self._offset_of(last_event_id)
-        self._seen = seen if (last_push or b"") == self.push else _NOTHING
+        seen_offset = self._offset_of(last_event_id)
+        self._seen = seen_offset if (last_push or b"") == self.push else _NOTHING
         self._seen_at = time.monotonic()  # when `_seen` was seen, or later
         self._loop = asyncio.get_running_loop()
         self._backlog = Backlog(budget)
@@ -84,8 +84,8 @@ class Changes:
         if parsed is None:
             raise BadRequest("bad-parameter", "Last-Event-ID is partition:offset, as events give.")
         version, partition, offset = int(parsed[1] or 1), int(parsed[2]), int(parsed[3])
-        of = self._reads.view.version, self._store_partition.partition
-        return offset if (version, partition) == of else _NOTHING
+        expected = self._reads.view.version, self._store_partition.partition
+        return offset if (version, partition) == expected else _NOTHING
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The events, until the partition is closed or too many changes wait."""

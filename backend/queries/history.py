@@ -89,20 +89,20 @@ class History:
     def all_items(self, key: bytes, span: Span, store: Store) -> list[bytes]:
         """All of the key's entries in a store within the span; BadRequest if there are more than
         its limit."""
-        found: list[bytes] = []
+        items: list[bytes] = []
         size = 0
         for examined, (_, item) in enumerate(self._items(store, key, span, None)):
             if item is not None:
-                found.append(item)
+                items.append(item)
                 size += len(item)
-            if len(found) > span.limit or size > MAX_PAGE_BYTES or examined == MAX_EXAMINED:
+            if len(items) > span.limit or size > MAX_PAGE_BYTES or examined == MAX_EXAMINED:
                 raise BadRequest(
                     "too-many-entries",
                     f"One partition has more than {span.limit} {self.resource} of the key, or "
                     f"{MAX_PAGE_BYTES >> 20} MiB. Narrow the bounds, or raise limit (at most "
                     f"{MAX_LIMIT}): partials=all has no pages.",
                 )
-        return found
+        return items
 
     def wanted(self, span: Span, stale: str | None) -> Query:
         """The entries that a page needs, for requests to all partitions."""

@@ -66,10 +66,10 @@ def parse_members(
         *optional,
     }:
         raise BadRequest("bad-request", f"The body must be {known}.")
-    text, at = body.decode(), 0
+    text, position = body.decode(), 0
     members: dict[str, tuple[Any, bytes]] = {}
     scan = _DECODER.raw_decode
-    while name := _MEMBER.match(text, at):
+    while name := _MEMBER.match(text, position):
         try:
             _, end = scan(text, name.end())
         except (ValueError, RecursionError):
@@ -77,8 +77,8 @@ def parse_members(
         if name[1] not in document or name[1] in members:
             break
         members[name[1]] = document[name[1]], text[name.end() : end].encode()
-        at = end
-    if len(members) != len(document) or text[at:].strip() != "}":
+        position = end
+    if len(members) != len(document) or text[position:].strip() != "}":
         raise BadRequest(
             "bad-request", f"The body must be {known}, with each name once and without escapes."
         )
@@ -115,17 +115,17 @@ def _texts(text: str, count: int) -> list[bytes]:
     start = _BEFORE_KEYS.match(text)
     if start is None:
         raise BadRequest("bad-request", 'Write "keys" once, and without escapes.')
-    at, found = start.end(), []
+    position, texts = start.end(), []
     scan = _DECODER.raw_decode
     try:
         for _ in range(count):
-            _, end = scan(text, at)
-            found.append(text[at:end].encode())
+            _, end = scan(text, position)
+            texts.append(text[position:end].encode())
             between = _BETWEEN.match(text, end)
             assert between is not None
-            at = between.end()
+            position = between.end()
     except (ValueError, RecursionError):
         raise BadRequest("bad-request", "The keys are nested too deeply, or given twice.") from None
-    if text[at:].strip() != "]}" and text[at:].split() != ["]", "}"]:
+    if text[position:].strip() != "]}" and text[position:].split() != ["]", "}"]:
         raise BadRequest("bad-request", 'The body must be {"keys": […]}, with "keys" once.')
-    return found
+    return texts

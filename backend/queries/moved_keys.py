@@ -45,7 +45,7 @@ from model.views import ANY_PARTITION, View
 
 
 class PartitionUnknown(NonRetryable):
-    """The key may be in several partitions: only all of them together can answer."""
+    """The key may be in several partitions, so only all of them together can answer."""
 
     def __init__(self, view: View) -> None:
         super().__init__(

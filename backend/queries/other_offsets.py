@@ -1,4 +1,4 @@
-"""Offsets in `min_offset` of other partitions than the key's partition.
+"""Offsets in `min_offset` that are not of the key's partition.
 
 Most of these offsets belong to other keys: a session sends the offsets of all partitions that it
 has seen. But if partitions have just been added, an offset may belong to the key's own record, in a
@@ -40,7 +40,7 @@ class OffsetsInDoubt(RetryLater):
 
 
 class OtherOffsets:
-    """What is known about the offsets of one view's topic."""
+    """Tells which offsets of one view's topic belong to other keys, as far as is known here."""
 
     def __init__(self, view: View, context: QueryContext) -> None:
         self._view = view
@@ -54,7 +54,7 @@ class OtherOffsets:
         """Raise OffsetsInDoubt if one of these offsets may belong to the key, in a partition that
         is not known to be the key's. `asked_at`: when the request arrived (s, monotonic)."""
         # before the numbers are looked up: ingest learns of them before it applies the records
-        left = {each: offset for each, offset in offsets.items() if not self._applied(each, offset)}
+        left = {p: offset for p, offset in offsets.items() if not self._applied(p, offset)}
         if not left:
             return
         homes = homes_of(self._view, key, known_counts(self._context, self._view))

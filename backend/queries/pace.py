@@ -24,7 +24,7 @@ _SMOOTHING = 0.1  # weight of the last step
 _READERS_S = 0.1  # s for which a read counts as recent
 _MOST_S = 0.004  # s; the longest pause
 _MOST_OF_ROUND_S = (
-    0.02  # s of all pauses until the same client is woken again: others wait for answers
+    0.02  # s of all pauses until the same client is woken again: other clients wait for answers
 )
 
 

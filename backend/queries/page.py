@@ -23,7 +23,7 @@ STREAM_ROWS = 2_000  # asked of each owner at a time
 
 @dataclass(frozen=True)
 class Page:
-    """A query with where it begins and how many rows it may have (None: all).
+    """A query, where its page begins, and how many rows the page may have (None: all).
 
     `resource` is KEYS, WINDOWS or SESSIONS; `after` is a stored key; `partition`: the only one to
     read (None: all).
@@ -138,24 +138,24 @@ async def first_rows(
     what: str = ROWS,
     partitions: Sequence[int] | None = None,
 ) -> tuple[list[Row], bytes | None]:
-    """Up to `limit` rows, and the stored key behind which the next page begins (None: the end).
+    """Up to `limit` rows, and the stored key after which the next page begins (None: the end).
 
     `partitions`: the only ones to read (None: all). After PAGE_BUDGET it has fewer rows, and there
     may be more.
     """
     deadline = time.monotonic() + PAGE_BUDGET
-    found: list[Row] = []
+    page: list[Row] = []
     reached: bytes | None = None
     size = 0
     steps = scatter_gather.rows(view, query, limit, after, freshness, what, partitions)
     async with aclosing(steps):
         async for rows, reached in steps:
             for number, row in enumerate(rows, 1):
-                found.append(row)
+                page.append(row)
                 size += len(row[2])
-                if len(found) == limit or size > MAX_PAGE_BYTES:
+                if len(page) == limit or size > MAX_PAGE_BYTES:
                     at_end = reached is None and number == len(rows)
-                    return found, None if at_end else row[0]
+                    return page, None if at_end else row[0]
             if time.monotonic() > deadline:
                 break
-    return found, reached
+    return page, reached

@@ -113,19 +113,21 @@ class ViewReads(KeyTexts, KeyRouting):
         numbers_of: dict[int, list[int]] = {}
         for number, partition in enumerate(partitions):
             numbers_of.setdefault(partition, []).append(number)
-        found: list[Resolved | Unresolved] = []
+        outcomes: list[Resolved | Unresolved] = []
         for partition, numbers in numbers_of.items():
             try:
                 of_partition = [keys[number] for number in numbers]
-                found.append(self._in_partition(partition, numbers, of_partition, options, budget))
-            except NotOwner as others:
-                found.append(Unresolved(numbers, others))
+                outcomes.append(
+                    self._in_partition(partition, numbers, of_partition, options, budget)
+                )
+            except NotOwner as owners:
+                outcomes.append(Unresolved(numbers, owners))
             except Problem as problem:
                 if len(numbers) > 1 and _may_differ(problem):
-                    found += self._resolve_one_by_one(numbers, keys, options, budget)
+                    outcomes += self._resolve_one_by_one(numbers, keys, options, budget)
                 else:
-                    found.append(Unresolved(numbers, problem))
-        return found
+                    outcomes.append(Unresolved(numbers, problem))
+        return outcomes
 
     def resolve_one(self, key: bytes, options: ReadOptions = PLAIN) -> tuple[State, Entry | None]:
         """`resolve` of one key; raises NotOwner or Problem if it is unresolved."""
@@ -148,16 +150,16 @@ class ViewReads(KeyTexts, KeyRouting):
         options: ReadOptions,
         budget: ReadBudget | None,
     ) -> list[Resolved | Unresolved]:
-        found: list[Resolved | Unresolved] = []
+        outcomes: list[Resolved | Unresolved] = []
         for number in numbers:
             try:
                 state, entry = self.resolve_one(keys[number], options)
                 if budget is not None:
                     entry = budget.take(entry)
-                found.append(Resolved((number,), state, (entry,)))
+                outcomes.append(Resolved((number,), state, (entry,)))
             except (NotOwner, Problem) as why:
-                found.append(Unresolved((number,), why))
-        return found
+                outcomes.append(Unresolved((number,), why))
+        return outcomes
 
     def _in_partition(
         self,
@@ -275,12 +277,12 @@ class ViewReads(KeyTexts, KeyRouting):
         """The entries, and the indexes of their keys, without the keys that were not found and may
         be in another partition (None: all keys)."""
         keys = [stored_key[1:] for stored_key in stored_keys]
-        both = list(zip(keys, entries, strict=True))
-        if not self._may_be_elsewhere([key for key, entry in both if entry is None]):
+        keyed_entries = list(zip(keys, entries, strict=True))
+        if not self._may_be_elsewhere([key for key, entry in keyed_entries if entry is None]):
             return entries, None
         kept = [
             index
-            for index, (key, entry) in enumerate(both)
+            for index, (key, entry) in enumerate(keyed_entries)
             if entry is not None or not self._may_be_elsewhere([key])
         ]
         return [entries[index] for index in kept], kept
@@ -339,15 +341,17 @@ class ViewReads(KeyTexts, KeyRouting):
         return self._stored_entries(store, list(map(self._stored_key, keys)))
 
     def _stored_entries(self, store: Store, stored_keys: list[bytes]) -> list[Entry | None]:
-        found = store.get_many(stored_keys)
+        entries = store.get_many(stored_keys)
         if self._expires:
             until = self.view.kind.horizon(self.view, store.stream_time)
-            found = [s if s is None or decode_entry(s).timestamp >= until else None for s in found]
+            entries = [
+                s if s is None or decode_entry(s).timestamp >= until else None for s in entries
+            ]
         # `is_tombstone` inlined: the call would take most of the time
-        for index, stored in enumerate(found):
+        for index, stored in enumerate(entries):
             if stored is not None and stored[8] >= 0x80:
-                found[index] = self._of_marked(stored)
-        return found
+                entries[index] = self._of_marked(stored)
+        return entries
 
     def _of_marked(self, stored: bytes, as_bytes: bool = False) -> Entry | None:
         """The entry in stored bytes that are not a plain value; None for a tombstone.
@@ -357,14 +361,14 @@ class ViewReads(KeyTexts, KeyRouting):
         placed = place(stored, 0)
         if as_bytes:
             return bytes_of(self.view, placed)
-        found = settle(self.view, placed)
-        if isinstance(found, Unreadable):
-            raise UnreadableEntry(found, unplace(placed)[1])
-        return found
+        value = settle(self.view, placed)
+        if isinstance(value, Unreadable):
+            raise UnreadableEntry(value, unplace(placed)[1])
+        return value
 
     def _value_unreadable(self, state: State, error: UnreadableEntry) -> ValueUnreadable:
-        found = error.found._replace(partition=state.store_partition.partition)
-        problem = ValueUnreadable(self.view, found)
+        unreadable = error.found._replace(partition=state.store_partition.partition)
+        problem = ValueUnreadable(self.view, unreadable)
         problem.state = state
         return problem
 

@@ -97,7 +97,7 @@ class Rounds(Generic[_H]):
         tried = self._tried.setdefault(partition, set())
         if tried.issuperset(holders):
             tried.clear()
-        holder = next(each for each in holders if each not in tried)
+        holder = next(holder for holder in holders if holder not in tried)
         tried.add(holder)
         turn = Turn(holder, not tried.issuperset(holders), self._ends)
         self._turns[partition] = turn

@@ -284,8 +284,8 @@ class KeyRouting:
             place = self._partition_of
             assert place is not None
             return [place(key, count) for key in keys]
-        found: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
-        return found
+        partitions: list[int] = partitions_of_batch(self.view.partitioner, keys, count).tolist()
+        return partitions
 
     def in_one_partition(self, keys: Sequence[bytes], partition: int) -> list[int]:
         """The indexes of the keys for which `self.partition` returns this partition: no other
@@ -302,11 +302,13 @@ class KeyRouting:
             or not metadata.were_just_added(time.monotonic())
         ):
             counts.add(metadata.partitions)
-        found = list(range(len(keys)))
+        indexes = list(range(len(keys)))
         for count in counts:
-            homes = self._partitions([keys[index] for index in found], count)
-            found = [index for index, home in zip(found, homes, strict=True) if home == partition]
-        return found
+            homes = self._partitions([keys[index] for index in indexes], count)
+            indexes = [
+                index for index, home in zip(indexes, homes, strict=True) if home == partition
+            ]
+        return indexes
 
     def partition_count(self) -> tuple[int, bool]:
         """The number of partitions, and whether the partition of every key follows from it; if not,

@@ -27,14 +27,14 @@ class ServedBy:
         self._found: set[tuple[str, str]] = set()
 
     def add(self, instance: str, roles: Iterable[str]) -> None:
-        """Leaves out unknown roles (of a newer version)."""
+        """Add an instance with its roles, without roles that only a newer version knows."""
         self._found.update((instance, role if role in ROLES else "") for role in roles)
 
     def headers(self, me: str) -> list[Header]:
         """The header; none if no instance has read anything. `me`: the instance that was asked."""
         if not self._found:
             return []
-        order = sorted(self._found, key=lambda each: (each[0] != me, each[1] == ACTIVE, each))
+        order = sorted(self._found, key=lambda r: (r[0] != me, r[1] == ACTIVE, r))
         named = [f"{id_}; {role}" if role else id_ for id_, role in order[:MAX_NAMED]]
         if len(order) > MAX_NAMED:
             named.append(f"+{len(order) - MAX_NAMED}")

@@ -152,30 +152,30 @@ def set_sender(turns: Turns, client: str, is_peer: bool = False) -> None:
 
 def this_client() -> str:
     """The client whose request this task answers, or INSTANCES."""
-    given = _sender.get()
-    return INSTANCES if given is None else given.client
+    sender = _sender.get()
+    return INSTANCES if sender is None else sender.client
 
 
 def step_s() -> float:
     """How long a step of this task's request may take (s of processor time)."""
-    given = _sender.get()
-    return STEP_S if given is None else given.turns.step_s
+    sender = _sender.get()
+    return STEP_S if sender is None else sender.turns.step_s
 
 
 async def next_turn() -> None:
     """Wait for the turn of this task's request. Call it before each expensive step."""
-    given = _sender.get()
-    if given is None:
+    sender = _sender.get()
+    if sender is None:
         await asyncio.sleep(0)
     else:
-        await given.turns.next(given.client, given.is_peer)
+        await sender.turns.next(sender.client, sender.is_peer)
 
 
 async def in_steps(items: Iterable[_T]) -> AsyncIterator[list[_T]]:
     """The items, some at a time, with a turn after each step of work on them."""
-    rest, began = iter(items), thread_time()
-    while some := list(islice(rest, _PIECE)):
-        yield some
+    remaining, began = iter(items), thread_time()
+    while piece := list(islice(remaining, _PIECE)):
+        yield piece
         if thread_time() - began >= step_s():
             await next_turn()
             began = thread_time()

@@ -30,10 +30,10 @@ class VersionedReads(ViewReads):
     """Point reads of a versioned view."""
 
     def look_up(self, store: Store, key: bytes, as_bytes: bool = False) -> Entry | None:
-        found = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
-        if found is None:
+        version = version_at(store, cast(VersionedLayout, self.view.layout), key, None)
+        if version is None:
             return None
-        return found[1] if found[1][8] < 0x80 else self._of_marked(found[1], as_bytes)
+        return version[1] if version[1][8] < 0x80 else self._of_marked(version[1], as_bytes)
 
     def look_up_many(self, store: Store, keys: Sequence[bytes]) -> list[Entry | None]:
         return [self.look_up(store, key) for key in keys]
@@ -48,25 +48,25 @@ class VersionedReads(ViewReads):
     def version_at(self, key: bytes, as_of: int, store: Store) -> Version | None:
         """As `resolve_version`, from a store that has all versions of the key."""
         layout = cast(VersionedLayout, self.view.layout)
-        found = version_at(store, layout, key, as_of)
+        version = version_at(store, layout, key, as_of)
         end = layout.valid_from_range(key, None, None)[1]
-        following = found and next(store.scan(found[0] + b"\0", end), None)
+        following = version and next(store.scan(version[0] + b"\0", end), None)
         kept_from = self.view.kind.horizon(self.view, store.stream_time)
-        if as_of < kept_from and (found is None or following is not None):
+        if as_of < kept_from and (version is None or following is not None):
             raise Gone(
                 "outside-history",
                 f"View {self.view.name} keeps what was valid from {kept_from} on, not at {as_of}.",
                 history_from=kept_from,
             )
-        if found is None or is_tombstone(found[1]):
+        if version is None or is_tombstone(version[1]):
             return None
-        return Version(self._settled(found[1]), *validity(layout, found, following))
+        return Version(self._settled(version[1]), *validity(layout, version, following))
 
     def _settled(self, stored: bytes) -> Entry:
         """An entry that can be read; ValueUnreadable, SchemaNotYet."""
         if not is_unreadable(stored):
             return stored
-        found = settle(self.view, stored)
-        if isinstance(found, Unreadable):
-            raise ValueUnreadable(self.view, found)
-        return found
+        value = settle(self.view, stored)
+        if isinstance(value, Unreadable):
+            raise ValueUnreadable(self.view, value)
+        return value

@@ -1,1 +1,1 @@
-"""Scans of partitions: what this instance reads of its own, and what it gathers from all owners."""
+"""Scans: this instance reads its own partitions, and gathers the rows of all other owners."""

@@ -63,16 +63,16 @@ class MovedKeyReads:
             if home not in (newest, *earlier):
                 freshness.note_unread(home)
         try:
-            found = await read(sorted({newest, *earlier}))
+            result = await read(sorted({newest, *earlier}))
         except Unavailable as unavailable:
             is_new = newest >= counts[-2] and (view.name, newest) not in self._was_read
             if not (is_new and unavailable.code in _OPENING and self._were_just_added(view)):
                 raise
-            found = await read(sorted({*earlier}))
+            result = await read(sorted({*earlier}))
             freshness.note_unread(newest)
         else:
             self._was_read.add((view.name, newest))
-        return found
+        return result
 
     def _unplaced(self, view: View) -> range:
         """Partitions of the topic that the topology does not have yet."""
@@ -115,10 +115,10 @@ class AnyPartitionReads:
                 return head + value
             if options.representation == OCTETS:
                 return bytes_of(view, head + value)
-            found = settle(view, head + value)
-            if isinstance(found, Unreadable):
-                raise ValueUnreadable(view, found)
-            return found
+            entry = settle(view, head + value)
+            if isinstance(entry, Unreadable):
+                raise ValueUnreadable(view, entry)
+            return entry
 
         return await self._moved_keys.read(view, key, freshness, read)
 
@@ -127,8 +127,8 @@ class AnyPartitionReads:
     ) -> list[bytes]:
         """The value in each partition that has one, as JSON items."""
         query = _of_key(view, key, Query(stale=stale))
-        found = await self._scatter_gather.partials(view, query, freshness)
-        return partial_values(view, found)
+        partials = await self._scatter_gather.partials(view, query, freshness)
+        return partial_values(view, partials)
 
     async def entries(
         self,
@@ -162,10 +162,10 @@ class AnyPartitionReads:
         items_of: Callable[[Store], list[bytes]],
     ) -> list[bytes]:
         """As `entries`, for each partition by itself, as JSON items."""
-        found = await self._scatter_gather.partials(
+        partials = await self._scatter_gather.partials(
             view, _of_key(view, key, query), freshness, ENTRIES
         )
-        return partial_items(view, found, items_of)
+        return partial_items(view, partials, items_of)
 
 
 def _of_key(view: View, key: bytes, query: Query) -> Query:

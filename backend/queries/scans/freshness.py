@@ -40,7 +40,7 @@ class Freshness:
             self.answerers.add(part.instance, part.roles)
 
     def note_unread(self, partition: int) -> None:
-        """The answer is without this partition, so its lag is unknown."""
+        """Note that the answer is without this partition, so its lag is unknown."""
         self.unread.add(partition)
         self.lags, self.ages = [None], [None]
 

@@ -45,18 +45,18 @@ class _Reading:
     async def until(self, query: Query, end: bytes, size: int) -> list[tuple[bytes, bytes]]:
         """Stored keys and bytes, up to and with the first key that is not less than `end`. Asks for
         `size` entries at a time. BadRequest if they are too many."""
-        found: list[tuple[bytes, bytes]] = []
+        entries: list[tuple[bytes, bytes]] = []
         limit = EntryLimit(MAX_ENTRIES, MAX_ENTRIES_BYTES)
         async with aclosing(self._steps(query, size)) as steps:
             async for rows, _ in steps:
-                following = next((at for at, row in enumerate(rows) if row[0] >= end), None)
+                following = next((index for index, row in enumerate(rows) if row[0] >= end), None)
                 if following is not None:
                     rows = rows[: following + 1]
-                found += [(stored_key, head + value) for stored_key, head, value in rows]
+                entries += [(stored_key, head + value) for stored_key, head, value in rows]
                 limit.add(rows)
                 if following is not None:
                     break
-        return found
+        return entries
 
     async def check_all(self, query: Query) -> None:
         """NonRetryable if several partitions have versions of the key, even if these versions were
@@ -101,11 +101,11 @@ async def entries_of_key(
     if first is not None:
         _, behind = layout.valid_from_range(key, None, first)
         start = await reading.first_key(replace(whole, high=behind, backwards=True))
-    found = await reading.until(replace(whole, low=start or low), end, size)
-    if start is not None and (not found or found[0][0] != start):
-        # the first version has expired meanwhile, or a replica that is behind has answered: any
-        # version may be the first now
-        found = await reading.until(whole, end, _PAGE)
+    entries = await reading.until(replace(whole, low=start or low), end, size)
+    if start is not None and (not entries or entries[0][0] != start):
+        # the first version has expired since, or a replica that is behind has answered: now any
+        # version may be the first
+        entries = await reading.until(whole, end, _PAGE)
     if view.is_partial and freshness.mispartitioned:
         await reading.check_all(whole)
-    return found
+    return entries

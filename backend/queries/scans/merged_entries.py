@@ -1,4 +1,4 @@
-"""The entries of one key from one partition or all, readable like one store."""
+"""The entries of one key, from one partition or from all, which are read like a store."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ class MergedEntries:
     ) -> Iterator[tuple[bytes, bytes]]:
         """(stored key, stored bytes) with low <= key < high."""
         first, last = (bisect_left(self._entries, key, key=itemgetter(0)) for key in (low, high))
-        found = self._entries[first:last]
-        return reversed(found) if backwards else iter(found)
+        entries = self._entries[first:last]
+        return reversed(entries) if backwards else iter(entries)

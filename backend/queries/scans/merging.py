@@ -39,8 +39,8 @@ def distinct(rows: list[_AnyRow], head: Callable[[_AnyRow], bytes]) -> list[_Any
     if len(newest) == len(rows):
         return rows
     for row in rows:
-        other = newest[row[0]]
-        if (_age(head(row)), row) > (_age(head(other)), other):
+        known = newest[row[0]]
+        if (_age(head(row)), row) > (_age(head(known)), known):
             newest[row[0]] = row
     return list(newest.values())
 

@@ -15,11 +15,11 @@ from model.views import View
 
 
 class NewestRow:
-    """Of the rows with the same stored key, the one with the greatest timestamp; then the one in
-    the partition that the key has got latest. `moved_keys` says why.
+    """Chooses, among the rows with the same stored key, the row with the greatest timestamp. If
+    several have it, the row in the latest partition of the key counts. `moved_keys` says why.
 
-    It has expired if it is too old in one of the partitions that the key has belonged to. Otherwise
-    an older row would count as soon as a newer one, or a tombstone, has expired in its partition.
+    The row has expired if it is too old in one of the partitions that the key has belonged to.
+    Otherwise an older row would count after a newer row, or a tombstone, has expired.
     """
 
     compares_all = False
@@ -35,21 +35,21 @@ class NewestRow:
 
     def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
         """One row per stored key, or none if it has expired."""
-        found = [self._newest(list(same)) for _, same in groupby(rows, itemgetter(0))]
+        newest_rows = [self._newest(list(same)) for _, same in groupby(rows, itemgetter(0))]
         if self._expires and stream_times:
             kind, latest = self._view.kind, max(stream_times.values())
             horizon = kind.horizon(self._view, latest)
-            found = [
+            newest_rows = [
                 row
-                for row in found
+                for row in newest_rows
                 if (time := kind.time_of(row[0], decode_entry(row[1]).timestamp)) >= horizon
                 or not self._is_expired(row, time, stream_times)
             ]
-        return found
+        return newest_rows
 
     def _is_expired(self, row: Row, time: int, stream_times: Mapping[int, int]) -> bool:
         homes = self._homes(row[0])
-        latest = max((stream_times[each] for each in homes if each in stream_times), default=None)
+        latest = max((stream_times[home] for home in homes if home in stream_times), default=None)
         return time < self._view.kind.horizon(self._view, latest)
 
     def _homes(self, stored_key: bytes) -> list[int]:

@@ -1,4 +1,4 @@
-"""Asks other instances, and the broker, about offsets that may be of a key."""
+"""Asks other instances and the broker whether offsets belong to a key: see `other_offsets`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOTHING = Query(layout.ALL[0], layout.ALL[0])
 
 
 class OffsetChecks:
-    """See `other_offsets`."""
+    """Finds out more about offsets in doubt, for the next attempt of a read."""
 
     def __init__(self, context: QueryContext, scatter_gather: ScatterGather) -> None:
         self._context = context
@@ -29,8 +29,8 @@ class OffsetChecks:
         asked, and the next read may succeed."""
         with suppress(Unavailable):
             request = self._scatter_gather.request(reads.view, BARE, _NOTHING, 1)
-            partitions = sorted(each for each in doubt.offsets if each < request.total)
+            partitions = sorted(p for p in doubt.offsets if p < request.total)
             for _, response in await self._scatter_gather.ask(request, partitions):
                 reads.other_offsets.note(response)
-        if any(reads.other_offsets.is_in_doubt(*each) for each in doubt.offsets.items()):
+        if any(reads.other_offsets.is_in_doubt(*item) for item in doubt.offsets.items()):
             self._context.metadata_poller.refresh()

@@ -1,4 +1,4 @@
-"""The JSON items of `partials=all`: what each partition has for a key."""
+"""The JSON items of `partials=all`: the entries of a key, partition by partition."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from model.views import View
 def partial_values(view: View, partials: Iterable[Partial]) -> list[bytes]:
     """The value in each partition that has one, with the offset and the time (ms) of its record."""
     items = []
-    for each in partials:
-        for _, head, value in each.rows:
+    for partial in partials:
+        for _, head, value in partial.rows:
             if is_tombstone(head):
                 continue
             timestamp, offset, _ = decode_entry(head)
             items.append(
                 b'{"partition":%d,"offset":%d,"timestamp":%d,%b}'
-                % (each.partition, offset, timestamp, value_member(view, head + value))
+                % (partial.partition, offset, timestamp, value_member(view, head + value))
             )
     return items
 
@@ -33,11 +33,13 @@ def partial_items(
 ) -> list[bytes]:
     """The windows, sessions or versions of each partition that has some. `items_of` finds them in
     the partition's entries."""
-    found = []
-    for each in partials:
-        entries = [(stored_key, head + value) for stored_key, head, value in each.rows]
-        clock = each.stream_time if view.kind.has_versions else None
+    documents = []
+    for partial in partials:
+        entries = [(stored_key, head + value) for stored_key, head, value in partial.rows]
+        clock = partial.stream_time if view.kind.has_versions else None
         items = items_of(cast(Store, MergedEntries(entries, clock)))
         if items:
-            found.append(b'{"partition":%d,"items":[%b]}' % (each.partition, b",".join(items)))
-    return found
+            documents.append(
+                b'{"partition":%d,"items":[%b]}' % (partial.partition, b",".join(items))
+            )
+    return documents

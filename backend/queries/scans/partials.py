@@ -63,7 +63,7 @@ class AmbiguityCheck:
 
     def whole(self, rows: Sequence[PlacedRow], stream_times: Mapping[int, int]) -> list[Row]:
         """One row per stored key. NonRetryable if several partitions have a value."""
-        found: list[Row] = []
+        newest_rows: list[Row] = []
         for stored_key, same in groupby(rows, itemgetter(0)):
             of_key = list(same)
             newest = max(of_key, key=_age)
@@ -72,8 +72,8 @@ class AmbiguityCheck:
                 raise self._ambiguous(stored_key, of_key)
             if live and self._tail:
                 self._refuse_two_partitions(live[0])
-            found.append(newest[:3])
-        return found
+            newest_rows.append(newest[:3])
+        return newest_rows
 
     def _refuse_two_partitions(self, row: PlacedRow) -> None:
         key = row.key[: -self._tail]
@@ -109,7 +109,7 @@ def _age(row: PlacedRow) -> tuple[int, int, int]:
 
 @dataclass
 class Partial:
-    """What one partition has for a key. `stream_time`: in ms."""
+    """The rows of a key in one partition. `stream_time`: in ms."""
 
     partition: int
     rows: list[Row]
@@ -152,8 +152,8 @@ async def rows_by_partition(
     if after is not None and rule.compares_all:
         # the rule first gets the entries of this key that were given before, to compare later ones
         # with them
-        given = _given_of_key(view, request, after)
-        rule.whole(await one_of_each(asking, given, partitions, note), {})
+        given_rows = _given_of_key(view, request, after)
+        rule.whole(await one_of_each(asking, given_rows, partitions, note), {})
     async with aclosing(_rows_after(asking, request, partitions, after, note, rule)) as steps:
         async for step in steps:
             yield step
@@ -167,9 +167,9 @@ def _given_of_key(view: View, request: ScanRequest, after: bytes) -> ScanRequest
         low, high = after, min(query.high, end)
     else:
         low, high = max(query.low, first), after + b"\0"
-    given = replace(query, low=low, high=high, backwards=not query.backwards)
+    given_before = replace(query, low=low, high=high, backwards=not query.backwards)
     what = ENTRIES if request.what == ENTRIES else BARE
-    return replace(request, what=what, query=given, limit=_GIVEN_PAGE)
+    return replace(request, what=what, query=given_before, limit=_GIVEN_PAGE)
 
 
 async def one_of_each(
@@ -180,7 +180,7 @@ async def one_of_each(
 ) -> list[PlacedRow]:
     """The first row with a value in each partition that has one, by stored key. Unavailable."""
 
-    async def of(partition: int) -> PlacedRow | None:
+    async def first_row(partition: int) -> PlacedRow | None:
         after: bytes | None = None
         while True:
             [(_, response)] = await asking(request, [partition], after)
@@ -192,8 +192,8 @@ async def one_of_each(
             if after is None:
                 return None
 
-    found = [row for row in await asyncio.gather(*map(of, partitions)) if row is not None]
-    return sorted(found, key=itemgetter(0))
+    rows = [row for row in await asyncio.gather(*map(first_row, partitions)) if row is not None]
+    return sorted(rows, key=itemgetter(0))
 
 
 async def _rows_after(
@@ -241,20 +241,20 @@ async def partials_of(
 ) -> list[Partial]:
     """All rows, partition by partition. Unavailable; BadRequest if there are too many."""
 
-    async def of(partition: int) -> Partial:
-        found = Partial(partition, [])
+    async def all_rows(partition: int) -> Partial:
+        partial = Partial(partition, [])
         after: bytes | None = None
         while True:
             [(_, response)] = await asking(request, [partition], after)
             note(response)
-            found.stream_time = response.stream_time
-            found.rows += response.rows
+            partial.stream_time = response.stream_time
+            partial.rows += response.rows
             limit.add(response.rows)
             after = response.reached
             if after is None:
-                return found
+                return partial
 
-    return list(await asyncio.gather(*map(of, range(request.total))))
+    return list(await asyncio.gather(*map(all_rows, range(request.total))))
 
 
 class EntryLimit:

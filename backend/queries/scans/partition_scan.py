@@ -70,19 +70,19 @@ class PartitionScans:
         missing: dict[int, str] = {}
         store_partitions = self._readable(view, partitions, request.query.stale, missing)
         while store_partitions:
-            # before the scan: lag and staleness do not count records that are applied meanwhile
+            # before the scan: lag and staleness do not count records that are applied during it
             response = self._state(view, store_partitions)
             try:
                 await self._fill(response, view, request, store_partitions, after)
-                for each in store_partitions:
-                    self._check(each)
-                    if each.metadata.unreadable_values and not knows_unreadable:
-                        raise PartitionLost(each, "older-version")  # the sender would see deletes
-                    if code := refusal(each, request.query.stale):  # its role may have changed
-                        raise PartitionLost(each, code)
+                for p in store_partitions:
+                    self._check(p)
+                    if p.metadata.unreadable_values and not knows_unreadable:
+                        raise PartitionLost(p, "older-version")  # the sender would see deletes
+                    if code := refusal(p, request.query.stale):  # its role may have changed
+                        raise PartitionLost(p, code)
                 # after the scan: with an earlier stream time, entries that the scan has left out
                 # might not have expired
-                clocks = [each.store.stream_time for each in store_partitions]
+                clocks = [p.store.stream_time for p in store_partitions]
                 known = [clock for clock in clocks if clock is not None]
                 response.stream_time = max(known, default=None)
                 break
@@ -98,7 +98,7 @@ class PartitionScans:
         self, view: View, partitions: list[int], stale: str | None, missing: dict[int, str]
     ) -> list[StorePartition]:
         """The partitions that can be read; the others go to `missing`."""
-        found = []
+        readable = []
         for partition in partitions:
             store_partition = self._context.store_partitions.get(view.name, partition)
             if store_partition is None:
@@ -110,13 +110,13 @@ class PartitionScans:
             elif lacks_tombstones(self._context, store_partition):
                 missing[partition] = "repartitioned"
             else:
-                found.append(store_partition)
-        return found
+                readable.append(store_partition)
+        return readable
 
     def _state(self, view: View, store_partitions: list[StorePartition]) -> ScanResponse:
         now = boot_time()
-        lags = [each.progress.lag(now, self._trusted_for) for each in store_partitions]
-        ages = [each.progress.staleness(now) for each in store_partitions]
+        lags = [p.progress.lag(now, self._trusted_for) for p in store_partitions]
+        ages = [p.progress.staleness(now) for p in store_partitions]
         if is_growing(self._context, view):  # no instance reads the new partitions yet
             lags, ages = [None], [None]
         response = ScanResponse(
@@ -124,8 +124,8 @@ class PartitionScans:
             staleness=worst(ages),
             mispartitioned=self._context.store_partitions.may_be_in_several(view)
             or any(map(_has_stray_key, store_partitions)),
-            positions={each.partition: each.progress.position for each in store_partitions},
-            roles=tuple(sorted({each.role for each in store_partitions})),
+            positions={p.partition: p.progress.position for p in store_partitions},
+            roles=tuple(sorted({p.role for p in store_partitions})),
         )
         # after the positions: ingest learns of a number before it applies records written with it
         if not self._context.store_partitions.is_mispartitioned(view):
@@ -133,9 +133,9 @@ class PartitionScans:
         return response
 
     def _check(self, store_partition: StorePartition) -> None:
-        """PartitionLost if it was closed or found damaged meanwhile."""
-        of = store_partition.view.name, store_partition.partition
-        if self._context.store_partitions.get(*of) is not store_partition:
+        """PartitionLost if the store partition was closed or found damaged during the scan."""
+        id_ = store_partition.view.name, store_partition.partition
+        if self._context.store_partitions.get(*id_) is not store_partition:
             raise PartitionLost(store_partition, "not-here")
         if store_partition.damaged is not None:
             raise PartitionLost(store_partition, "store-damaged")
@@ -150,7 +150,7 @@ class PartitionScans:
     ) -> None:
         low, high = request.query.rest(view, after)
         if request.what == ESTIMATE:
-            response.counted = sum(each.store.entries() for each in store_partitions)
+            response.counted = sum(p.store.entries() for p in store_partitions)
             return
         reducer = self._reducer(view, request) if request.is_reduced else None
         if low >= high:
@@ -159,7 +159,7 @@ class PartitionScans:
         with_deletes = request.what == ENTRIES or (reducer is None and response.mispartitioned)
         runs = [
             PartitionRun(
-                each,
+                store_partition,
                 request.query,
                 low,
                 high,
@@ -167,7 +167,7 @@ class PartitionScans:
                 with_deletes=with_deletes,
                 all_versions=request.what == ENTRIES,
             )
-            for each in store_partitions
+            for store_partition in store_partitions
         ]
         budget = ScanBudget()
         try:
@@ -220,16 +220,16 @@ class PartitionScans:
             frontier = first_of(reached, backwards) if reached else None
             pending.sort(reverse=backwards)
             certain = cut(pending, frontier, backwards)
-            found, pending = pending[:certain], pending[certain:]
-            ready = distinct(found, _STORED)
+            certain_rows, pending = pending[:certain], pending[certain:]
+            ready = distinct(certain_rows, _STORED)
             response.complete = response.complete and len(ready) == certain
             fitting = _fitting(ready, request.limit - len(response.rows), PAGE_BYTES - size)
             is_full = fitting < len(ready)
             if is_full:
                 del ready[fitting:]
                 frontier = ready[-1][0]
-                found = found[: cut(found, frontier, backwards)]
-            response.counted += len(found)
+                certain_rows = certain_rows[: cut(certain_rows, frontier, backwards)]
+            response.counted += len(certain_rows)
             size += sum(len(stored) for _, stored in ready)
             heads = [stored[:ENTRY_HEAD_SIZE] for _, stored in ready]
             items = _items(view, ready, render, request.what == ROWS)
@@ -277,16 +277,16 @@ def _items(view: View, pairs: list[Pair], render: Render, is_json: bool) -> list
     if len(plain) == len(pairs):
         return render(pairs)
     items = iter(render(plain))
-    found = []
+    rendered = []
     for pair in pairs:
         if is_tombstone(pair[1]):
-            found.append(b"")
+            rendered.append(b"")
         elif not is_unreadable(pair[1]):
-            found.append(next(items))
+            rendered.append(next(items))
         else:
             item = item_of(view, render, pair) if is_json else pair[1][ENTRY_HEAD_SIZE:]
-            found.append(item)
-    return found
+            rendered.append(item)
+    return rendered
 
 
 def _fitting(rows: list[Pair], room: int, space: int) -> int:

@@ -1,8 +1,8 @@
 """Queries of all partitions of a view: all owners are asked at the same time, each once per page.
 
-Any instance can do this; it reads its own partitions itself. If an owner fails, the next replica of
-its partitions is asked, until the wait time is over. Then the whole query is 503: an answer without
-one of the partitions would be wrong.
+Any instance can do this, and reads its own partitions itself. If an owner fails, the next replica
+of its partitions is asked, until the wait time is over. Then the whole query gets 503, because an
+answer without one of the partitions would be wrong.
 """
 
 from __future__ import annotations
@@ -142,14 +142,11 @@ class ScatterGather:
                     continue
                 by_turn.setdefault(rounds.turn(partition, holders), []).append(partition)
             responses = await asyncio.gather(
-                *(
-                    self._ask_holder(turn, request, theirs, after)
-                    for turn, theirs in by_turn.items()
-                )
+                *(self._ask_holder(turn, request, asked, after) for turn, asked in by_turn.items())
             )
-            for theirs, response in zip(by_turn.values(), responses, strict=True):
+            for asked, response in zip(by_turn.values(), responses, strict=True):
                 missing.update(response.missing)
-                covered = [partition for partition in theirs if partition not in response.missing]
+                covered = [partition for partition in asked if partition not in response.missing]
                 if covered:
                     answers.append((covered, response))
             left = sorted(missing)
@@ -185,7 +182,7 @@ class ScatterGather:
         if store_partition is not None and refusal(store_partition, stale) is None:
             # the active first, to spread the load; then this instance, which needs no request
             is_local = context.views[request.view].kind.on_all_instances
-            is_second = not is_local and bool(others) and others[0] == active
+            is_second = not is_local and bool(other_holders) and other_holders[0] == active
             holders.insert(int(is_second), None)
         elif store_partition is not None or context.group.me in context.group.topology.holders_of(
             request.view, partition
@@ -198,7 +195,7 @@ class ScatterGather:
     ) -> ScanResponse:
         owner = turn.holder
         context, view = self._context, self._context.views[request.view]
-        await next_turn()  # many may begin at once
+        await next_turn()  # many requests may begin at the same time
         if owner is None:
             response = await self._scans.answer(request, partitions, after)
             response.instance = context.settings.instance_id
@@ -214,7 +211,7 @@ class ScatterGather:
                 response = decode_response(answer.body)
                 check_response(response, request, partitions, after)
                 response.instance = owner.id
-                has_read = any(each not in response.missing for each in partitions)
+                has_read = any(p not in response.missing for p in partitions)
                 if has_read and not response.mispartitioned and has_moved_keys(context, view):
                     # the owner has an older topology or version, and sends no tombstones
                     return ScanResponse(missing=dict.fromkeys(partitions, "repartitioned"))
@@ -253,13 +250,13 @@ class ScatterGather:
             answered = await asyncio.gather(
                 *(self.ask(request, group.partitions, group.reached) for group in behind)
             )
-            responses = [each for answers in answered for each in answers]
-            await next_turn()  # merging many rows is a step of its own
+            responses = [answer for answers in answered for answer in answers]
+            await next_turn()  # merging many rows is another step
             groups = [group for group in groups if group not in behind]
-            for theirs, response in responses:
+            for covered, response in responses:
                 freshness.note(response)
                 pending += response.rows
-                groups.append(_Group(theirs, response.reached, response.reached is None))
+                groups.append(_Group(covered, response.reached, response.reached is None))
             reached = [g.reached for g in groups if g.reached is not None and not g.ended]
             before, frontier = frontier, first_of(reached, query.backwards) if reached else None
             pending.sort(reverse=query.backwards)
@@ -348,7 +345,7 @@ async def _all(walks: Iterable[Coroutine[Any, Any, None]]) -> None:
                 group.create_task(walk)
     except BaseExceptionGroup as failed:
         # the tasks start no groups: these are plain exceptions
-        known = [each for each in failed.exceptions if isinstance(each, Problem | StopWalk)]
+        known = [e for e in failed.exceptions if isinstance(e, Problem | StopWalk)]
         if not known:
             raise
         reason = known.pop(0)

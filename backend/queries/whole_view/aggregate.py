@@ -62,14 +62,14 @@ class _Groups:
 
     def of(self, name: bytes) -> Numbers | None:
         """The numbers of a group; None if there are too many groups."""
-        found = self.by_name.get(name)
-        if found is None:
+        numbers = self.by_name.get(name)
+        if numbers is None:
             self._bytes += len(name)
             if len(self.by_name) >= MAX_GROUPS or self._bytes > MAX_GROUP_BYTES:
                 self.is_complete = False
                 return None
-            found = self.by_name[name] = Numbers()
-        return found
+            numbers = self.by_name[name] = Numbers()
+        return numbers
 
 
 class _Aggregator:
@@ -91,35 +91,35 @@ class _Aggregator:
         groups = nothing if self._group is None else self._group.of(documents)
         numbers = nothing if self._number is None else self._number.of(documents)
         for group, number in zip(groups, numbers, strict=True):
-            found = (self._of_text.get(group) if type(group) is str else None) or self._of(group)
-            if found is None:
+            total = (self._of_text.get(group) if type(group) is str else None) or self._of(group)
+            if total is None:
                 return
-            found.entries += 1
+            total.entries += 1
             if number is not None:
-                found.add(number)
+                total.add(number)
 
     def _of(self, group: object) -> Numbers | None:
-        found = self._groups.of(name_of(group))
-        if found is not None and type(group) is str:
-            self._of_text[group] = found
-        return found
+        numbers = self._groups.of(name_of(group))
+        if numbers is not None and type(group) is str:
+            self._of_text[group] = numbers
+        return numbers
 
     def _count_all(self, entries: int) -> None:
         if not entries:
             return  # there is no group without entries
-        found = self._of(None)
-        assert found is not None
-        found.entries += entries
+        numbers = self._of(None)
+        assert numbers is not None
+        numbers.entries += entries
 
     async def fill(self, response: ScanResponse) -> None:
         """One row per group: its name, and its numbers."""
-        found = self._groups
+        groups = self._groups
         if self._number is not None and self._number.text is not None:
-            for numbers in found.by_name.values():
+            for numbers in groups.by_name.values():
                 numbers.text = self._number.text if not numbers.count else None
-        async for some in in_steps(found.by_name.items()):
-            response.rows += [(name, _NO_HEAD, numbers.to_wire()) for name, numbers in some]
-        response.complete = found.is_complete
+        async for piece in in_steps(groups.by_name.items()):
+            response.rows += [(name, _NO_HEAD, numbers.to_wire()) for name, numbers in piece]
+        response.complete = groups.is_complete
 
 
 class _AggregateMerger:
@@ -127,11 +127,11 @@ class _AggregateMerger:
         self._groups = _Groups()
 
     async def add(self, response: ScanResponse) -> None:
-        async for some in in_steps(response.rows):
-            for name, _, item in some:
-                found = self._groups.of(name)
-                if found is not None:
-                    found.merge(Numbers.from_wire(item))
+        async for piece in in_steps(response.rows):
+            for name, _, item in piece:
+                numbers = self._groups.of(name)
+                if numbers is not None:
+                    numbers.merge(Numbers.from_wire(item))
         if not (response.complete and self._groups.is_complete):
             raise BadRequest(
                 "too-many-entries",
@@ -151,13 +151,13 @@ class _AggregateMerger:
         """The items in the order of their groups: null, false, true, numbers, texts, then others by
         their JSON."""
         by_rank: dict[int, tuple[list[Any], list[bytes]]] = {}
-        async for some in in_steps(self._groups.by_name):
-            for name in some:
+        async for piece in in_steps(self._groups.by_name):
+            for name in piece:
                 rank, value = place(name)
                 values, names = by_rank.setdefault(rank, ([], []))
                 values.append(value)
                 names.append(name)
-        found: list[bytes] = []
+        items: list[bytes] = []
         for rank in sorted(by_rank):
             values, names = by_rank[rank]
             # values of one type only, which is the fastest to sort
@@ -165,8 +165,8 @@ class _AggregateMerger:
             async for places in in_steps(order):
                 for index in places:
                     name = names[index]
-                    found.append(_item(name, self._groups.by_name[name], with_numbers))
-        return found
+                    items.append(_item(name, self._groups.by_name[name], with_numbers))
+        return items
 
 
 class Aggregate:

@@ -61,8 +61,8 @@ class Count:
                 document = {"count": estimate, "exact": False, "estimate": True}
                 return QueryResult(orjson.dumps(document), freshness)
         reduction = Reduction(self, query, _Sum, needs_values=False)
-        found, freshness = await reduction.run(scatter_gather, view)
-        count = found.count + freshness.unreadable
+        total, freshness = await reduction.run(scatter_gather, view)
+        count = total.count + freshness.unreadable
         return QueryResult(orjson.dumps({"count": count, "exact": True}), freshness)
 
     def reducer(self, view: View, arguments: Mapping[str, Any]) -> Reducer:

@@ -127,15 +127,17 @@ class Numbers:
         extremes = [_to_wire(self.least), _to_wire(self.greatest)]
         decimal = None if self.decimal is None else f"{self.decimal:x}"
         # instances of earlier releases know only the fields before these
-        more = [] if decimal is None and self.text is None else [decimal, self.digits, self.text]
-        return json.dumps([*fields, *extremes, *more]).encode()
+        newer_fields = (
+            [] if decimal is None and self.text is None else [decimal, self.digits, self.text]
+        )
+        return json.dumps([*fields, *extremes, *newer_fields]).encode()
 
     @staticmethod
     def from_wire(item: bytes) -> Numbers:
         """ValueError if `item` is malformed."""
-        found = _WIRE.validate_json(item, strict=True)
-        entries, count, whole, scaled, infinite, least, greatest = found[:7]
-        decimal, digits, text = found[7:] or (None, 0, None)
+        fields = _WIRE.validate_json(item, strict=True)
+        entries, count, whole, scaled, infinite, least, greatest = fields[:7]
+        decimal, digits, text = fields[7:] or (None, 0, None)
         return Numbers(
             entries,
             count,

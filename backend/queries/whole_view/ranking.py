@@ -113,7 +113,7 @@ class Best:
             end = max(ranked)
             self.end = end if self.end is None else min(self.end, end)
         if self.end is not None:
-            best = [each for each in best if each < self.end]
+            best = [r for r in best if r < self.end]
         del best[self._limit :]
         sizes = accumulate([len(key) + len(entry) for _, key, entry in best])
         fits = max(sum([size <= self._most_bytes for size in sizes]), 1)

@@ -23,7 +23,7 @@ from model.records import ENTRY_HEAD_SIZE
 from model.rows.row_view import Pair
 from model.views import View
 
-MAX_RANKED_BYTES = 4 << 20  # of entries that are kept at once
+MAX_RANKED_BYTES = 4 << 20  # of all entries that are in memory
 
 
 class _Arguments(BaseModel):

@@ -1,4 +1,4 @@
-"""What a query of a whole view is, and how all of its partitions are reduced.
+"""The interface of a query of a whole view, and the reduction of all its partitions.
 
 A query is one class. The instance that gets the request parses its parameters, sends every owner
 a scan with the query's arguments, and merges the responses. An owner reduces one partition at a
@@ -79,7 +79,7 @@ _Merger = TypeVar("_Merger", bound=Merger)
 
 @dataclass
 class Reduction(Generic[_Merger]):
-    """One request: what is asked of each partition, and what merges the responses.
+    """One request: the scan of each partition, and the merger of the responses.
 
     `limit`: the most rows that a response may have. `needs_values`: whether the reducer looks at
     values.
