@@ -15,18 +15,8 @@ from model.views import View
 
 
 class Request:
-    """A parsed request. Method, raw path, query string and headers are as received.
-
-    `view`, `key` (percent-decoded text) and `more` are the variables of the path. `body` is the
-    whole body, for routes that read one. `client`: the address of its socket; "" if it is unknown.
-    `identity` is the sender, if authentication is on and the route needs a token; `is_admitted`
-    says whether the token is still valid, for routes that stream. `sender` is the instance or proxy
-    that has signed a request for an internal route. `is_from_cluster`: whether an instance or a
-    proxy has sent the request, on a route that also admits tokens. `details` are for the audit log;
-    `status` is that of a streamed answer, or 0; `started_at` (s, of perf_counter) and `answered_by`
-    (see `role_of`) are known when it has started. `is_pinned`: whether the sender, another
-    instance, has chosen the version of the view.
-    """
+    """A parsed request. Method, raw path, query string and headers are as received. `__init__` says
+    what each attribute is, and who sets it later."""
 
     __slots__ = (
         "_extra_headers",
@@ -65,29 +55,34 @@ class Request:
         more: Mapping[str, str] | None = None,
     ) -> None:
         """`extra_headers(view)`: added to streamed answers that do not have them."""
+        # as received
         self.scope = scope
         self.method: str = scope["method"]
         self.raw_path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
         self.headers: list[Header] = scope["headers"]
-        self.client: str = (scope.get("client") or ("",))[0]
-        self.sender: Sender | None = None
-        self.view = view
-        self.key = key
-        self.more = more or {}
-        self.body = b""
-        self.details: dict[str, Any] = {}
-        self.status = 0
-        self.started_at = 0.0
-        self.answered_by = ""
-        self.identity: Identity | None = None
-        self.is_admitted: Callable[[], bool] = lambda: True
-        self.is_from_cluster = False
+        self.client: str = (scope.get("client") or ("",))[0]  # address of the socket; "": unknown
         self.receive = receive
+        self.body = b""  # the whole body, on routes that read one; set by the router
+        # the variables of the path
+        self.view = view  # `view_versions` may replace it by another version
+        self.key = key  # percent-decoded
+        self.more = more or {}
+        self.is_pinned = False  # whether another instance has chosen the version of the view
+        # the sender; set by the router and by `access`
+        self.identity: Identity | None = None  # if authentication is on, and the route needs it
+        self.is_admitted: Callable[[], bool] = lambda: True  # whether the token is still valid
+        self.is_from_cluster = False  # an instance or a proxy, on a route that also admits tokens
+        self.sender: Sender | None = None  # an instance or a proxy, on an internal route
+        # for the audit log; set by handlers
+        self.details: dict[str, Any] = {}
+        # the streamed answer; set by `send`
         self._send = send
         self._extra_headers = extra_headers
-        self.is_pinned = False
         self.was_started = False
+        self.status = 0  # 0 until it was started
+        self.started_at = 0.0  # s, of perf_counter
+        self.answered_by = ""  # see `role_of`
 
     @property
     def of(self) -> View:
