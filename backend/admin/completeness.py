@@ -10,8 +10,8 @@ A version or a deployment becomes current only if its views are complete as of t
 Records are written all the time, so this needs a few seconds: an instance fetches the ends of logs
 every second or so. `wait_until_complete` waits for it.
 
-What is known is *how long ago* a pipeline or a replica had everything, by the clock of the instance
-that says so. So the clocks of instances need not agree.
+An instance reports *how long ago* a pipeline or a replica had everything, by its own clock. So the
+clocks of instances need not agree.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class _Pace:
             return None
         if self._first is None or lag > self._first[1]:
             self._first = now, lag
-        at, first = self._first
-        return lag * (now - at) / (first - lag) if lag < first else None
+        since, first = self._first
+        return lag * (now - since) / (first - lag) if lag < first else None
 
 
 class Completeness:
@@ -118,10 +118,12 @@ class Completeness:
     def missing(self, statuses: Statuses, asked_at: float) -> Missing | None:
         """What is missing first; None if nothing is. `statuses`: asked for at `asked_at` (s)."""
         for view in self._views:
-            found = self._missing(view, statuses, asked_at)
-            if found is not None:
+            missing = self._missing(view, statuses, asked_at)
+            if missing is not None:
                 several = len(self._views) > 1
-                return replace(found, why=f"view {view.base}: {found.why}") if several else found
+                return (
+                    replace(missing, why=f"view {view.base}: {missing.why}") if several else missing
+                )
         return None
 
     def _missing(self, view: View, statuses: Statuses, asked_at: float) -> Missing | None:
@@ -167,16 +169,16 @@ class Completeness:
     def _not_pushed(self, view: View, statuses: Statuses) -> Missing | None:
         if view.push is None:
             return None
-        found: dict[str, Any] = {
+        by_instance: dict[str, Any] = {
             id_: push
             for id_, status in statuses.items()
             for push in status.get("pushes", ())
             if push["view"] == view.name
         }
-        for id_, push in found.items():
+        for id_, push in by_instance.items():
             if push["error"]:
                 return Missing(f"its newest push cannot be used on {id_}: {push['error']}")
-        newest = {push["push"] for push in found.values()}
+        newest = {push["push"] for push in by_instance.values()}
         if newest in (set(), {None}):
             return Missing("nothing has been pushed to it yet")
         if len(newest) > 1:
@@ -203,8 +205,8 @@ class Completeness:
         if status.state in NOT_RUNNING:
             return Missing(pipeline_is(group, status), may_end=False, lag=status.lag)
         if status.state != RUNNING:
-            what = "starting" if status.state == STARTING else "not known to run"
-            return Missing(f"its pipeline {group} is {what}", lag=status.lag)
+            state = "starting" if status.state == STARTING else "not known to run"
+            return Missing(f"its pipeline {group} is {state}", lag=status.lag)
         if view.name in self._written:
             return None
         if self._max_lag is None:
@@ -246,14 +248,14 @@ class Completeness:
     def _most(self) -> str:
         return "" if self._max_lag is None else f"; the most is {self._max_lag:,}"
 
-    def _pace(self, view: View, of: str) -> _Pace:
-        return self._paces.setdefault((view.name, of), _Pace())
+    def _pace(self, view: View, part: str) -> _Pace:
+        return self._paces.setdefault((view.name, part), _Pace())
 
 
 def _greatest(numbers: Iterable[_N | None]) -> _N | None:
     """The greatest of some numbers; None if one is not known."""
-    found = list(numbers)
-    return None if None in found else max(found)  # type: ignore[type-var]
+    known = list(numbers)
+    return None if None in known else max(known)  # type: ignore[type-var]
 
 
 async def wait_until_complete(

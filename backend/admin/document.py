@@ -1,10 +1,9 @@
 """The admin page: one document, which has no data.
 
-Its style and its scripts are in it: a browser sends no token with a request for a file that a page
-names, and only `/health` is open. So the same document serves those who are signed in and those who
-are not. The policy allows this style and this script by their hashes, and requests to this
-instance; nothing else. A key or value that contains markup has no effect, even if it is not
-escaped.
+It contains its style and its scripts, because a browser sends no token with a request for a file
+that a page names, and only `/health` is open. The document is the same with and without a token.
+The policy allows only this style and this script, by their hashes, and requests to this instance.
+So a key or value that contains markup has no effect, even if it is not escaped.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def broker_document(context: InstanceContext, now: float) -> dict[str, Any] | No
     """{"silent_ms": time since the broker last answered, "is_silent": whether the lag is unknown
     because of it}; None if it has not answered yet, or nothing is asked of it: this instance has no
     partitions, or the topics do not exist."""
-    polled = [each.fetched_boot_time for each in list(context.metadata_poller.latest.values())]
+    polled = [m.fetched_boot_time for m in list(context.metadata_poller.latest.values())]
     if not polled:
         return None
     silent = max(0.0, now - max(polled))
@@ -118,11 +118,11 @@ def quota_document(view: View) -> dict[str, Any]:
 def unreadable_document(context: InstanceContext, view: str) -> dict[str, Any]:
     """{"unreadable": {"values", "keys": records that are not in the view's formats, "partitions":
     those of this instance, which are counted}}."""
-    opened = [each.metadata for each in list(context.store_partitions.of_view(view).values())]
+    opened = [p.metadata for p in list(context.store_partitions.of_view(view).values())]
     return {
         "unreadable": {
-            "values": sum(each.unreadable_values for each in opened),
-            "keys": sum(each.unreadable_keys for each in opened),
+            "values": sum(m.unreadable_values for m in opened),
+            "keys": sum(m.unreadable_keys for m in opened),
             "partitions": len(opened),
         }
     }
@@ -207,7 +207,7 @@ def redundancy(context: InstanceContext) -> dict[str, Any]:
     for name, placed in topology.views.items():
         target = context.group.replica_target(name)
         for partition in range(placed.partitions):
-            alive = sum(each.id not in dead for each in topology.holders_of(name, partition))
+            alive = sum(m.id not in dead for m in topology.holders_of(name, partition))
             below += alive < target
     return {
         "wanted": 1 + context.settings.standby_replicas,

@@ -52,7 +52,7 @@ def admin_blueprint(document: Recent[dict[str, Any]]) -> Blueprint:
 class Recent(Generic[_T]):
     """Caches the result of `make` for `fresh_for` s. Only one thread at a time calls `make`.
 
-    Meanwhile other threads get the previous result, unless it is older than `too_old` s. With that,
+    During this call, other threads get the previous result, unless it is older than `too_old` s. So
     many open pages cost an instance no more than one page, and do not block its threads.
     """
 
@@ -64,20 +64,20 @@ class Recent(Generic[_T]):
         self._cached: tuple[float, _T] | None = None
 
     def get(self) -> _T:
-        found = self._younger_than(self._fresh_for)
-        if found is not None:
-            return found[1]
+        cached = self._younger_than(self._fresh_for)
+        if cached is not None:
+            return cached[1]
         usable = self._younger_than(self._too_old)
         if not self._lock.acquire(blocking=usable is None):
             assert usable is not None
             return usable[1]
         try:
             # another thread may have refreshed it while this one waited for the lock
-            found = self._younger_than(self._fresh_for)
-            if found is None:
+            cached = self._younger_than(self._fresh_for)
+            if cached is None:
                 result = self._make()
-                found = self._cached = (time.monotonic(), result)
-            return found[1]
+                cached = self._cached = (time.monotonic(), result)
+            return cached[1]
         finally:
             self._lock.release()
 

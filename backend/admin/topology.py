@@ -87,7 +87,7 @@ class Peers:
         signer = self._signer
         path = self._path
         signed = None if signer is None else signer.sign("GET", path.encode(), member.id)
-        own = {} if signed is None else signed.headers
+        signature_headers = {} if signed is None else signed.headers
         try:
             answer = send(
                 member.origin + path,
@@ -212,15 +212,15 @@ def redundancy_of(document: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 def _lost(statuses: Mapping[str, Status]) -> dict[str, dict[str, Any]]:
     """Id -> the lost instance, as reported by the first instance that noticed. An instance that
     answers is not lost."""
-    found: dict[str, dict[str, Any]] = {}
+    earliest_losses: dict[str, dict[str, Any]] = {}
     for status in statuses.values():
-        for each in status.get("lost") or ():
-            earliest = found.get(each["id"])
-            if earliest is None or each["lost_at"] < earliest["lost_at"]:
-                found[each["id"]] = each
+        for loss in status.get("lost") or ():
+            earliest = earliest_losses.get(loss["id"])
+            if earliest is None or loss["lost_at"] < earliest["lost_at"]:
+                earliest_losses[loss["id"]] = loss
     return {
-        id_: each
-        for id_, each in found.items()
+        id_: loss
+        for id_, loss in earliest_losses.items()
         if statuses.get(id_, {}).get("state", UNREACHABLE) == UNREACHABLE
     }
 
@@ -277,8 +277,8 @@ def _view(
             for partition in processor[field].get(name, ()):
                 holders[partition][role].append(processor["id"])
     placement = [
-        _placement(partition, of["active"], of["standby"], name, reported)
-        for partition, of in enumerate(holders)
+        _placement(partition, ids["active"], ids["standby"], name, reported)
+        for partition, ids in enumerate(holders)
     ]
     return {
         **description,

@@ -47,8 +47,8 @@ def versions_status(context: QueryContext, base: str, statuses: Statuses) -> dic
 
 
 def declared_by(status: Mapping[str, Any], base: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = status.get("views", {}).get(base, {})
-    return found
+    declared: Mapping[str, Any] = status.get("views", {}).get(base, {})
+    return declared
 
 
 def _status(context: QueryContext, view: View, statuses: Statuses) -> dict[str, Any]:
@@ -70,8 +70,8 @@ def _status(context: QueryContext, view: View, statuses: Statuses) -> dict[str, 
         "replicas": len(reports),
         "answerable": len(reports) - len(waiting),
         "lag": None if None in lags else max(lags, default=0),
-        "entries": sum(each.get("entries") or 0 for each in actives),
-        "size_bytes": sum(each.get("size_bytes") or 0 for each in actives),
+        "entries": sum(report.get("entries") or 0 for report in actives),
+        "size_bytes": sum(report.get("size_bytes") or 0 for report in actives),
         "seconds_left": None if None in left else max(left, default=0.0),  # type: ignore[type-var]
         "pipeline": None
         if pipeline is None
@@ -93,11 +93,11 @@ def replicas_of(context: QueryContext, view: View, statuses: Statuses) -> list[d
         id_: {p["partition"]: p for p in status.get("partitions", ()) if p["view"] == view.name}
         for id_, status in statuses.items()
     }
-    found: list[dict[str, Any]] = []
+    replicas: list[dict[str, Any]] = []
     for partition in range(placed.partitions):
         holders = placed.holders(partition)
         if not holders:
-            found.append(
+            replicas.append(
                 {"partition": partition, "instance": None, "role": "", "state": "nobody"}
                 | {"lag": None, "staleness": None}
             )
@@ -105,13 +105,13 @@ def replicas_of(context: QueryContext, view: View, statuses: Statuses) -> list[d
             id_ = context.group.topology.members[index].id
             report = by_instance.get(id_, {}).get(partition, {})
             known = {"state": "unknown", "lag": None, "staleness": None, "role": "", **report}
-            found.append({**known, "partition": partition, "instance": id_})
-    return found
+            replicas.append({**known, "partition": partition, "instance": id_})
+    return replicas
 
 
 def why_no_rollback(context: QueryContext, view: View, statuses: Statuses) -> str | None:
     """Why the version must not be current again; None if each partition has an answerable replica,
-    and the version is still kept up to date. What is not known is no reason, because the version
+    and the version is still kept up to date. An unknown state is no reason, because the version
     has been current before, and a rollback must not wait."""
     placed = context.group.topology.views.get(view.name)
     reports = replicas_of(context, view, statuses)

@@ -77,8 +77,8 @@ def view_warnings(
     if pipeline is not None:
         status = pipeline.status(boot_time())
         if (status.open_transaction or 0) >= _LONG_TRANSACTION:
-            of = f"a source of the pipeline {pipeline.group}"
-            warn("open-transaction", _open_transaction(of, status.open_transaction or 0))
+            source = f"a source of the pipeline {pipeline.group}"
+            warn("open-transaction", _open_transaction(source, status.open_transaction or 0))
         if status.state == PAUSED:
             warn(
                 "pipeline-paused",
@@ -108,9 +108,9 @@ def view_warnings(
     return warnings
 
 
-def _open_transaction(of: str, seconds: float) -> str:
+def _open_transaction(source: str, seconds: float) -> str:
     return (
-        f"A transaction of {of} has been open for {seconds:.0f} s or longer. Records after its "
+        f"A transaction of {source} has been open for {seconds:.0f} s or longer. Records after its "
         "beginning cannot be read until its producer, or the producer's transaction timeout, ends "
         "it. To find it: kafka-transactions.sh find-hanging"
     )

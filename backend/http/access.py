@@ -1,4 +1,4 @@
-"""What a route requires of its sender. Every instance checks this, once per request.
+"""Access to routes: what a request must prove. Every instance checks this, once per request.
 
 Nothing trusts the proxy. A request that an instance passes on to another one keeps its
 `Authorization`, and the other instance checks it again (`backend/security/authorization.py`).
@@ -56,16 +56,16 @@ class Readers:
         """The numbers of the tokens that may read a view; None if every read may be answered."""
         if self._identities is None:
             return None
-        found = self._of_views.get(view)
-        if found is None:
+        readers = self._of_views.get(view)
+        if readers is None:
             needed = scopes_to_read(view)
             numbers = [
                 number
                 for number, identity in enumerate(self._identities, 1)
                 if identity is not None and not identity.scopes.isdisjoint(needed)
             ]
-            found = self._of_views[view] = frozenset(numbers)
-        return found
+            readers = self._of_views[view] = frozenset(numbers)
+        return readers
 
     def may_read(self, number: int, view: str) -> bool:
         """Whether a read with the token of this number may be answered."""
@@ -136,20 +136,20 @@ class AccessControl:
                 return value
             if name == self._header:
                 header = value
-        found = None if header is None else _BEARER_OR_TOKEN.fullmatch(header)
-        return None if found is None else b"Bearer " + found[1]
+        match = None if header is None else _BEARER_OR_TOKEN.fullmatch(header)
+        return None if match is None else b"Bearer " + match[1]
 
     def _token(self, headers: list[Header]) -> bytes:
         names = [name for name, _ in headers]
         if b"authorization" in names or self._header not in names:
             return bearer_token(headers)
-        given = [value for name, value in headers if name == self._header]
-        found = _BEARER_OR_TOKEN.fullmatch(given[0])
-        if len(given) > 1 or found is None:
+        values = [value for name, value in headers if name == self._header]
+        match = _BEARER_OR_TOKEN.fullmatch(values[0])
+        if len(values) > 1 or match is None:
             raise Unauthenticated(
                 f"{self._header.decode()} must be sent once, with a token.", error="invalid_request"
             )
-        return found[1]
+        return match[1]
 
     def readers(self, digests: Sequence[bytes]) -> Readers:
         """The senders of reads whose tokens have these digests. A token that was not verified
@@ -184,15 +184,15 @@ def access_control(
 
 def bearer_token(headers: list[Header]) -> bytes:
     """The token of the one `Authorization` header (RFC 6750, 2.1); Unauthenticated."""
-    given = [value for name, value in headers if name == b"authorization"]
-    if not given:
+    values = [value for name, value in headers if name == b"authorization"]
+    if not values:
         raise Unauthenticated("The request has no token. Send Authorization: Bearer <token>.")
-    found = _BEARER.fullmatch(given[0])
-    if len(given) > 1 or found is None:
+    match = _BEARER.fullmatch(values[0])
+    if len(values) > 1 or match is None:
         raise Unauthenticated(
             "Authorization must be sent once, as: Bearer <token>.", error="invalid_request"
         )
-    return found[1]
+    return match[1]
 
 
 def scope_of(access: Access, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Which requests get a line in the audit log: appends, admin actions and refusals."""
+"""Writes appends, admin actions and refusals to the audit log."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 
 class FastPath:
-    """What the server's worker asks without ASGI (`backend.server.interface.FastPath`). Used in the
-    event loop."""
+    """Answers requests without ASGI, for the server's worker: see
+    `backend.server.interface.FastPath`. Used in the event loop."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class FastPath:
         self, raw_path: bytes, token: bytes | None, ended: Callable[[Answer | None], None]
     ) -> bool:
         """Asks another instance for the answer to a GET that `answer_now` has just left unanswered.
-        Returns whether it is being asked. Then `ended` is called later, with the answer or with
+        Returns True if it is being asked. Then `ended` is called later, with the answer or with
         None. None leaves the request to the router: the instance does not answer, and others may
         have to be asked."""
         if self._context.telemetry.spans is not None or REQUESTS.isEnabledFor(INFO):
@@ -243,20 +243,20 @@ class FastPath:
         self, raw_path: bytes, token: bytes | None, in_batch: tuple[Readers, int] | None = None
     ) -> Answer | None:
         try:
-            found = self._paths.key_path(raw_path)
-            if found is None or found.rest:
+            path = self._paths.key_path(raw_path)
+            if path is None or path.rest:
                 return None
             if in_batch is not None:
                 readers, number = in_batch
-                if not readers.may_read(number, found.view.base):
+                if not readers.may_read(number, path.view.base):
                     return None
-            elif found.view.quota is not None or not self._access.may_read_now(
-                token, found.view.base
+            elif path.view.quota is not None or not self._access.may_read_now(
+                token, path.view.base
             ):
                 return None
-            responses = self._responses[found.view.name]
+            responses = self._responses[path.view.name]
             self._turn.begin()
-            key = responses.reads.parse_key(found.text)
+            key = responses.reads.parse_key(path.text)
             answer = responses.point(key)
             if answer.status == 404 and responses.reads.other_key(key) is not None:
                 return None

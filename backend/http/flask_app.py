@@ -175,8 +175,8 @@ def _schemas(view: View) -> dict[str, Any]:
     """The schemas of one view in full; schemas of framed records are in the registry."""
     codecs = {"key": view.key_codec, "value": view.value_codec}
     schemas = {
-        of: document
-        for of, codec in codecs.items()
+        part: document
+        for part, codec in codecs.items()
         if (document := codec.schema_document) is not None
     }
     return {"schemas": schemas} if schemas else {}

@@ -18,21 +18,21 @@ _QUALITY = re.compile(r";\s*q=([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.ASCII | re.
 
 def accept_of(headers: Sequence[Header]) -> bytes:
     """The values of Accept, joined; BadRequest if they are too long."""
-    given = b",".join(value for name, value in headers if name == b"accept")
-    if len(given) > MAX_ACCEPT_BYTES:
+    accept = b",".join(value for name, value in headers if name == b"accept")
+    if len(accept) > MAX_ACCEPT_BYTES:
         raise BadRequest(
             "bad-request",
-            f"Accept has {len(given)} bytes; at most {MAX_ACCEPT_BYTES} are allowed.",
+            f"Accept has {len(accept)} bytes; at most {MAX_ACCEPT_BYTES} are allowed.",
             header="accept",
             limit=MAX_ACCEPT_BYTES,
         )
-    return given
+    return accept
 
 
 def wants_lines(headers: Sequence[Header]) -> bool:
     """Whether the client accepts NDJSON; BadRequest."""
     accepted = accept_of(headers).lower()
-    return any(each.split(b";")[0].strip() == NDJSON for each in accepted.split(b","))
+    return any(part.split(b";")[0].strip() == NDJSON for part in accepted.split(b","))
 
 
 def chosen(headers: Sequence[Header], offered: Sequence[str]) -> str:
@@ -40,10 +40,10 @@ def chosen(headers: Sequence[Header], offered: Sequence[str]) -> str:
 
     A header that cannot be parsed is ignored.
     """
-    given = accept_of(headers)
-    if not given or given == b"*/*":
+    accept = accept_of(headers)
+    if not accept or accept == b"*/*":
         return offered[0]
-    ranges = _ranges(given.decode("latin-1"))
+    ranges = _ranges(accept.decode("latin-1"))
     if not ranges:
         return offered[0]
     best = max(offered, key=lambda name: _quality(name, ranges))  # the first of several
@@ -57,11 +57,11 @@ def _ranges(accept: str) -> dict[tuple[str, str], float]:
     """(type, subtype) -> quality; `*` matches any."""
     ranges = {}
     for part in accept.split(","):
-        found = _RANGE.fullmatch(part)
-        if found is None:
+        match = _RANGE.fullmatch(part)
+        if match is None:
             continue
-        quality = _QUALITY.search(found[3])
-        ranges[(found[1].lower(), found[2].lower())] = float(quality[1]) if quality else 1.0
+        quality = _QUALITY.search(match[3])
+        ranges[(match[1].lower(), match[2].lower())] = float(quality[1]) if quality else 1.0
     return ranges
 
 

@@ -52,7 +52,7 @@ def parse_parameters(raw: bytes, known: Sequence[str]) -> Parameters:
             f"A request has {MAX_PARAMETERS} parameters at most.",
             limit=MAX_PARAMETERS,
         )
-    found: dict[str, bytes] = {}
+    values: dict[str, bytes] = {}
     pairs = parse_qsl(raw.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
     for name, value in pairs:
         if name not in known:
@@ -60,11 +60,11 @@ def parse_parameters(raw: bytes, known: Sequence[str]) -> Parameters:
                 "unknown-parameter",
                 f"Unknown parameter {shown(name)!r}. Known parameters: {', '.join(known)}.",
             )
-        if name in found:
+        if name in values:
             raise BadRequest("repeated-parameter", f"{name!r} is given twice.")
         check_parameter(name, value)
-        found[name] = value.encode("latin-1")
-    return Parameters(found)
+        values[name] = value.encode("latin-1")
+    return Parameters(values)
 
 
 def with_body(query: bytes, body: bytes) -> bytes:

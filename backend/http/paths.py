@@ -164,8 +164,8 @@ def undecided_path(path: str) -> Unavailable:
 def of_absolute_form(target: bytes) -> bytes | None:
     """The raw path of `http://host:port/path`, which a proxy may send (RFC 9112, 3.2.2); None for
     any other target."""
-    found = _ABSOLUTE_FORM.fullmatch(target)
-    return None if found is None else found[1] or b"/"
+    match = _ABSOLUTE_FORM.fullmatch(target)
+    return None if match is None else match[1] or b"/"
 
 
 def _decoded(key: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The headers of the record that a value is from: `headers=true` of a point read."""
+"""Reads the headers of the record that a value comes from, for `headers=true` of a point read."""
 
 from __future__ import annotations
 

@@ -137,13 +137,13 @@ class KeyResponses:
         The state lines have the other headers of all answers."""
         known = self._fixed_lines  # read before the version: `use_versions` replaces both
         store_partition, position, lag, staleness = state
-        of = role, etag_format = store_partition.role, store_partition.etag_format
-        fixed = known.get(of)  # the ETag names the partition
+        key = role, etag_format = store_partition.role, store_partition.etag_format
+        fixed = known.get(key)  # the ETag names the partition
         if fixed is None:
             etag = etag_format.partition(b"%d")[0]
             shared = lines_of([self._served_by[role], *self._of_view])
             fixed = b"%b\n%betag: %b" % (shared, lines_of(self.form), etag)
-            known[of] = fixed
+            known[key] = fixed
         if lag is None or staleness is None:
             lines = b"partition: %b\noffset: %d\nlag: %b\nstaleness: %b\n" % (
                 store_partition.partition_header, position, lag_text(lag), staleness_text(staleness)
@@ -182,10 +182,10 @@ class KeyResponses:
 
     def _represented(self, state: State, entry: Entry, headers: list[Header], kind: str) -> Answer:
         """The value in the representation that the client accepts."""
-        more, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
+        form, body = represented(kind, entry[ENTRY_HEAD_SIZE:], self.view.value_codec)
         self._counts.found += 1
         etag = (b"etag", state.store_partition.etag_format % (entry_offset(entry), kind.encode()))
-        return Answer(200, [*headers, *more, *timestamp_headers(entry), etag], body)
+        return Answer(200, [*headers, *form, *timestamp_headers(entry), etag], body)
 
     def _version_here(self, key: bytes, options: ReadOptions, as_of: int) -> Answer:
         assert isinstance(self.reads, VersionedReads)
@@ -208,13 +208,13 @@ class KeyResponses:
             return self._missed(self._missing_everywhere(), headers)
         value = entry[ENTRY_HEAD_SIZE:]
         if representation != AS_JSON:
-            more, body = represented(representation, value, self.view.value_codec)
+            form, body = represented(representation, value, self.view.value_codec)
         else:
-            more = [JSON, VARY]
+            form = [JSON, VARY]
             body = DOCUMENT % (self._key_json(key), self._value_json(value))
         self._counts.found += 1
         etag = etag_of(self.view.hash.encode() + value, representation)
-        return Answer(200, [*headers, *more, *timestamp_headers(entry), etag], body)
+        return Answer(200, [*headers, *form, *timestamp_headers(entry), etag], body)
 
     def partial_values(self, key: bytes, items: list[bytes], freshness: Freshness) -> Answer:
         """The value of a key in each partition; 404 if no partition has one."""

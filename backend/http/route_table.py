@@ -36,7 +36,7 @@ from model.views import View
 from model.views_file import RESERVED_SEGMENTS
 
 Handler = Callable[[Request], Awaitable[Answer | None]]
-"""Returns the answer, or None if it has sent the answer itself; raises Problem."""
+"""Returns the answer, or None if the handler has sent the answer itself. Raises Problem."""
 
 OTHER = "{other}"
 """The pattern of the page that answers all other paths."""
@@ -163,8 +163,8 @@ class RouteTable:
 
     def _page(self, path: str) -> Match:
         for pattern, route in self._pages:
-            if (found := pattern.fullmatch(path)) is not None:
-                name = found.groupdict().get("view")
+            if (match := pattern.fullmatch(path)) is not None:
+                name = match.groupdict().get("view")
                 if name is None:
                     return Match(route)
                 if name in self._by_name:
@@ -191,14 +191,16 @@ class RouteTable:
             )
 
     def _match(self, raw_path: bytes) -> Match | None:
-        found = self.paths.key_path(raw_path)
-        if found is not None:
-            route = self._below_key.get(found.rest, self._with_any_rest)
+        key_path = self.paths.key_path(raw_path)
+        if key_path is not None:
+            route = self._below_key.get(key_path.rest, self._with_any_rest)
             if route is None:
                 return None
-            if not found.rest:
-                return Match(route, found.view, found.text)
-            return Match(route, found.view, found.text, {"rest": found.rest.decode("latin-1")})
+            if not key_path.rest:
+                return Match(route, key_path.view, key_path.text)
+            return Match(
+                route, key_path.view, key_path.text, {"rest": key_path.rest.decode("latin-1")}
+            )
         fixed = self._fixed.get(raw_path)
         if fixed is not None:
             return self._decided(fixed)

@@ -300,10 +300,10 @@ class Router:
         purposes = READERS if match.route.pattern == READS.decode() else (Purpose.PEER,)
         client = "" if is_passed_on(request.headers) else request.client
         proofs = has_cluster_certificate(request.scope), connection_key(request.scope)
-        given = signature_in(request.headers)
+        signature = signature_in(request.headers)
         try:
             request.sender = self._cluster.admit(
-                purposes, request.method, request.target, given, client, *proofs
+                purposes, request.method, request.target, signature, client, *proofs
             )
         except Forbidden as problem:
             audit(self._audit, match, request.scope, problem.status, request, problem)

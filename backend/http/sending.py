@@ -50,10 +50,10 @@ def with_final_status(send: Send) -> Send:
 def varying(headers: Sequence[Header], more: Sequence[Header]) -> list[Header]:
     """Both lists of headers as one. All names in `Vary` are in one line, because the proxy and some
     caches use only one line."""
-    both = [*headers, *more]
-    lines = [value for name, value in both if name == _VARY]
-    names = dict.fromkeys(each.strip() for line in lines for each in line.split(b","))
-    rest = [header for header in both if header[0] != _VARY]
+    headers_together = [*headers, *more]
+    lines = [value for name, value in headers_together if name == _VARY]
+    names = dict.fromkeys(name.strip() for line in lines for name in line.split(b","))
+    rest = [header for header in headers_together if header[0] != _VARY]
     return [*rest, (_VARY, b", ".join(names))] if names else rest
 
 
@@ -78,7 +78,7 @@ def role_of(headers: Iterable[Header]) -> str:
         if name == _SERVED_BY:
             if b"," not in value:
                 return _ROLES.get(value.rpartition(b"; ")[2], "")
-            roles = {_ROLES.get(each.rpartition(b"; ")[2], "") for each in value.split(b", ")}
+            roles = {_ROLES.get(item.rpartition(b"; ")[2], "") for item in value.split(b", ")}
             return roles.pop() if len(roles) == 1 else SEVERAL
     return ""
 

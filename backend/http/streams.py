@@ -22,13 +22,13 @@ log = RateLimitedLog(logging.getLogger(__name__))
 def end_early(request: Request, label: str, error: Exception) -> None:
     """Ends an answer of which a part was sent. The connection is closed before the end of the body,
     so a client never takes the part for the whole. `label`: of the route."""
-    of = label if request.view is None else f"{label} of {request.view.name}"
+    subject = label if request.view is None else f"{label} of {request.view.name}"
     kind, why = type(error).__name__, repr(error)
     bug: Exception | None = error
     if isinstance(error, Problem):
         kind, why, bug = error.code, f"{error.code}: {error.detail}", None
     # clients can cause many such errors, but one kind must not hide another kind
-    log.warn(f"{of}: {kind}", f"a stream of {of} ends early: {why}", bug)
+    log.warn(f"{subject}: {kind}", f"a stream of {subject} ends early: {why}", bug)
     request.scope.setdefault("extensions", {})[ENDED_EARLY_EXTENSION] = True
 
 

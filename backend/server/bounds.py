@@ -115,10 +115,10 @@ class UnreadBytes:
         self.total += size
         while self.total > self.limit:
             of_clients: Counter[str] = Counter()
-            for each, waiting in self._sizes.items():
-                of_clients[each.client] += waiting
+            for c, waiting in self._sizes.items():
+                of_clients[c.client] += waiting
             [(client, most)] = of_clients.most_common(1)
-            victim = next(each for each in self._sizes if each.client == client)
+            victim = next(c for c in self._sizes if c.client == client)
             log.warn(
                 "unread",
                 f"{self.total} bytes of answers have not been read by clients, {most} of them by "

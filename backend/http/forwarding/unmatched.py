@@ -68,28 +68,29 @@ class UnmatchedRequests:
         if placed is None:
             raise problem
         key, path = _record_key(placed, problem, request), problem.path or request.raw_path
-        other = None if key is None else _codec(placed).other_key(key)
-        if other is not None and problem.rest:
+        other_key = None if key is None else _codec(placed).other_key(key)
+        if other_key is not None and problem.rest:
             raise problem  # the other instance would answer for `key` only, not for `other`
         answer = await self._ask(problem, self._members(placed, key), request.method, path, request)
-        if answer.status != 404 or other is None:
+        if answer.status != 404 or other_key is None:
             return answer
         above = path.rpartition(b"/")[0]
         keys = above if problem.key else above + b"/keys"
         method = "GET" if request.method == "POST" else request.method
-        path, members = b"%b/%b" % (keys, quote(other).encode()), self._members(placed, other)
+        path = b"%b/%b" % (keys, quote(other_key).encode())
+        members = self._members(placed, other_key)
         of_other = await self._ask(problem, members, method, path, request)
         return answer if of_other.status == 404 else of_other
 
     async def _ask(
-        self, problem: Problem, members: Sequence[Member], method: str, path: bytes, of: Request
+        self, problem: Problem, members: Sequence[Member], method: str, path: bytes, asked: Request
     ) -> Answer:
         """The answer of one of the instances; the last refusal if all refuse."""
         if not members:
             raise problem
-        target = path + b"?" + of.query if of.query else path
-        headers = [header for header in of.headers if header[0] != VIEW_VERSION]
-        body = of.body if method == "POST" else b""
+        target = path + b"?" + asked.query if asked.query else path
+        headers = [header for header in asked.headers if header[0] != VIEW_VERSION]
+        body = asked.body if method == "POST" else b""
         asker, rounds = self._asker, self._asker.rounds()
         answer: Answer | Unavailable
 
@@ -116,7 +117,7 @@ class UnmatchedRequests:
         topology, peers = self._group.topology, self._group.peers
         partition = _partition(placed, key)
         partitions = range(placed.partitions) if partition is None else (partition,)
-        indexes = dict.fromkeys(index for each in partitions for index in placed.holders(each))
+        indexes = dict.fromkeys(index for p in partitions for index in placed.holders(p))
         members = [topology.members[index] for index in indexes]
         others = [member for member in members if member != self._group.me]
         if partition is None:

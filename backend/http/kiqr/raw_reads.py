@@ -82,7 +82,7 @@ class _ErrorAnswer(Problem):
 
 
 class _Running(NamedTuple):
-    """What reads need when the event loop runs."""
+    """The parts of the instance that reads need. They exist while the event loop runs."""
 
     keys: KeyRoutes
     scatter_gather: ScatterGather
@@ -148,7 +148,7 @@ class RawReads:
     async def _history(
         self, view: View, key: bytes, first: int | None, last: int | None, running: _Running
     ) -> list[TimedEntry]:
-        found: list[TimedEntry] = []
+        entries_so_far: list[TimedEntry] = []
         size = 0
         cursor: str | None = None
         with self._counted(view):
@@ -156,26 +156,26 @@ class RawReads:
                 span = Span(first, last, limit=MAX_LIMIT, cursor=cursor)
                 page = _checked(await running.keys.record_history(view, key, span))
                 entries, cursor = _parse_page(page)
-                found += entries
+                entries_so_far += entries
                 size += sum([len(entry.value) for entry in entries])
-                _check_size(view, len(found), size)
+                _check_size(view, len(entries_so_far), size)
                 if cursor is None:
-                    return found
+                    return entries_so_far
 
     async def _scan(self, view: View, query: Query, running: _Running) -> list[RawEntry]:
         row_key = view.kind.row_key
-        found: list[RawEntry] = []
+        entries: list[RawEntry] = []
         size = 0
         steps = running.scatter_gather.rows(view, query, _PAGE, None, Freshness(), RAW)
         async with aclosing(steps):
             async for rows, _ in steps:
                 size += sum([len(key) + len(value) for key, _, value in rows])
-                _check_size(view, len(found) + len(rows), size)
-                found += [
+                _check_size(view, len(entries) + len(rows), size)
+                entries += [
                     RawEntry(row_key(view, key, with_times=False).key, _record_value(head, value))
                     for key, head, value in rows
                 ]
-        return found
+        return entries
 
     async def _count(self, view: View, running: _Running) -> Count:
         """Counts the entries before it uses RocksDB's estimate, which includes overwritten entries

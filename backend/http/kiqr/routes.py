@@ -52,15 +52,15 @@ _CUSTOM = "custom"  # any class
 _RAW_SERDES = ("ByteArraySerde", "BytesSerde", "ByteBufferSerde")
 FITS = {
     **{
-        f"Serdes${serde}": frozenset(name for name, of in FORMATS.items() if serde in of.serdes)
-        for serde in {serde for of in FORMATS.values() for serde in of.serdes}
+        f"Serdes${serde}": frozenset(name for name, f in FORMATS.items() if serde in f.serdes)
+        for serde in {serde for f in FORMATS.values() for serde in f.serdes}
     },
     **{f"Serdes${serde}": frozenset((*FORMATS, _CUSTOM)) for serde in _RAW_SERDES},
 }
 """A serde of Kafka itself -> the formats of a view that this serde reads."""
 
 # formats for which clients have their own serdes
-_OWN = frozenset((_CUSTOM, *(name for name, of in FORMATS.items() if of.has_own_serdes)))
+_OWN = frozenset((_CUSTOM, *(name for name, f in FORMATS.items() if f.has_own_serdes)))
 _CLASS = re.compile(r"([A-Za-z_]\w*\.)+[A-Za-z_$][\w$]*", re.ASCII)
 _LONG = re.compile(r"[+-]?0*[0-9]{1,19}", re.ASCII)
 # as in Java's decoder: complete padding, or none
@@ -99,10 +99,11 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
         # unwrapped rows are not in the format of the records
         values = view.value if view.unwrap is None else view.value_codec.name
         of_view = ("keys", view.key), ("values", values)
-        for name, supported, (what, of) in zip(serdes, formats, of_view, strict=False):
-            if (of if of in FORMATS else _CUSTOM) not in supported:
+        for name, supported, (what, format_name) in zip(serdes, formats, of_view, strict=False):
+            if (format_name if format_name in FORMATS else _CUSTOM) not in supported:
                 raise QueryFailed(
-                    "unfit-serde", f"{name} does not fit view {view.name}: its {what} are {of}."
+                    "unfit-serde",
+                    f"{name} does not fit view {view.name}: its {what} are {format_name}.",
                 )
         return view
 
@@ -140,7 +141,7 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
                 f"keys, which KIQR's clients read. Use /views/{view.name}/keys.",
             )
         if bounds is None:
-            found = reads.scan(view, None, None)
+            entries = reads.scan(view, None, None)
         else:
             first, last = (
                 checked_key(view, bound, name) for name, bound in zip(_BOUNDS, bounds, strict=True)
@@ -148,8 +149,8 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
             low, high = view.layout.key_range(first, last)
             if low >= high:
                 raise _inverted()
-            found = reads.scan(view, first, last)
-        results = {_to_base64(entry.key): _to_base64(entry.value) for entry in found}
+            entries = reads.scan(view, first, last)
+        results = {_to_base64(entry.key): _to_base64(entry.value) for entry in entries}
         return _json({"results": results})
 
     @route("/kv/<store>/count")
@@ -167,19 +168,19 @@ def register_kiqr(pages: Flask, context: QueryContext, reads: RawReads) -> None:
         record_key = checked_key(view, raw)
         if first > last:
             raise _inverted()
-        found = reads.history(view, record_key, first, last)
+        entries = reads.history(view, record_key, first, last)
         # the last one of the entries with the same start remains, as in a client's map
-        return _json({"values": {str(e.start): _to_base64(e.value) for e in found}})
+        return _json({"values": {str(e.start): _to_base64(e.value) for e in entries}})
 
     @route("/session/<store>/<rest:key>")
     def sessions(store: str, key: str) -> Response:
         raw = _from_base64(key, "The key")
         view = view_of(store, SESSIONS, _required(*_SERDES))
-        found = reads.history(view, checked_key(view, raw))
+        entries = reads.history(view, checked_key(view, raw))
         return _json({
             "values": [
                 {"startMs": e.start, "endMs": e.end, "value": _to_base64(e.value)}
-                for e in found
+                for e in entries
             ]
         })  # fmt: skip
 
@@ -208,15 +209,15 @@ def _required(*names: str) -> list[str]:
 
 def _bounds() -> list[bytes] | None:
     """The bounds of keys; None if neither is given."""
-    given = [request.args.get(name) for name in _BOUNDS]
-    if given == [None, None]:
+    bounds = [request.args.get(name) for name in _BOUNDS]
+    if bounds == [None, None]:
         return None
-    if None in given:
+    if None in bounds:
         raise QueryFailed("bad-parameter", "from and to go together: one of them is missing.")
     # an unescaped plus in a query is decoded to a space
     return [
         _from_base64(str(text).replace(" ", "+"), name)
-        for name, text in zip(_BOUNDS, given, strict=True)
+        for name, text in zip(_BOUNDS, bounds, strict=True)
     ]
 
 

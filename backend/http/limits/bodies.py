@@ -23,9 +23,10 @@ def media_type(headers: list[Header]) -> bytes:
 
 
 def require_json(headers: list[Header]) -> None:
-    """UnsupportedMediaType unless the body is JSON.
+    """Raise UnsupportedMediaType unless the body is JSON.
 
-    A page may send a body of another type, or of none, to any server without asking it first.
+    A page in a browser may send a body of another type, or of none, to any server without a
+    preflight request.
     """
     if media_type(headers) != JSON_TYPE:
         raise UnsupportedMediaType(
@@ -36,7 +37,7 @@ def require_json(headers: list[Header]) -> None:
 class BodyBudget:
     """Limits the bytes of the bodies of all requests in flight. Used in the event loop.
 
-    One client may use three quarters of this limit, so it cannot keep others out.
+    One client may use three quarters of this limit, so it cannot keep other clients out.
     """
 
     def __init__(self, size: int = MAX_BYTES_IN_FLIGHT) -> None:

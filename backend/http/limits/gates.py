@@ -40,7 +40,7 @@ class Gate:
         self.__exit__()
 
     async def _waited(self, client: str) -> bool:
-        """Waits for a place. Returns whether the request has waited and got one."""
+        """Wait for a place. Return True if the request has waited and got one."""
         if not self.patience or self._may_wait_no_longer(client):
             return False
         turn = self._waiting.add(client)
@@ -91,7 +91,7 @@ class Gate:
         self._of_clients[client] -= 1
         if not self._of_clients[client]:
             del self._of_clients[client]
-        # the place is taken at once, so that no request that comes later gets it
+        # the place is taken now, so that no later request gets it
         if (woken := self._waiting.wake_next(self._has_room)) is not None:
             self._enter(woken)
 

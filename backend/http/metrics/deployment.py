@@ -92,12 +92,12 @@ def redundancy(document: Mapping[str, Any]) -> Iterator[Metric]:
     yield from families.values()
     yield single(
         gauge("lost_instances", "Instances lost within the last hour that have not come back."),
-        sum(each["state"] == LOST for each in document["instances"]),
+        sum(instance["state"] == LOST for instance in document["instances"]),
     )
 
 
 def pipelines(context: InstanceContext) -> Iterator[Metric]:
-    """What Spark jobs report."""
+    """Metrics of pipelines, as Spark jobs report them."""
     labels = ["view", "group"]
     lag = gauge(
         "pipeline_lag_records",
@@ -125,16 +125,16 @@ def pipelines(context: InstanceContext) -> Iterator[Metric]:
     }
     now = boot_time()
     for view, pipeline in context.pipelines.items():
-        status, at = pipeline.status(now), [view, pipeline.group]
+        status, label_values = pipeline.status(now), [view, pipeline.group]
         if status.lag is not None:
-            lag.add_metric(at, status.lag)
+            lag.add_metric(label_values, status.lag)
         if status.staleness is not None:
-            staleness.add_metric(at, status.staleness)
-        held.add_metric(at, status.open_transaction or 0.0)
+            staleness.add_metric(label_values, status.staleness)
+        held.add_metric(label_values, status.open_transaction or 0.0)
         if status.state != UNKNOWN:
-            running.add_metric(at, float(status.state in (STARTING, RUNNING)))
+            running.add_metric(label_values, float(status.state in (STARTING, RUNNING)))
             for name, number in status.stats.items():
-                reported[name].add_metric(at, number / STATS[name].divisor)
+                reported[name].add_metric(label_values, number / STATS[name].divisor)
     yield from (lag, staleness, held, running, *reported.values())
 
 
@@ -152,8 +152,8 @@ def pushes(context: InstanceContext) -> Iterator[Metric]:
     for document in documents:
         view, push = document["view"], document["push"]
         held = list(context.store_partitions.of_view(view).values())
-        behind = 0 if push is None else sum(each.metadata.push != push for each in held)
-        errors = [document["error"], *(each["error"] for each in document["transfers"])]
+        behind = 0 if push is None else sum(p.metadata.push != push for p in held)
+        errors = [document["error"], *(transfer["error"] for transfer in document["transfers"])]
         pending.add_metric([view], behind)
         failed.add_metric([view], float(any(errors)))
     yield from (pending, failed)

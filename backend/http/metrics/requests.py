@@ -66,8 +66,8 @@ def peers(telemetry: Telemetry) -> Iterator[Metric]:
 
 
 def durations(latencies: Latencies) -> str:
-    """The histograms in the text format. The client library takes ten times as long for this many
-    lines, and holds the interpreter lock meanwhile."""
+    """The histograms in the text format. The client library would take ten times as long for this
+    many lines, and would hold the interpreter lock all the time."""
     lines = [f"# HELP {DURATION} {DURATION_TEXT}\n# TYPE {DURATION} histogram\n"]
     for labels, counts, seconds in latencies.all():
         at = (

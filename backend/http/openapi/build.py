@@ -20,8 +20,8 @@ def openapi(views: Iterable[View], version: str, max_key_bytes: int, auth: bool 
     constants = {
         "version": version,
         "max_key_bytes": max_key_bytes,
-        "codes": "; ".join(f"{status}: {', '.join(those)}" for status, those in codes.items()),
-        "all_codes": sorted({code for those in codes.values() for code in those}),
+        "codes": "; ".join(f"{status}: {', '.join(names)}" for status, names in codes.items()),
+        "all_codes": sorted({code for names in codes.values() for code in names}),
     }
     paths: Json = {}
     for path, item in skeleton()["paths"].items():
@@ -31,7 +31,7 @@ def openapi(views: Iterable[View], version: str, max_key_bytes: int, auth: bool 
     if auth:
         document["security"] = [{"bearer": []}]
     responses = document["components"]["responses"]
-    responses |= {f"{status}-head": each for status, each in _without_bodies(responses).items()}
+    responses |= {f"{status}-head": r for status, r in _without_bodies(responses).items()}
     return document
 
 
@@ -77,16 +77,16 @@ def _operations(item: Json, filler: Filler, suffix: str = "") -> Json:
     for method, operation in item.items():
         if method.startswith("x-"):
             continue
-        made = filler.fill(operation)
-        made["operationId"] += suffix
+        filled = filler.fill(operation)
+        filled["operationId"] += suffix
         is_open = "x-open" in operation
         if is_open:
-            made["security"] = []
+            filled["security"] = []
         for status in (*(() if is_open else _REFUSALS), *operation["x-problems"]):
-            made["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
-        for parameter in made.setdefault("parameters", []):
+            filled["responses"][str(status)] = {"$ref": f"#/components/responses/{status}"}
+        for parameter in filled.setdefault("parameters", []):
             parameter.setdefault("required", parameter["in"] == "path")
-        operations[method] = made
+        operations[method] = filled
     for method in item.get("x-same-as-get", ()):
         operations[method] = _like_get(operations, method)
     if "x-post" in item:

@@ -77,9 +77,9 @@ class Filler:
         self._values = {**constants, **_values(views)}
         self._media_types = {
             "x-representations": sorted(
-                {f"application/{own}" for v in views if (own := v.value_codec.representation)}
+                {f"application/{name}" for v in views if (name := v.value_codec.representation)}
             ),
-            "x-key-types": [of.media_types[0] for of in FORMATS.values() if of.media_types],
+            "x-key-types": [f.media_types[0] for f in FORMATS.values() if f.media_types],
         }
 
     def fill(self, node: Any) -> Any:
@@ -87,7 +87,7 @@ class Filler:
         if isinstance(node, str):
             return self._text(node)
         if isinstance(node, list):
-            return [made for each in node if (made := self.fill(each)) is not _LEFT_OUT]
+            return [filled for item in node if (filled := self.fill(item)) is not _LEFT_OUT]
         if not isinstance(node, dict):
             return node
         if not self._applies(node):
@@ -101,21 +101,21 @@ class Filler:
         if "x-headers" in node:
             node = {**node, "headers": self._headers(node)}
         return {
-            name: made
-            for name, each in node.items()
-            if not name.startswith("x-") and (made := self._field(name, each)) is not _LEFT_OUT
+            name: filled
+            for name, value in node.items()
+            if not name.startswith("x-") and (filled := self._field(name, value)) is not _LEFT_OUT
         }
 
     def _field(self, name: str, node: Any) -> Any:
         if name != "examples":
             return self.fill(node)
-        made = {}
+        examples = {}
         for status, example in node.items():
             try:
-                made[status] = self.fill(example)
+                examples[status] = self.fill(example)
             except _NoExampleError:
                 continue
-        return {k: v for k, v in made.items() if v is not _LEFT_OUT} or _LEFT_OUT
+        return {k: v for k, v in examples.items() if v is not _LEFT_OUT} or _LEFT_OUT
 
     def _applies(self, node: Json) -> bool:
         def matching(name: str) -> list[bool]:
@@ -130,8 +130,8 @@ class Filler:
     def _headers(self, response: Json) -> Json:
         names = [
             name
-            for each in response["x-headers"]
-            for name in self._header_groups.get(each, (each,))
+            for group in response["x-headers"]
+            for name in self._header_groups.get(group, (group,))
         ]
         headers = {name: {"$ref": f"#/components/headers/{name}"} for name in names}
         return {**headers, **response.get("headers", {})}

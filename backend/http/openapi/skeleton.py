@@ -18,7 +18,7 @@ def skeleton() -> Json:
     """The files as one document, with all formats in `x-formats`. Shared: do not change it."""
     # the loader in C is ten times as fast; not every build of PyYAML has it
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    of_formats = {name: each.openapi.entry() for name, each in FORMATS.items()}
+    of_formats = {name: f.openapi.entry() for name, f in FORMATS.items()}
     whole: Json = {"paths": {}, "x-parts": {}, "x-formats": of_formats}
     for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".yaml"):
@@ -26,10 +26,10 @@ def skeleton() -> Json:
         with file.open(encoding="utf-8") as stream:  # its name is in the errors of the loader
             fragment: Json = yaml.load(stream, loader)
         for section in ("paths", "x-parts"):
-            more = fragment.pop(section, {})
-            if repeated := whole[section].keys() & more.keys():
+            entries = fragment.pop(section, {})
+            if repeated := whole[section].keys() & entries.keys():
                 raise ValueError(f"{file.name}: {section} {sorted(repeated)} are in two files")
-            whole[section] |= more
+            whole[section] |= entries
         whole |= fragment
     return whole
 
@@ -37,10 +37,10 @@ def skeleton() -> Json:
 def example_keys() -> Json:
     """Key format -> example, as in a URL. With a schema there is none: it would depend on it."""
     formats = skeleton()["x-formats"]
-    return {name: each["example"] for name, each in formats.items() if "example" in each}
+    return {name: entry["example"] for name, entry in formats.items() if "example" in entry}
 
 
 def problem_codes() -> dict[int, list[str]]:
     """Status -> the codes that its problem documents can have."""
     responses = skeleton()["components"]["responses"]
-    return {int(status): each["x-codes"] for status, each in responses.items() if "x-codes" in each}
+    return {int(status): r["x-codes"] for status, r in responses.items() if "x-codes" in r}

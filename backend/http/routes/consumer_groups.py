@@ -19,8 +19,8 @@ class GroupRoutes:
         self._groups = groups
 
     async def groups(self, _: Request) -> Answer:
-        found = await self._threads.run(self._groups.all)
-        return json_answer({"groups": [{"group": group} for group in found]})
+        groups = await self._threads.run(self._groups.all)
+        return json_answer({"groups": [{"group": group} for group in groups]})
 
     async def delete(self, request: Request) -> Answer:
         """Deletes a group that has no members and no offsets. Raises Conflict for any other

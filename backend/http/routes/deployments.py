@@ -39,7 +39,7 @@ _ALLOWED: dict[str, Allowed] = {
 
 
 class DeploymentRoutes:
-    """The handlers of `/admin/deployment`, and of `/admin/deployments/{deployment}/…`."""
+    """The handlers of `/admin/deployment`, and of `/admin/deployments/{own}/…`."""
 
     def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
         self._context = context
@@ -103,7 +103,7 @@ class DeploymentRoutes:
         if state.previous != mine:
             raise Conflict(
                 "not-previous-deployment",
-                f"Deployment {mine} is not the previous one of its service: that is "
+                f"Deployment {own} is not the previous one of its service: that is "
                 f"{state.previous or 'unknown, because there was no switch'}.",
             )
         if not asked.get("force", False):
@@ -126,20 +126,20 @@ class DeploymentRoutes:
         """The members of the body, the state of the service, and the log of its changes.
         Conflict unless the request is for this deployment, and another one is current."""
         settings = self._context.settings
-        mine, service = settings.application_id, settings.service
+        own, service = settings.application_id, settings.service
         asked = members(request, {name: _ALLOWED[name] for name in optional})
         request.details.update({"deployment": request.more["deployment"], **asked})
-        if request.more["deployment"] != mine:
+        if request.more["deployment"] != own:
             raise Conflict(
                 "other-deployment",
-                f"This instance belongs to deployment {mine}. Send the command to an instance of "
+                f"This instance belongs to deployment {own}. Send the command to an instance of "
                 f"deployment {request.more['deployment']}.",
             )
         log = self._context.kafka.deployment_log
         if log is None:
             raise Conflict(
                 "no-service",
-                f"Deployment {mine} belongs to no service. Set QUERYABLE_SERVICE on its instances.",
+                f"Deployment {own} belongs to no service. Set QUERYABLE_SERVICE on its instances.",
             )
         state = self._context.group.deployment
         if state is None:
@@ -167,10 +167,10 @@ class DeploymentRoutes:
         return None
 
     def _not_ready(self, why: str, missing: Missing | None = None) -> Conflict:
-        mine = self._context.settings.application_id
+        own = self._context.settings.application_id
         return Conflict(
             "deployment-not-ready",
-            f"Deployment {mine} cannot become current: {why}.",
+            f"Deployment {own} cannot become current: {why}.",
             **({} if missing is None else missing.document()),
         )
 

@@ -47,7 +47,7 @@ class HistoryRoute:
             await asyncio.sleep(STEP_S - time.time() % STEP_S + 0.05)
 
     async def history(self, request: Request) -> Answer:
-        of = parse_parameters(request.query, ("of",)).choice("of", "deployment", "instance")
+        scope = parse_parameters(request.query, ("of",)).choice("of", "deployment", "instance")
         me = self._context.settings.instance_id
         own = {"id": me, **self._context.telemetry.history.document()}
         if of == "instance":
@@ -55,7 +55,7 @@ class HistoryRoute:
         others = [each for each in self._context.group.topology.members if each.id != me]
         found = await self._threads.run(self._peers.ask, others)
         # those that do not answer have no samples
-        documents = {each["id"]: each for each in (own, *found) if "samples" in each}
+        documents = {answer["id"]: answer for answer in (own, *answers) if "samples" in answer}
         return json_answer(merged(documents))
 
 

@@ -88,7 +88,7 @@ class InstanceCommands:
         for first in range(0, len(others), _ASKED_AT_ONCE):
             asked = others[first : first + _ASKED_AT_ONCE]
             statuses = await asyncio.to_thread(self._peers.ask, asked)
-            if any(each.get("drained") is False and each["state"] != DRAINING for each in statuses):
+            if any(s.get("drained") is False and s["state"] != DRAINING for s in statuses):
                 return True
         return False
 
@@ -96,9 +96,9 @@ class InstanceCommands:
         others = self._context.group.others(view, partition)
         statuses = await asyncio.to_thread(self._peers.ask, others)
         return any(
-            (each["view"], each["partition"], each["state"]) == (view, partition, ANSWERABLE)
+            (p["view"], p["partition"], p["state"]) == (view, partition, ANSWERABLE)
             for status in statuses
-            for each in status.get("partitions", ())
+            for p in status.get("partitions", ())
         )
 
     async def _of_other(self, request: Request) -> Answer | None:
@@ -115,7 +115,7 @@ class InstanceCommands:
             )
         if request.header(MARK) is not None:
             raise Unavailable("owner-unreachable", f"Another program answers for instance {id_}.")
-        headers: list[Header] = [each for each in request.headers if each[0] in _PASSED_ON]
+        headers: list[Header] = [header for header in request.headers if header[0] in _PASSED_ON]
         return await self._peer_client.forward(
-            found[0], request.method, request.target, headers, request.body
+            matching[0], request.method, request.target, headers, request.body
         )

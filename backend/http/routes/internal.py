@@ -66,11 +66,11 @@ class InternalRoutes:
         await next_turn()
         try:
             admit = partial(self._access.admit, Access.READ, request.headers)
-            found = await self._batches.serve(request.body, admit)
+            result = await self._batches.serve(request.body, admit)
         except ValueError as e:
             raise _malformed(e) from None
-        served_by = found.answerers.headers(self._context.settings.instance_id)
-        return Answer(200, [JSON, *served_by], pack(found.items))
+        served_by = result.answerers.headers(self._context.settings.instance_id)
+        return Answer(200, [JSON, *served_by], pack(result.items))
 
     async def heartbeat(self, request: Request) -> Answer:
         return self._heartbeats.answer(request.body)

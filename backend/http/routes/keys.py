@@ -57,7 +57,7 @@ _EVENTS: list[Header] = [
 VIEW_PUSH = b"view-push"
 _RECORD_BYTES = {
     b"application/octet-stream",
-    *(name.encode() for each in FORMATS.values() for name in each.media_types),
+    *(name.encode() for f in FORMATS.values() for name in f.media_types),
 }
 _BASE64URL = b"encoding=base64url"
 

@@ -23,18 +23,18 @@ def members(
     require_json(request.headers)
     check_json(request.body)
     try:
-        found: Any = orjson.loads(request.body)
+        document: Any = orjson.loads(request.body)
     except orjson.JSONDecodeError as e:
         raise BadRequest("bad-request", f"The body is not JSON: {e}.") from None
-    if not isinstance(found, dict) or not set(required) <= found.keys() <= allowed.keys():
+    if not isinstance(document, dict) or not set(required) <= document.keys() <= allowed.keys():
         names = [name if name in required else f"optionally {name}" for name in allowed]
         raise BadRequest("bad-request", f"The body must be a JSON object with: {', '.join(names)}.")
-    for name, value in found.items():
+    for name, value in document.items():
         if type(value) is not _type_of(allowed[name]) or (
             (values := allowed[name]) is not None and value not in values
         ):
             raise BadRequest("bad-request", f"{name} is {_shown(allowed[name])}.")
-    checked: dict[str, Any] = found
+    checked: dict[str, Any] = document
     return checked
 
 

@@ -66,10 +66,10 @@ class ViewRoutes:
             return None
         with self._measured(request.of, "page"):
             view, page = self._parse(request, resource)
-            found = await read_page(self._scatter_gather, view, page)
-        next_ = b"null" if found.next is None else b'"%b"' % found.next.encode()
-        body = b'{"items":[%b],"next":%b}' % (b",".join(found.items), next_)
-        return Answer(200, self._headers(view, found.freshness), body)
+            result = await read_page(self._scatter_gather, view, page)
+        next_ = b"null" if result.next is None else b'"%b"' % result.next.encode()
+        body = b'{"items":[%b],"next":%b}' % (b",".join(result.items), next_)
+        return Answer(200, self._headers(view, result.freshness), body)
 
     def _parse(self, request: Request, resource: str, stream: bool = False) -> tuple[View, Page]:
         """The version of the view, and the page of it that the request asks for. Raises
@@ -124,8 +124,8 @@ class ViewRoutes:
             view = request.of
             with self._measured(view, query.name):
                 parameters = parse_parameters(request.query, query.parameters)
-                found = await query.answer(self._scatter_gather, view, parameters)
-            return Answer(200, self._headers(view, found.freshness), found.body)
+                result = await query.answer(self._scatter_gather, view, parameters)
+            return Answer(200, self._headers(view, result.freshness), result.body)
 
         return handle
 
