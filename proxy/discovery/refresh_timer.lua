@@ -10,7 +10,7 @@ local _M = {}
 
 -- interval at which a worker checks whether another one has read a topology, or a refresh is due
 local TICK_S = 0.1
--- nginx's clock is coarse. If a timer is too early nevertheless, there is another one
+-- nginx's clock is coarse. If a timer is still too early, there is another one
 local MARGIN_S = 0.005
 
 -- returns whether a refresh is in progress
@@ -54,7 +54,7 @@ function _M.start(call)
     if not ok then
         ngx.log(ngx.ERR, "cannot start the timer that reads the topology: ", err)
     end
-    -- the first refresh, at once; if nginx drops this timer, the one above does it
+    -- the first refresh, without a delay; if nginx drops this timer, the timer above does it
     ngx.timer.at(0, once)
 end
 

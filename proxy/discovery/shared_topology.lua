@@ -1,5 +1,5 @@
---- The topology that the workers share, in a dict that outlives them: after a reload, the new
--- workers have it at once. In each interval one worker reads it for all.
+--- The topology that the workers share, in a dict that outlives them. So the workers after a reload
+-- have it from the start. In each interval, one worker reads it for all workers.
 
 local cjson = require "cjson.safe"
 local clock = require "proxy.telemetry.clock"
@@ -45,7 +45,7 @@ function _M.store(epoch, document)
     return revision
 end
 
---- A backend has just said that the topology of this epoch is its latest.
+--- Call when a backend says that the topology of this epoch is its latest.
 function _M.confirm(epoch)
     shared:set(CONFIRMED, epoch .. " " .. clock.steady())
 end
@@ -53,8 +53,8 @@ end
 --- Returns when a backend last confirmed the topology of this epoch (s, of `clock.steady`); nil if
 -- none has, or if a newer epoch was confirmed since then.
 function _M.confirmed_at(epoch)
-    local of, at = (shared:get(CONFIRMED) or ""):match("^(%S+) (%S+)$")
-    return of == epoch and tonumber(at) or nil
+    local confirmed, time = (shared:get(CONFIRMED) or ""):match("^(%S+) (%S+)$")
+    return confirmed == epoch and tonumber(time) or nil
 end
 
 --- Whether the caller may do the task `name` now: one worker may, once in `seconds`.

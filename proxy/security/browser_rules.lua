@@ -91,8 +91,8 @@ function _M.refuses(rules, host, origin, site)
     end
     if origin then
         local scheme, authority = origin:lower():match("^(https?)://(.+)$")
-        local port, own = DEFAULT_PORTS[scheme], (host or ""):lower()
-        if not port or without_port(authority, port) ~= without_port(own, port) then
+        local port, own_host = DEFAULT_PORTS[scheme], (host or ""):lower()
+        if not port or without_port(authority, port) ~= without_port(own_host, port) then
             return "cross-site"
         end
     elseif site and site:find("cross-site", 1, true) then

@@ -34,10 +34,10 @@ end
 
 --- OpenSSL's functions, in the program itself or in the library that it has loaded.
 local function load_openssl()
-    local found = pcall(function()
+    local is_in_program = pcall(function()
         return ffi.C.EVP_MD_CTX_copy_ex
     end)
-    openssl = found and ffi.C or ffi.load("libcrypto.so.3")
+    openssl = is_in_program and ffi.C or ffi.load("libcrypto.so.3")
     blank, context = new_context(), new_context()
     local done = openssl.EVP_DigestInit_ex(blank, openssl.EVP_sha256(), nil)
     assert(done == 1, "OpenSSL has no SHA-256")

@@ -26,7 +26,7 @@ function _M.parse(view, text)
 end
 
 --- Discards the tokens above the capacity; one worker at a time. `taken`: the number of tokens
--- after this request has taken one. Tokens that other workers take meanwhile stay counted.
+-- after this request has taken one. Tokens that other workers take at this time stay counted.
 local function discard(shared, quota, filled, taken)
     if not shared:add(quota.lock, true, LOCK_S) then
         return

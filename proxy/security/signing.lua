@@ -43,14 +43,14 @@ function _M.connections_key_of(secret)
 end
 
 --- The key of a connection on which a request with this signature was sent:
--- backend/security/connection_key.py describes it. `of`: the key for connections.
-function _M.derive_connection_key(of, signature)
-    return crypto.key(crypto.mac(of, signature:sub(-HMAC_SIZE)))
+-- backend/security/connection_key.py describes it. `secret`: the key for connections.
+function _M.derive_connection_key(secret, signature)
+    return crypto.key(crypto.mac(secret, signature:sub(-HMAC_SIZE)))
 end
 
 --- The signature of the batch with this number, with the key of its connection.
-function _M.batch_signature(of, batch, body)
-    return crypto.mac_hex(of, batch .. "\n" .. body, BATCH_HMAC_BYTES)
+function _M.batch_signature(connection, batch, body)
+    return crypto.mac_hex(connection, batch .. "\n" .. body, BATCH_HMAC_BYTES)
 end
 
 --- The key for claims.

@@ -1,7 +1,7 @@
 --- Two clocks. `now` is for durations: nginx's own clock has a resolution of 1 ms, and a point read
 -- takes less time. It reads the time of day, as nginx does for $request_time, so a duration is
--- wrong if the time of day is set meanwhile. `steady` is monotonic: it is for time-outs, which must
--- not become longer when the time of day is set back.
+-- wrong if the time of day is set before its end. `steady` is monotonic. It is for time-outs, which
+-- must not become longer when the time of day is set back.
 
 local ffi = require "ffi"
 

@@ -18,11 +18,11 @@ local BELOW_KEY = {
 _M.IS_HISTORY = { ["key/windows"] = true, ["key/sessions"] = true, ["key/versions"] = true }
 
 local function set(...)
-    local found = {}
+    local names = {}
     for _, name in ipairs { ... } do
-        found[name] = name
+        names[name] = name
     end
-    return found
+    return names
 end
 
 local OF_VIEW = set("keys", "windows", "sessions", "count", "top", "aggregate", "batch", "search",
@@ -65,15 +65,15 @@ function _M.route(uri)
 end
 
 local function parse_role(served_by)
-    local found
+    local only_role
     for element in served_by:gmatch("[^,]+") do
         local role = ROLES[match(element, "; (%a+)$") or ""] or ""
-        if found and found ~= role then
+        if only_role and only_role ~= role then
             return SEVERAL
         end
-        found = role
+        only_role = role
     end
-    return found or ""
+    return only_role or ""
 end
 
 --- The role of the replicas that have answered; "" without `Served-By`.

@@ -45,13 +45,13 @@ local function id_of(labels)
     return shared:get(ID .. labels)
 end
 
-local function child(of, key)
-    local found = of[key]
-    if not found then
-        found = {}
-        of[key] = found
+local function child(parent, key)
+    local node = parent[key]
+    if not node then
+        node = {}
+        parent[key] = node
     end
-    return found
+    return node
 end
 
 local function new_series(route, view, role, status)

@@ -1,6 +1,6 @@
 --- GET /metrics/targets: where Prometheus scrapes this deployment, for its HTTP service discovery
 -- (https://prometheus.io/docs/prometheus/latest/http_sd/). GET /metrics: a problem, because each
--- instance has metrics of its own, and an answer would be that of any one of them.
+-- instance has its own metrics, and an answer would have the metrics of any one of them.
 
 local cjson = require "cjson.safe"
 local discovery = require "proxy.discovery"
@@ -40,14 +40,14 @@ local function own_address(var)
 end
 
 local function targets(var)
-    local found = {}
+    local entries = {}
     local topology = discovery.topology()
     for i, backend in ipairs(topology and topology.backends or {}) do
         local scheme = backend.tls_name and "https" or "http"
-        found[i] = target(backend.host .. ":" .. backend.port, scheme, "/metrics", backend.id)
+        entries[i] = target(backend.host .. ":" .. backend.port, scheme, "/metrics", backend.id)
     end
-    found[#found + 1] = target(own_address(var), var.scheme, "/proxy/metrics", "proxy")
-    return found
+    entries[#entries + 1] = target(own_address(var), var.scheme, "/proxy/metrics", "proxy")
+    return entries
 end
 
 local function send(status, content_type, document)
@@ -66,8 +66,9 @@ end
 --- Ends the request with a problem that names the targets.
 function _M.refuse()
     local urls = {}
-    for i, of in ipairs(targets(ngx.var)) do
-        urls[i] = of.labels.__scheme__ .. "://" .. of.targets[1] .. of.labels.__metrics_path__
+    for i, entry in ipairs(targets(ngx.var)) do
+        local labels = entry.labels
+        urls[i] = labels.__scheme__ .. "://" .. entry.targets[1] .. labels.__metrics_path__
     end
     PROBLEM.targets = urls
     return send(PROBLEM.status, "application/problem+json", PROBLEM)
