@@ -93,7 +93,7 @@ class Peers:
                 member.origin + path,
                 self._timeout,
                 _MAX_BYTES,
-                headers={**headers, **own},
+                headers={**headers, **signature_headers},
                 tls=self._certificates.peers,
             )
             if answer.status != 200:

@@ -99,8 +99,8 @@ class DeploymentRoutes:
         """Makes this deployment, the previous one, current again. Conflict if no instance could
         answer from it, or if one of its jobs no longer runs."""
         asked, state, log = self._asked(request, ("force",))
-        mine = self._context.settings.application_id
-        if state.previous != mine:
+        own = self._context.settings.application_id
+        if state.previous != own:
             raise Conflict(
                 "not-previous-deployment",
                 f"Deployment {own} is not the previous one of its service: that is "
@@ -147,8 +147,8 @@ class DeploymentRoutes:
                 "deployment-unknown",
                 f"The current deployment of service {service} is not known here yet.",
             )
-        if state.current == mine:
-            raise Conflict("deployment-is-current", f"Deployment {mine} is current already.")
+        if state.current == own:
+            raise Conflict("deployment-is-current", f"Deployment {own} is current already.")
         return asked, state, log
 
     def _views(self) -> list[View]:

@@ -50,10 +50,10 @@ class HistoryRoute:
         scope = parse_parameters(request.query, ("of",)).choice("of", "deployment", "instance")
         me = self._context.settings.instance_id
         own = {"id": me, **self._context.telemetry.history.document()}
-        if of == "instance":
+        if scope == "instance":
             return json_answer(own)
-        others = [each for each in self._context.group.topology.members if each.id != me]
-        found = await self._threads.run(self._peers.ask, others)
+        others = [m for m in self._context.group.topology.members if m.id != me]
+        answers = await self._threads.run(self._peers.ask, others)
         # those that do not answer have no samples
         documents = {answer["id"]: answer for answer in (own, *answers) if "samples" in answer}
         return json_answer(merged(documents))

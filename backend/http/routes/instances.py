@@ -107,9 +107,10 @@ class InstanceCommands:
         request.details["target"] = id_
         if id_ == me:
             return None
-        found = [each for each in self._context.group.topology.members if each.id == id_]
-        if not found:
-            known = ", ".join(sorted(each.id for each in self._context.group.topology.members))
+        members = self._context.group.topology.members
+        matching = [member for member in members if member.id == id_]
+        if not matching:
+            known = ", ".join(sorted(member.id for member in members))
             raise NotFound(
                 "instance-not-found", f"Instance {id_} is not in the topology. It has: {known}."
             )

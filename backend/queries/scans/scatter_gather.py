@@ -173,8 +173,8 @@ class ScatterGather:
         if placed is None or len(placed.active) != request.total:
             return "repartitioned"
         stale = request.query.stale
-        others = context.group.others(request.view, partition, stale)
-        holders: list[Holder] = [*others]
+        other_holders = context.group.others(request.view, partition, stale)
+        holders: list[Holder] = [*other_holders]
         active = context.group.topology.active_of(request.view, partition)
         if stale == NEVER:
             return [None] if active == context.group.me else holders or "nobody"
