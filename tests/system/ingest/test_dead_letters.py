@@ -204,6 +204,6 @@ def test_a_headers_name_that_is_not_utf8_does_not_stop_the_list_of_dead_letters(
     servers, topic = broker.bootstrap_servers, make_topic()
     count = 20
     send_not_utf8(servers, make_topic(name=f"{topic}.dead-letter"), count)
-    found = DeadLetterReader({"bootstrap.servers": servers}).newest(topic, count)
+    found = DeadLetterReader({"bootstrap.servers": servers}, 10).newest(topic, count)
     shown = [(each["value"], each["by"]) for each in found["items"]]
     assert shown == [({"text": "{"}, None)] * count

@@ -56,7 +56,7 @@ def test_every_route_has_requests_that_are_answered(mix: Mix) -> None:
     of = context(PARSED)
     hashes = {view.name: view.hash for view in PARSED}
     paths = {view.name: view.path for view in PARSED if view.path is not None}
-    versions = of.versions.in_group(GroupViews(hashes, paths))
+    versions = of.group.versions.in_group(GroupViews(hashes, paths))
     table = RouteTable(Router(of, _no_pages).routes, Paths(versions), versions)
     patterns = {route.pattern for route in table.routes}
     answered = _patterns(mix, [kind for kind in mix.kinds if not kind.is_refused], table)
