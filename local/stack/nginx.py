@@ -53,16 +53,14 @@ def lay_out(
     """Prepares ``prefix`` for nginx on 127.0.0.1:``port``; returns the command that starts it.
 
     The configuration and the Lua modules are links to those of ``files`` (default:
-    ``proxy_files``), so a reload reads changes there. With ``workers``, nginx.conf is a copy, so a
-    reload does not read changes to the original.
+    ``proxy_files``), so a reload reads changes there. ``workers``: their number (default: that of
+    the processors, and at least 2, as with proxy/start).
     """
     nginx = find_nginx()
     files = files or proxy_files()
     try:
         (prefix / "logs").mkdir(parents=True, exist_ok=True)
         _link(prefix / "nginx.conf", files / "nginx.conf")
-        if workers is not None:
-            _set_workers(prefix / "nginx.conf", workers)
         _link(prefix / "proxy", files / "proxy")
         _link(prefix / "limits.conf", files / "proxy" / "limits.conf")
         if modules := _modules_folder(nginx):
@@ -72,17 +70,8 @@ def lay_out(
         raise LocalError(f"cannot prepare nginx's folder {prefix}: {error}.") from error
     # -e: nginx writes to /var/log/nginx before it has read the configuration.
     arguments = ["-e", f"{prefix}/logs/error.log", "-p", f"{prefix}/", "-c", f"{prefix}/nginx.conf"]
-    return [nginx, *arguments, "-g", "daemon off;"]
-
-
-def _set_workers(path: Path, workers: int) -> None:
-    text, replaced = re.subn(
-        r"(?m)^worker_processes .*;$", f"worker_processes {workers};", path.read_text()
-    )
-    if not replaced:
-        raise LocalError(f"{path} does not say how many workers nginx has (worker_processes).")
-    path.unlink()  # the link
-    path.write_text(text)
+    workers = workers or max(2, processors())
+    return [nginx, *arguments, "-g", f"daemon off; worker_processes {workers};"]
 
 
 def _link(path: Path, target: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +55,19 @@ class Nginx:
         files: Mapping[str, str] | None = None,
         context: ssl.SSLContext | None = None,
         source: Path | None = None,
+        starter: Sequence[str] = (),
     ) -> None:
         """`backends`: addresses, separated by commas. `workers`: their number (default: that of the
         processors). `changes` replace lines of nginx.conf. `files`: the deployment's files, by
         path; `{port}` is replaced. `context`: of clients, if nginx listens with TLS. `source`: see
-        `lay_out`."""
+        `lay_out`. `starter`: the command that starts nginx, without its own -g."""
         (self.port,) = free_ports(1)
         self.prefix = prefix
         self.context = context
         self.token = ""  # for its own pages
         self._command = lay_out(prefix, self.port, workers, changes, source)
+        if starter:
+            self._command = [*starter, *self._command[:-2]]
         for path, text in (files or {}).items():
             (prefix / path).parent.mkdir(exist_ok=True)
             (prefix / path).write_text(text.replace("{port}", str(self.port)))

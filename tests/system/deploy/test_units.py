@@ -20,7 +20,7 @@ def test_logrotate_rotates_the_logs_of_a_running_nginx(tmp_path: Path) -> None:
     if logrotate is None:
         pytest.skip("logrotate is not there: make setup")
     # as in the unit, all processes have one user
-    user = {"worker_processes auto;": "worker_processes auto; user root;"}
+    user = {"worker_shutdown_timeout 10s;": "worker_shutdown_timeout 10s; user root;"}
     changes = user if os.getuid() == 0 else None
     with Nginx(tmp_path / "prefix", "127.0.0.1:1", changes=changes) as nginx:
         logs = tmp_path / "prefix" / "logs"

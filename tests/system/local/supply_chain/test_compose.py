@@ -115,6 +115,16 @@ def test_each_container_writes_only_to_its_volumes_and_to_bounded_memory(name: s
         assert re.search(r":size=\d+m\b", mount), mount
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_each_folder_in_memory_belongs_to_the_user_of_the_container(name: str) -> None:
+    """runc 1.1 ignores the mode of a folder that is in the image."""
+    uid, gid = re.fullmatch(r"(\d+):(\d+)", SERVICES[name]["user"]).groups()  # type: ignore[union-attr]
+    for mount in SERVICES[name]["tmpfs"]:
+        options = mount.partition(":")[2].split(",")
+        assert {f"uid={uid}", f"gid={gid}"} <= set(options), mount
+        assert "mode=" not in mount
+
+
 def test_the_proxy_has_a_folder_for_each_path_that_nginx_writes_to() -> None:
     files = [REPOSITORY / "nginx.conf", *(REPOSITORY / "proxy").glob("*.conf")]
     configuration = "\n".join(path.read_text() for path in files)
