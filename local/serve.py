@@ -24,6 +24,7 @@ from local.spark_views import DerivedView, declared_views
 from local.stack.stack import Stack
 from local.unreadable_views import unreadable_lines
 from model.http.answers import Answer
+from model.machine.extras import how_to_install
 from queryable import Client, QueryableError
 
 SPARK_PATIENCE = 60.0
@@ -120,8 +121,8 @@ def _spark_views(views: Path) -> tuple[str, ...]:
             raise
         derived = [each.name for each in deployment_of(views).views if each.uses_spark]
         raise LocalError(
-            f"Spark derives {', '.join(derived)}, and {error.name} is not installed. Run: "
-            "pip install 'queryable-topics[server,spark]'"
+            f"Spark derives {', '.join(derived)}, and {error.name} is not installed. "
+            f"{how_to_install('server', 'spark')}"
         ) from None
 
 

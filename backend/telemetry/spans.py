@@ -15,6 +15,7 @@ from typing import Any
 
 from backend.telemetry.latencies import Labels
 from backend.telemetry.tracing import Trace
+from model.machine.extras import how_to_install
 from model.problems import ConfigurationError
 
 _SAMPLED = 0x01
@@ -38,7 +39,7 @@ class Spans:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError as error:
             raise ConfigurationError(
-                f"QUERYABLE_OTLP_ENDPOINT needs {error.name}: pip install queryable-topics[otlp]"
+                f"QUERYABLE_OTLP_ENDPOINT needs {error.name}. {how_to_install('otlp')}"
             ) from None
         self._api: Any = api
         self._span = ReadableSpan

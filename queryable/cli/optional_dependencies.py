@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from model.machine.extras import how_to_install
 from queryable.client.protocol.errors import BadUse
 
 _SERVER_PACKAGES = (
@@ -28,6 +29,6 @@ def server_extra(command: str) -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in _SERVER_PACKAGES:
             raise
         raise BadUse(
-            f"`queryable {command}` requires {error.name}, which is not installed. Run: "
-            "pip install 'queryable-topics[server]'"
+            f"`queryable {command}` requires {error.name}, which is not installed. "
+            f"{how_to_install('server')}"
         ) from None

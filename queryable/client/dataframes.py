@@ -1,4 +1,4 @@
-"""Rows as pandas DataFrames and Arrow tables: `pip install 'queryable-topics[frames]'`.
+"""Rows as pandas DataFrames and Arrow tables: `pip install '.[frames]'` in a checkout.
 
 Each field of a row (`key`, `start`, …) becomes a column. A value that is an object becomes one
 column per field, named `value.<field>` where a row has a field of the same name; any other value
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from model.machine.extras import how_to_install
 from queryable.client.protocol.answers import Unreadable
 from queryable.client.protocol.errors import BadUse
 
@@ -93,4 +94,4 @@ def _arrow_cell(cell: Any) -> Any:
 
 
 def _missing(package: str) -> BadUse:
-    return BadUse(f"This requires {package}: pip install 'queryable-topics[frames]'.")
+    return BadUse(f"This requires {package}. {how_to_install('frames')}")

@@ -1,6 +1,7 @@
 """The structure of the repository: sizes of modules and folders, docstrings, and the wheel."""
 
 import ast
+import re
 import tomllib
 from collections import Counter
 from fnmatch import fnmatch
@@ -134,3 +135,29 @@ def test_the_wheel_has_every_package_of_the_backend_and_its_data() -> None:
     }
     assert others
     assert others <= data
+
+
+def test_no_text_installs_the_project_by_its_name() -> None:
+    # no package index has the project: whoever registers its name would run code at users
+    suffixes = {".py", ".md", ".toml", ".yml", ".yaml", ".lua", ".html", ".js", ".sh", ""}
+    folders = (
+        "model",
+        "backend",
+        "spark",
+        "queryable",
+        "local",
+        "bench",
+        "docs",
+        "deploy",
+        "docker",
+    )
+    files = [*ROOT.glob("*"), *(path for each in folders for path in (ROOT / each).rglob("*"))]
+    by_name = re.compile(r"pip3? install[^\n]*[ '\"]queryable[-_.]topics(?![\w.]*-)")
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in files
+        if path.is_file() and path.suffix in suffixes
+        for line in path.read_text(errors="replace").splitlines()
+        if by_name.search(line)
+    ]
+    assert not found

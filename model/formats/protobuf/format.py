@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from model.formats.codec import Codec
 from model.formats.format import FieldError, PythonForm, Read, SchemaFormat
 from model.formats.schemas import CONFLUENT, SchemaSource
+from model.machine.extras import how_to_install
 
 if TYPE_CHECKING:
     from model.formats.protobuf.schema import ProtobufFile
@@ -41,8 +42,8 @@ class Protobuf(SchemaFormat):
         if find_spec("google.protobuf") is None:
             raise FieldError(
                 of,
-                "protobuf requires the package protobuf, which is not installed. Run: "
-                "pip install 'queryable-topics[protobuf]'",
+                "protobuf requires the package protobuf, which is not installed. "
+                f"{how_to_install('protobuf')}",
             )
         if fields["message"] and fields["schema"] == CONFLUENT:
             raise FieldError(f"{of}_message", f'not allowed with {of}_schema = "{CONFLUENT}"')

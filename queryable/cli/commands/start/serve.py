@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from model.machine.extras import how_to_install
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
 from queryable.cli.optional_dependencies import server_extra
@@ -90,6 +91,6 @@ def _require_server_packages() -> None:
     for name in ("gunicorn", "rocksdict", "uvloop", "flask"):
         if find_spec(name) is None:
             raise BadUse(
-                f"`queryable serve` requires {name}, which is not installed. Run: "
-                "pip install 'queryable-topics[server]'"
+                f"`queryable serve` requires {name}, which is not installed. "
+                f"{how_to_install('server')}"
             )

@@ -44,4 +44,4 @@ def test_missing_package_says_what_to_install(command: str, package: str) -> Non
     )
     assert done.returncode == 2, done.stderr
     assert f"requires {package}" in done.stderr
-    assert "pip install 'queryable-topics[server]'" in done.stderr
+    assert "pip install '.[server]'" in done.stderr

@@ -124,5 +124,5 @@ def test_without_an_endpoint_there_are_no_spans_and_no_packages_are_needed(
 
     monkeypatch.setattr(builtins, "__import__", without)
     assert spans_of("", "b1", "shop", 1.0) is None
-    with pytest.raises(ConfigurationError, match=r"pip install queryable-topics\[otlp\]"):
+    with pytest.raises(ConfigurationError, match=r"pip install \x27\.\[otlp\]\x27"):
         spans_of("http://127.0.0.1:4318", "b1", "shop", 1.0)

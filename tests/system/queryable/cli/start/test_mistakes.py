@@ -69,4 +69,4 @@ def test_programs_that_are_missing_are_named(
     monkeypatch.setattr(serve_command, "find_spec", lambda name: None)
     done = run("serve")
     assert done.exit_code == 2
-    assert "pip install 'queryable-topics[server]'" in done.stderr
+    assert "pip install '.[server]'" in done.stderr
