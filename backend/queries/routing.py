@@ -160,7 +160,7 @@ class KeyRouting:
             code,
             f"Partition {number} of view {self.view.name} is catching up: it is at offset "
             f"{progress.position} of {progress.target_offset}."
-            f"{'' if waits is None else f' It waits for schema {waits.schema_id}.'}",
+            f"{'' if waits is None else f' It waits for {waits.state}'}",
             partition=number,
             position=progress.position,
             goal=progress.target_offset,

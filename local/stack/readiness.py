@@ -36,12 +36,27 @@ class Readiness:
 
 
 def waiting_text(documents: list[bytes]) -> str:
-    """What backends wait for, from their ``/health/ready``; empty if they have no partitions."""
-    records: dict[str, int] = {}
+    """What backends wait for, from their ``/health/ready``; empty if they have no partitions. The
+    first line counts records, and further lines say why a partition does not read on."""
+    left: dict[tuple[str, int], int] = {}
+    reasons: dict[tuple[str, str], set[int]] = {}
     for each in documents:
         for partition in json.loads(each)["waiting"]:
+            view, number = partition["view"], partition["partition"]
             # a partition that is being opened has no position yet
-            left = (partition.get("goal") or 0) - (partition.get("position") or 0)
-            records[partition["view"]] = records.get(partition["view"], 0) + max(left, 0)
-    listed = ", ".join(f"{view}: {left:,}" for view, left in sorted(records.items()))
-    return f"catching up; records left to read: {listed}" if listed else ""
+            records = (partition.get("goal") or 0) - (partition.get("position") or 0)
+            # replicas of a partition read the same records
+            left[view, number] = max(left.get((view, number), 0), records)
+            if reason := partition.get("waiting_for"):
+                reasons.setdefault((view, reason), set()).add(number)
+    if not left:
+        return ""
+    views: dict[str, int] = {}
+    for (view, _), records in sorted(left.items()):
+        views[view] = views.get(view, 0) + records
+    listed = ", ".join(f"{view}: {records:,}" for view, records in views.items())
+    lines = [f"catching up; records left to read: {listed}"]
+    for (view, reason), partitions in sorted(reasons.items()):
+        numbers = ", ".join(map(str, sorted(partitions)))
+        lines.append(f"view {view}, partitions {numbers}: the next record waits: {reason}")
+    return "\n".join(lines)

@@ -113,11 +113,27 @@ def test_what_backends_wait_for() -> None:
         return json.dumps({"waiting": partitions}).encode()
 
     first = document(
-        {"view": "b", "goal": 1500, "position": 200}, {"view": "a", "state": "opening"}
+        {"view": "b", "partition": 0, "goal": 1500, "position": 200},
+        {"view": "a", "partition": 0, "state": "opening"},
     )
-    second = document({"view": "b", "goal": 100, "position": 90})
+    second = document({"view": "b", "partition": 1, "goal": 100, "position": 90})
     assert waiting_text([first, second]) == ("catching up; records left to read: a: 0, b: 1,310")
     assert waiting_text([document()]) == ""
+    # both replicas of a partition read the same records
+    replicas = [{"view": "b", "partition": 0, "goal": 600, "position": n} for n in (0, 100)]
+    assert waiting_text([document(each) for each in replicas]) == (
+        "catching up; records left to read: b: 600"
+    )
+
+
+def test_what_partitions_that_wait_for_a_schema_wait_for_is_said() -> None:
+    waiting = {"view": "b", "partition": 0, "goal": 9, "position": 0, "waiting_for": "schema 7"}
+    others = [{**waiting, "partition": 1}, {"view": "a", "partition": 0, "waiting_for": None}]
+    documents = [json.dumps({"waiting": each}).encode() for each in ([waiting], others)]
+    assert waiting_text(documents) == (
+        "catching up; records left to read: a: 0, b: 18\n"
+        "view b, partitions 0, 1: the next record waits: schema 7"
+    )
 
 
 def test_nginx_without_its_lua_module_is_named(tmp_path: Path) -> None:
