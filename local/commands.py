@@ -13,6 +13,7 @@ from local.errors import LocalError
 from local.kafka.connection import deployment_of
 from local.progress import console
 from local.settings import StackSettings
+from local.stack.restarts import Restarts
 from local.stack.run_folder import ended_in_background, running_in_background
 from local.stack.stack import Stack
 from model.http.answers import Answer
@@ -134,16 +135,22 @@ def check_answers(settings: StackSettings) -> None:
 
 
 def run_until_interrupted(stack: Stack, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Runs until Ctrl-C. Reports a backend that ends; if it is the last one, ``LocalError``.
-    ``meanwhile`` is called twice a second."""
+    """Runs until Ctrl-C. Reports a process that ends, and starts it again after a pause; if it is
+    the broker, ``LocalError``. ``meanwhile`` is called twice a second."""
     report("Ctrl-C stops everything")
-    backends = stack.settings.instances
+    restarts = Restarts()
+
+    def start_due() -> None:
+        for name in restarts.take_due():
+            stack.restart(name)
+            report(f"{name} was started again")
+        meanwhile()
+
     while True:
-        for name, message in stack.wait_for_exit(meanwhile=meanwhile).items():
-            backends -= name.startswith("backend-")
-            if not name.startswith("backend-") or not backends:
+        for name, message in stack.wait_for_exit(meanwhile=start_due).items():
+            if name == "broker":
                 raise LocalError(message)
-            report(f"{message}\nthe other backends continue")
+            report(f"{message}\n{name} starts again in {restarts.ended(name):.0f} s")
 
 
 def up(settings: StackSettings) -> None:

@@ -105,7 +105,8 @@ class Stack:
                     create_topics(admin, topics)
             report(f"starting {self.settings.instances} backends and nginx")
             create_cluster_secret(self.settings)
-            self._start_backends()
+            for number, port in enumerate(self.settings.backend_ports, start=1):
+                self._start_backend(number, port)
             self._start_nginx()
             if self.settings.has_demo:
                 self._start_tailer()
@@ -128,6 +129,19 @@ class Stack:
             meanwhile()
         self._children.stop(exits)
         return exits
+
+    def restart(self, name: str) -> None:
+        """Starts a child that has ended, with a new log. Not for the broker. ``LocalError``."""
+        match name:
+            case "nginx":
+                self._start_nginx()
+            case "spark":
+                self._start_spark()
+            case "tailer":
+                self._start_tailer()
+            case _:
+                number = int(name.removeprefix("backend-"))
+                self._start_backend(number, self.settings.backend_ports[number - 1])
 
     def wait_for_spark(self, views: Iterable[str], timeout: float = SPARK_TIMEOUT) -> None:
         """Returns when the views have all records that the raw topics had when it was called.
@@ -217,15 +231,14 @@ class Stack:
         self._children.adopt("broker", broker.process, broker.log_path, log_start=broker.log_start)
         broker.wait_ready()
 
-    def _start_backends(self) -> None:
-        for number, port in enumerate(self.settings.backend_ports, start=1):
-            self._children.start(
-                f"backend-{number}",
-                BACKEND,
-                env=backend_environment(self.settings, number, port),
-                cwd=REPOSITORY,
-                grace=35.0,  # gunicorn's graceful timeout is 30 s
-            )
+    def _start_backend(self, number: int, port: int) -> None:
+        self._children.start(
+            f"backend-{number}",
+            BACKEND,
+            env=backend_environment(self.settings, number, port),
+            cwd=REPOSITORY,
+            grace=35.0,  # gunicorn's graceful timeout is 30 s
+        )
 
     def _start_nginx(self) -> None:
         command = lay_out(
