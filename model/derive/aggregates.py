@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from model.derive.derivation import Aggregate, Select
-from model.derive.expressions import Expression, Field
 from model.derive.reading import (
     TableError,
     check_keys,
@@ -15,7 +14,8 @@ from model.derive.reading import (
     read_number,
     read_table,
 )
-from model.derive.types import DOUBLE, STRINGS, Kind, Type, integer
+from model.expressions.tree import Expression, Field
+from model.expressions.types import DOUBLE, STRINGS, Kind, Type, integer
 
 FUNCTIONS = ("latest", "count", "sum", "min", "max", "avg", "distinct", "top_k")
 IN_SESSIONS = ("count", "sum", "min", "max", "avg")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from model.derive.expressions import Expression, Field, fields_of
-from model.derive.types import STRING, TIMESTAMP, Type, integer
+from model.expressions.tree import Expression, Field, fields_of
+from model.expressions.types import STRING, TIMESTAMP, Type, integer
 from model.rows.reader import RowRule
 
 RECORD_FIELDS: dict[str, Type] = {

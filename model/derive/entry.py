@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from model.derive.derivation import Derivation
 from model.derive.table import parse_derivation
-from model.derive.types import Kind, Type
+from model.expressions.types import Kind, Type
 from model.formats.registry import FORMATS
 from model.kinds.registry import KINDS
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from model.derive.derivation import RECORD_FIELDS
-from model.derive.expressions import Field
 from model.derive.reading import TableError, check_keys, check_new, read_table, read_text
-from model.derive.types import parse_field_type
+from model.expressions.tree import Field
+from model.expressions.types import parse_field_type
 
 MAX_FIELDS = 200
 MAX_PATH = 16

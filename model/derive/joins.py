@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from model.derive.derivation import Derivation, Join
-from model.derive.expressions import Expression, Field, fields_of
 from model.derive.fields import parse_fields, parse_paths, parse_topic
 from model.derive.reading import TableError, check_keys, check_new, read_expression, read_table
 from model.derive.rows import ROW_KEYS, parse_rows
-from model.derive.types import Kind
+from model.expressions.tree import Expression, Field, fields_of
+from model.expressions.types import Kind
 
 MAX_JOINS = 8
 _REQUIRED = ("from", "on", "fields")

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from model.derive.expressions import Expression, parse
 from model.derive.hints import unknown_key
-from model.derive.types import Kind
+from model.expressions.parser import parse
+from model.expressions.tree import Expression
+from model.expressions.types import Kind
 from model.times import parse_duration
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)

@@ -21,7 +21,6 @@ from model.derive.derivation import (
     Select,
     Windows,
 )
-from model.derive.expressions import Expression, Field, fields_of, known_not_null
 from model.derive.fields import MAX_FIELDS, parse_fields, parse_paths, parse_topic
 from model.derive.joins import check_places, parse_joins
 from model.derive.normal_form import normal_form
@@ -36,7 +35,8 @@ from model.derive.reading import (
     read_text,
 )
 from model.derive.rows import ROW_KEYS, check_rows, parse_rows
-from model.derive.types import STRING, Kind
+from model.expressions.tree import Expression, Field, fields_of, known_not_null
+from model.expressions.types import STRING, Kind
 
 KEYS = (
     *(

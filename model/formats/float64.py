@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from model.derive.types import Kind
+from model.expressions.types import Kind
 from model.formats.codec import Codec
 from model.formats.format import Format, OpenApi, PythonForm
 

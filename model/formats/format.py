@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from model.derive.types import Kind
+from model.expressions.types import Kind
 from model.formats.codec import Codec
 from model.formats.schemas import CONFLUENT, Schema, SchemaSource
 

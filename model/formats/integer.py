@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from model.derive.types import Kind
+from model.expressions.types import Kind
 from model.formats.codec import Codec
 from model.formats.format import Format, OpenApi, PythonForm
 

@@ -12,8 +12,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from model.derive.derivation import Aggregate, Derivation, Select
-from model.derive.expressions import Call, Expression
-from model.derive.types import INT64_MAX, INT64_MIN, Kind, Type
+from model.expressions.tree import Call, Expression
+from model.expressions.types import INT64_MAX, INT64_MIN, Kind, Type
 from spark.derive.columns import column, condition, long
 
 Result = tuple[str, Column, str | None]

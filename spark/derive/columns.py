@@ -8,10 +8,10 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from model.derive.casts import CASTS
 from model.derive.derivation import Derivation, EventTime
-from model.derive.expressions import Call, Expression, Literal
-from model.derive.types import Kind
+from model.expressions.casts import CASTS
+from model.expressions.tree import Call, Expression, Literal
+from model.expressions.types import Kind
 
 Columns = Mapping[str, Column]
 """Columns by name, which replace the columns of the rows."""

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation, EventTime
-from model.derive.expressions import Expression, fields_of
-from model.derive.types import Kind
+from model.expressions.tree import Expression, fields_of
+from model.expressions.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
 from spark.derive.json_values import FIELDS, NOT_REJECTED, REASON, JsonValues, spark_type
 from spark.event_time.bounds import LATE, EventTimeBounds

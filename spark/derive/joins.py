@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from model.derive.derivation import Join
 from model.derive.fields import Paths
-from model.derive.types import Kind, Type
+from model.expressions.types import Kind, Type
 from model.rows.reader import RowRule
 from spark.derive.columns import column
 from spark.derive.json_values import FIELDS, NO_ROW, NOT_REJECTED, REASON, JsonValues

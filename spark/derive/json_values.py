@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from model.derive.fields import Paths
-from model.derive.types import DECIMAL_DIGITS, AnyScalar, Kind, NumberTime, Type
+from model.expressions.types import DECIMAL_DIGITS, AnyScalar, Kind, NumberTime, Type
 from model.rows.reader import RowReader, RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds

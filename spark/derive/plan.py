@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from model.derive.derivation import Derivation, Windows
-from model.derive.expressions import Field
+from model.expressions.tree import Field
 from spark.derive.aggregates import grouped, json_object, results
 from spark.derive.columns import column, key_column, time_name
 from spark.derive.joins import with_row

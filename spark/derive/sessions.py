@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from model.derive.derivation import Aggregate, Derivation
-from model.derive.types import INT64_MAX, INT64_MIN
+from model.expressions.types import INT64_MAX, INT64_MIN
 from spark.derive.columns import column, condition, long, time_name
 from spark.event_time.sessions import merged, removed
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.derive.types import TIME
+from model.expressions.types import TIME
 from model.formats.json_text import parse_json_text
 from model.times import MAX_LENGTH, NOT_A_TIME, parse_instant
 from spark.formats.batches import Fields as Fields

@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from model.derive.derivation import RECORD_FIELDS
-from model.derive.expressions import Call, Field, nodes, parse
-from model.derive.functions import FUNCTIONS, OPERATORS
-from model.derive.types import parse_field_type
+from model.expressions.functions import FUNCTIONS, OPERATORS
+from model.expressions.parser import parse
+from model.expressions.tree import Call, Field, nodes
+from model.expressions.types import parse_field_type
 from spark.derive.columns import column
 
 TYPES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from model.derive.types import MAX_SECONDS
+from model.expressions.types import MAX_SECONDS
 from tests.spark.derive.support import START, Raw, as_bytes, frame, raw, streamed, table, view_of
 
 

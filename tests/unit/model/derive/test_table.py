@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from model.derive.derivation import Derivation, EventTime, Windows
-from model.derive.expressions import Call, Field
-from model.derive.types import TIME, TIMESTAMP
+from model.expressions.tree import Call, Field
+from model.expressions.types import TIME, TIMESTAMP
 from model.problems import ConfigurationError
 from model.rows.reader import RowRule
 from model.views import View

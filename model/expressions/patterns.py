@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import warnings
 
-from model.derive.pattern_steps import LONG_TEXT, Part, most_steps
+from model.expressions.pattern_steps import LONG_TEXT, Part, most_steps
 
 _MAX_REPETITIONS = 8
 _MAX_STEPS = 10 * LONG_TEXT**2  # Java takes some minutes for them

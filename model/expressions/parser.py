@@ -5,31 +5,25 @@
 An expression uses the fields of one record. It has no state, no clock and no random numbers, so a
 view is always equal to the batch computation over its topics. It cannot fail, whatever is in a
 record.
-``model.derive.functions`` has the functions and operators.
+``model.expressions.functions`` has the functions and operators.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
-from model.derive.casts import CAST_TYPES, cast_name
-from model.derive.functions import FUNCTIONS, Argument, result_type
-from model.derive.hints import QUOTES, unexpected, unknown_field, unknown_function
-from model.derive.types import BOOLEAN, STRING, Type, integer
+from model.expressions.casts import CAST_TYPES, cast_name
+from model.expressions.functions import FUNCTIONS, Argument, result_type
+from model.expressions.hints import unexpected, unknown_field, unknown_function
+from model.expressions.tokens import Token, tokens
+from model.expressions.tree import Call, Expression, Literal
+from model.expressions.types import BOOLEAN, STRING, integer
 
 MAX_CHARACTERS = 2_000
 MAX_NODES = 500
 MAX_LEVELS = 100
 _MAX_DEPTH = 40
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
-    r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
-    re.ASCII,
-)
 _COMPARISONS = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 _KEYWORDS = frozenset(
     {"and", "or", "not", "is", "null", "in", "between", "like", "true", "false"}
@@ -37,44 +31,12 @@ _KEYWORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of the record, or of a joined table (``plane.model``), or the name of ``each``."""
-
-    name: str
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Literal:
-    value: str | int | bool
-    type: Type
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A function or an operator, such as ``lower`` or ``+``."""
-
-    function: str
-    arguments: tuple[Expression, ...]
-    type: Type
-
-
-Expression = Field | Literal | Call
-
-
-class Token(NamedTuple):
-    kind: str
-    text: str
-    at: int
-
-
 def parse(text: str, names: Mapping[str, Expression]) -> Expression:
     """Parse an expression. ``names``: the fields, and the expressions of ``let``. Raises
     ValueError, which says what is wrong, and at which character (from 1)."""
     if len(text) > MAX_CHARACTERS:
         raise ValueError(f"an expression has at most {MAX_CHARACTERS} characters")
-    parser = _Parser(_tokens(text), names)
+    parser = _Parser(tokens(text), names)
     expression = parser.whole()
     parts, levels = _size(expression)
     if parts > MAX_NODES or levels > MAX_LEVELS:
@@ -83,31 +45,6 @@ def parse(text: str, names: Mapping[str, Expression]) -> Expression:
             "let"
         )
     return expression
-
-
-def nodes(expression: Expression) -> Iterator[Expression]:
-    """The expression and all its parts."""
-    waiting = [expression]
-    while waiting:
-        each = waiting.pop()
-        yield each
-        if isinstance(each, Call):
-            waiting += each.arguments
-
-
-def fields_of(expression: Expression) -> set[str]:
-    """The names of the fields that the expression uses."""
-    return {each.name for each in nodes(expression) if isinstance(each, Field)}
-
-
-def known_not_null(condition: Expression) -> set[str]:
-    """The fields that are not null if the condition is true: those with ``is not null``."""
-    if isinstance(condition, Call) and condition.function == "and":
-        return set().union(*map(known_not_null, condition.arguments))
-    if isinstance(condition, Call) and condition.function == "is not null":
-        [of] = condition.arguments
-        return {of.name} if isinstance(of, Field) else set()
-    return set()
 
 
 def _size(expression: Expression) -> tuple[int, int]:
@@ -121,33 +58,6 @@ def _size(expression: Expression) -> tuple[int, int]:
         if isinstance(each, Call):
             waiting += ((argument, level + 1) for argument in each.arguments)
     return parts, levels
-
-
-def _tokens(text: str) -> list[Token]:
-    found: list[Token] = []
-    at = 0
-    end = len(text.rstrip())
-    while at < end:
-        token = _TOKEN.match(text, at)
-        if token is None:
-            at += len(text[at:]) - len(text[at:].lstrip())
-            raise ValueError(f"{_unknown(text[at:])} at character {at + 1}")
-        kind = token.lastgroup or ""
-        found.append(Token(kind, token[kind], token.start(kind) + 1))
-        at = token.end()
-    return [*found, Token("end", "", end + 1)]
-
-
-def _unknown(rest: str) -> str:
-    if rest[0] == '"':
-        return QUOTES
-    if rest[0] == "'":
-        return "a string without a closing quote"
-    if rest[0] in "/%":
-        return f"no operator {rest[0]}: use div(number, 60) or mod(number, 60)"
-    if rest[0].isdigit():
-        return "numbers in expressions are whole numbers: compare a decimal or double with those,"
-    return unexpected(rest[0])
 
 
 class _Parser:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from model.derive.types import BOOLEAN, DOUBLE, STRING, Kind, Type, integer
+from model.expressions.types import BOOLEAN, DOUBLE, STRING, Kind, Type, integer
 
 _CASTS: dict[str, Type] = {
     "int": integer(-(2**31), 2**31 - 1),

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from model.derive.casts import CASTS, cast_type
-from model.derive.patterns import check_like, check_pattern
-from model.derive.types import (
+from model.expressions.casts import CASTS, cast_type
+from model.expressions.patterns import check_like, check_pattern
+from model.expressions.types import (
     BOOLEAN,
     INT64_MAX,
     INT64_MIN,

@@ -1,0 +1,48 @@
+"""Cuts the text of an expression into tokens."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from model.expressions.hints import QUOTES, unexpected
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
+    r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
+    re.ASCII,
+)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens, and an ``end``. Raises ValueError with the character (from 1)."""
+    found: list[Token] = []
+    at = 0
+    end = len(text.rstrip())
+    while at < end:
+        token = _TOKEN.match(text, at)
+        if token is None:
+            at += len(text[at:]) - len(text[at:].lstrip())
+            raise ValueError(f"{_unknown(text[at:])} at character {at + 1}")
+        kind = token.lastgroup or ""
+        found.append(Token(kind, token[kind], token.start(kind) + 1))
+        at = token.end()
+    return [*found, Token("end", "", end + 1)]
+
+
+def _unknown(rest: str) -> str:
+    if rest[0] == '"':
+        return QUOTES
+    if rest[0] == "'":
+        return "a string without a closing quote"
+    if rest[0] in "/%":
+        return f"no operator {rest[0]}: use div(number, 60) or mod(number, 60)"
+    if rest[0].isdigit():
+        return "numbers in expressions are whole numbers: compare a decimal or double with those,"
+    return unexpected(rest[0])
