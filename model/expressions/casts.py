@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from model.expressions.types import BOOLEAN, DOUBLE, STRING, Kind, Type, integer
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from model.expressions.types import (
+    BOOLEAN,
+    DOUBLE,
+    INT64_MAX,
+    INT64_MIN,
+    STRING,
+    Kind,
+    Type,
+    integer,
+)
 
 _CASTS: dict[str, Type] = {
     "int": integer(-(2**31), 2**31 - 1),
@@ -40,3 +54,60 @@ def cast_type(name: str, of: Type) -> Type:
 
 
 CASTS = tuple(f"try_cast {name}" for name in _CASTS)
+
+_DIGITS = re.compile(r"([+-]?[0-9]{1,19})(?:\.0*)?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,400}(?:\.[0-9]{0,400})?(?:[eE][+-]?[0-9]{1,4})?", re.ASCII)
+_EXACT = 2**53
+"""Above it, not every whole number is a double."""
+
+
+def cast_function(name: str, of: Type, to: Type) -> Callable[[Any], Any]:
+    """The function of a cast from a value that is not null, in Python."""
+    kind = name.removeprefix("try_cast ")
+    if kind == "string":
+        return _text
+    if kind == "boolean":
+        return _boolean
+    if kind == "double":
+        return _double_of_text if of.kind is Kind.STRING else float
+    whole: Callable[[Any], int | None] = (
+        _whole_of_text if of.kind is Kind.STRING else _whole_of_number
+    )
+
+    def cast(value: Any) -> int | None:
+        found = whole(value)
+        return found if found is not None and to.low <= found <= to.high else None
+
+    return cast
+
+
+def _text(value: str | int | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _boolean(value: str | bool) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(value.strip(" ").lower())
+
+
+def _double_of_text(value: str) -> float | None:
+    number = value.strip(" ")
+    found = float(number) if _NUMBER.fullmatch(number) else None
+    return None if found is None or abs(found) == float("inf") else found + 0.0
+
+
+def _whole_of_text(value: str) -> int | None:
+    """42, 42.0 or 1e2."""
+    digits = _DIGITS.fullmatch(value.strip(" "))
+    if digits is not None and INT64_MIN <= int(digits[1]) <= INT64_MAX:
+        return int(digits[1])
+    number = _double_of_text(value)
+    return None if number is None else _whole_of_number(number)
+
+
+def _whole_of_number(value: int | float | Decimal) -> int | None:
+    if isinstance(value, int):
+        return int(value)
+    number = float(value)
+    return int(number) if abs(number) <= _EXACT and number.is_integer() else None

@@ -7,7 +7,8 @@ fail in Spark (casts of text, calculations that overflow, division by zero) are 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import NamedTuple
 
 from model.expressions.casts import CASTS, cast_type
@@ -26,18 +27,32 @@ from model.expressions.types import (
 )
 
 _MAX_BYTES = 2**31 - 1
-_ORDERED = frozenset({Kind.STRING, Kind.INTEGER, Kind.DOUBLE, Kind.DECIMAL, Kind.TIME})
+_NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE})
+_ORDERED = _NUMBERS | {Kind.STRING, Kind.TIME}
 
 
 class Argument(NamedTuple):
     """``literal``: the value, if it is written in the expression."""
 
     type: Type
-    literal: str | int | bool | None
+    literal: str | int | bool | Decimal | None
 
 
 Arguments = Sequence[Argument]
 Typing = Callable[[Arguments], Type]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """``form``: how a call is written, with names for its arguments. ``arguments``, ``result``: the
+    types. ``documentation``: what the result is, in a line of the docs. ``type_of``: the type of a
+    call's result; ValueError if the arguments are not allowed."""
+
+    form: str
+    arguments: str
+    result: str
+    documentation: str
+    type_of: Typing
 
 
 def result_type(function: str, arguments: Arguments) -> Type:
@@ -45,7 +60,7 @@ def result_type(function: str, arguments: Arguments) -> Type:
     allowed."""
     if function in CASTS:
         return cast_type(function, arguments[0].type)
-    return (FUNCTIONS.get(function) or OPERATORS[function])(arguments)
+    return (FUNCTIONS.get(function) or OPERATORS[function]).type_of(arguments)
 
 
 def _check(name: str, arguments: Arguments, *kinds: Kind, least: int | None = None) -> bool:
@@ -121,16 +136,20 @@ def _mod(arguments: Arguments) -> Type:
     return integer(0, by - 1, optional)
 
 
-def _same_kind(name: str, arguments: Arguments) -> Kind:
-    kinds = {argument.type.kind for argument in arguments}
+def _check_same_kind(name: str, kinds: set[Kind]) -> None:
     if len(kinds) > 1:
-        raise ValueError(f"{name} has values of different types: {', '.join(sorted(kinds))}")
-    return kinds.pop()
+        hint = ""
+        if kinds == {Kind.STRING, Kind.TIME}:
+            hint = ". Write a time as timestamp '2026-01-01T10:00:00Z',"
+        raise ValueError(f"{name} has values of different types: {', '.join(sorted(kinds))}{hint}")
 
 
 def _compared(name: str) -> Typing:
     def type_(arguments: Arguments) -> Type:
-        kind = _same_kind(name, arguments)
+        kinds = {argument.type.kind for argument in arguments}
+        if not kinds <= _NUMBERS:
+            _check_same_kind(name, kinds)
+        [kind, *_] = kinds
         if kind not in _ORDERED and not (kind is Kind.BOOLEAN and name in ("=", "<>")):
             raise ValueError(f"{name} cannot compare a {kind}")
         return BOOLEAN.or_null(any(argument.type.optional for argument in arguments))
@@ -150,7 +169,7 @@ def _null_test(arguments: Arguments) -> Type:
 
 def _common(name: str, arguments: Arguments) -> Type:
     """The type of a result that is one of the arguments."""
-    _same_kind(name, arguments)
+    _check_same_kind(name, {argument.type.kind for argument in arguments})
     types = [argument.type for argument in arguments]
     if len({of.scale for of in types}) > 1:
         raise ValueError(f"{name} has decimals of different scale")
@@ -239,38 +258,179 @@ def _unix(name: str, factor: int) -> Typing:
     return type_
 
 
-FUNCTIONS: dict[str, Typing] = {
-    "lower": _function("lower", STRING, Kind.STRING),
-    "upper": _function("upper", STRING, Kind.STRING),
-    "trim": _function("trim", STRING, Kind.STRING),
-    "length": _function("length", integer(0, _MAX_BYTES), Kind.STRING),
-    "concat": _concat,
-    "substring": _substring,
-    "regexp_like": _matched("regexp_like", BOOLEAN, groups=False),
-    "regexp_extract": _matched("regexp_extract", STRING, groups=True),
-    "regexp_extract_all": _matched("regexp_extract_all", STRINGS, groups=True),
-    "coalesce": _coalesce,
-    "if": _if,
-    "div": _div,
-    "mod": _mod,
-    "unix_seconds": _unix("unix_seconds", 1),
-    "unix_millis": _unix("unix_millis", 1000),
-    "timestamp_seconds": _timestamp_seconds,
+FUNCTIONS: dict[str, Function] = {
+    "coalesce": Function(
+        "coalesce(a, b, …)", "of one type", "theirs", "the first that is not null", _coalesce
+    ),
+    "if": Function(
+        "if(condition, a, b)",
+        "a boolean, two of one type",
+        "theirs",
+        "`a` if the condition is true, else `b`",
+        _if,
+    ),
+    "div": Function(
+        "div(a, 60)",
+        "whole numbers",
+        "whole number",
+        "the quotient, rounded towards zero; the divisor is written out",
+        _div,
+    ),
+    "mod": Function(
+        "mod(a, 60)",
+        "whole numbers",
+        "whole number",
+        "the remainder, never negative; the divisor is written out",
+        _mod,
+    ),
+    "lower": Function(
+        "lower(text)",
+        "string",
+        "string",
+        "in small letters",
+        _function("lower", STRING, Kind.STRING),
+    ),
+    "upper": Function(
+        "upper(text)",
+        "string",
+        "string",
+        "in capital letters",
+        _function("upper", STRING, Kind.STRING),
+    ),
+    "trim": Function(
+        "trim(text)",
+        "string",
+        "string",
+        "without the spaces around it",
+        _function("trim", STRING, Kind.STRING),
+    ),
+    "length": Function(
+        "length(text)",
+        "string",
+        "whole number",
+        "the number of characters",
+        _function("length", integer(0, _MAX_BYTES), Kind.STRING),
+    ),
+    "concat": Function(
+        "concat(a, b, …)",
+        "strings, whole numbers",
+        "string",
+        "the texts together; also `a \\|\\| b`",
+        _concat,
+    ),
+    "substring": Function(
+        "substring(text, 1, 3)",
+        "string, whole numbers",
+        "string",
+        "from character 1; without a length, to the end",
+        _substring,
+    ),
+    "regexp_like": Function(
+        "regexp_like(text, pattern)",
+        "strings",
+        "boolean",
+        "whether the pattern is found in the text",
+        _matched("regexp_like", BOOLEAN, groups=False),
+    ),
+    "regexp_extract": Function(
+        "regexp_extract(text, pattern, 1)",
+        "strings, whole number",
+        "string",
+        "this group of the first match, or `''`",
+        _matched("regexp_extract", STRING, groups=True),
+    ),
+    "regexp_extract_all": Function(
+        "regexp_extract_all(text, pattern, 1)",
+        "strings, whole number",
+        "list of strings",
+        "this group of all matches",
+        _matched("regexp_extract_all", STRINGS, groups=True),
+    ),
+    "unix_seconds": Function(
+        "unix_seconds(time)",
+        "time",
+        "whole number",
+        "seconds since 1970, rounded down",
+        _unix("unix_seconds", 1),
+    ),
+    "unix_millis": Function(
+        "unix_millis(time)",
+        "time",
+        "whole number",
+        "milliseconds since 1970, rounded down",
+        _unix("unix_millis", 1000),
+    ),
+    "timestamp_seconds": Function(
+        "timestamp_seconds(number)",
+        "whole number",
+        "time",
+        "the time at this number of seconds since 1970",
+        _timestamp_seconds,
+    ),
 }
-"""Name ► function that returns the type of the result."""
+"""By name, in the order of the docs."""
 
-OPERATORS: dict[str, Typing] = {
-    "or": _function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
-    "and": _function("and", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
-    "not": _function("not", BOOLEAN, Kind.BOOLEAN),
-    **{name: _compared(name) for name in ("=", "<>", "<", "<=", ">", ">=")},
-    "is null": _null_test,
-    "is not null": _null_test,
-    "in": _in,
-    "between": lambda arguments: _compared("between")(arguments),
-    "like": _like,
-    "+": _plus,
-    "-": _minus,
-    "*": _times,
-    "negative": _negative,
+
+def _comparison(name: str, documentation: str) -> Function:
+    return Function(
+        f"a {name} b", "numbers, or of one type", "boolean", documentation, _compared(name)
+    )
+
+
+OPERATORS: dict[str, Function] = {
+    "or": Function(
+        "a or b",
+        "boolean",
+        "boolean",
+        "true if one of them is true, else null if one is null",
+        _function("or", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
+    ),
+    "and": Function(
+        "a and b",
+        "boolean",
+        "boolean",
+        "false if one of them is false, else null if one is null",
+        _function("and", BOOLEAN, Kind.BOOLEAN, Kind.BOOLEAN),
+    ),
+    "not": Function(
+        "not a", "boolean", "boolean", "the opposite", _function("not", BOOLEAN, Kind.BOOLEAN)
+    ),
+    "=": _comparison("=", "whether they are equal"),
+    "<>": _comparison("<>", "whether they are not equal; also `a != b`"),
+    "<": _comparison("<", "whether `a` is less; strings by their code points"),
+    "<=": _comparison("<=", "whether `a` is less or equal"),
+    ">": _comparison(">", "whether `a` is greater"),
+    ">=": _comparison(">=", "whether `a` is greater or equal"),
+    "is null": Function("a is null", "any", "boolean", "whether there is no value", _null_test),
+    "is not null": Function(
+        "a is not null", "any", "boolean", "whether there is a value", _null_test
+    ),
+    "in": Function(
+        "a in (1, 2)",
+        "numbers, or of one type",
+        "boolean",
+        "whether it is one of these, which are written out",
+        _in,
+    ),
+    "between": Function(
+        "a between b and c",
+        "numbers, or of one type",
+        "boolean",
+        "`a >= b and a <= c`",
+        _compared("between"),
+    ),
+    "like": Function(
+        "a like 'x%'",
+        "strings",
+        "boolean",
+        "whether it has this form: `%` is any text, and `_` any character",
+        _like,
+    ),
+    "+": Function("a + b", "whole numbers", "whole number", "the sum", _plus),
+    "-": Function("a - b", "whole numbers", "whole number", "the difference", _minus),
+    "*": Function("a * b", "whole numbers", "whole number", "the product", _times),
+    "negative": Function(
+        "-a", "whole number", "whole number", "the number with the other sign", _negative
+    ),
 }
+"""By name, in the order of the docs."""

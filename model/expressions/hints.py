@@ -66,7 +66,8 @@ _WORDS: Mapping[str, str] = {
     "interval": "times are compared as numbers: unix_seconds(a) + 3600",
 }
 _FIELDS: Mapping[str, str] = {
-    "timestamp": "the time of a record is record_timestamp",
+    "timestamp": "the time of a record is record_timestamp; times are written as timestamp "
+    "'2026-01-01T10:00:00Z'",
     "_timestamp": "the time of a record is record_timestamp",
     "rowtime": "the time of a record is record_timestamp",
     "current_timestamp": "a view is computed from its records only: use record_timestamp",

@@ -11,13 +11,23 @@ record.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 
 from model.expressions.casts import CAST_TYPES, cast_name
 from model.expressions.functions import FUNCTIONS, Argument, result_type
 from model.expressions.hints import unexpected, unknown_field, unknown_function
 from model.expressions.tokens import Token, tokens
 from model.expressions.tree import Call, Expression, Literal
-from model.expressions.types import BOOLEAN, STRING, integer
+from model.expressions.types import (
+    BOOLEAN,
+    INT64_MAX,
+    INT64_MIN,
+    STRING,
+    decimal_literal,
+    integer,
+    time_literal,
+)
+from model.times import parse_instant
 
 MAX_CHARACTERS = 2_000
 MAX_NODES = 500
@@ -177,9 +187,8 @@ class _Parser:
         if self._take("-") is None:
             return self._primary()
         if self._peek.kind == "number":
-            number = -int(self._peek.text)
             self._next += 1
-            return self._integer(number, at)
+            return self._number(f"-{self._tokens[self._next - 1].text}", at)
         return self._call("negative", at, self._primary())
 
     def _primary(self) -> Expression:
@@ -188,7 +197,7 @@ class _Parser:
             raise self._error("the expression ends too early")
         self._next += 1
         if token.kind == "number":
-            return self._integer(int(token.text), token.at)
+            return self._number(token.text, token.at)
         if token.kind == "string":
             return Literal(token.text[1:-1].replace("''", "'"), STRING)
         if token.text == "(":
@@ -206,6 +215,8 @@ class _Parser:
             raise self._error(unexpected(token.text), token.at)
         if self._peek.text == "(":
             return self._function(token)
+        if word == "timestamp" and self._peek.kind == "string":
+            return self._time()
         if token.text not in self._names:
             raise self._error(unknown_field(token.text, self._names), token.at)
         return self._names[token.text]
@@ -259,15 +270,28 @@ class _Parser:
         self._expect(")")
         return found
 
-    def _integer(self, number: int, at: int) -> Expression:
+    def _number(self, text: str, at: int) -> Expression:
         try:
-            type_ = integer(number, number)
-            if not -(2**63) <= number < 2**63:
+            if "." in text:
+                value = Decimal(text)
+                return Literal(value, decimal_literal(value))
+            number = int(text)
+            if not INT64_MIN <= number <= INT64_MAX:
                 raise ValueError(f"{number} does not fit in 64 bits")
         except ValueError as e:
             raise self._error(str(e), at) from None
-        return Literal(number, type_)
+        return Literal(number, integer(number, number))
+
+    def _time(self) -> Expression:
+        """The text of ``timestamp '2026-01-01T10:00:00Z'``."""
+        token = self._peek
+        self._next += 1
+        try:
+            micros = parse_instant(token.text[1:-1])
+        except ValueError as e:
+            raise self._error(f"{token.text[:40]} is {e},", token.at) from None
+        return Literal(micros, time_literal(micros))
 
 
-def _literal(expression: Expression) -> str | int | bool | None:
+def _literal(expression: Expression) -> str | int | bool | Decimal | None:
     return expression.value if isinstance(expression, Literal) else None

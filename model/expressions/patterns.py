@@ -69,6 +69,36 @@ def check_pattern(pattern: str) -> int:
     return groups
 
 
+def _edges(word: str) -> dict[str, str]:
+    return {
+        r"\b": f"(?:(?<={word})(?!{word})|(?<!{word})(?={word}))",
+        r"\B": f"(?:(?<={word})(?={word})|(?<!{word})(?!{word}))",
+    }
+
+
+_NO_MORE = r"(?![\s\S])"
+_JAVA = _edges(r"[\p{L}\p{N}_]")
+_PYTHON = {
+    **_edges(r"(?u:\w)"),
+    ".": "[^\n\r\x85\u2028\u2029]",
+    # at the end, or before the end of the last line
+    "$": rf"(?:{_NO_MORE}|(?=\r\n{_NO_MORE})|(?<!\r)(?=\n{_NO_MORE})"
+    rf"|(?=[\r\x85\u2028\u2029]{_NO_MORE}))",
+}
+
+
+def java_pattern(pattern: str) -> str:
+    """A checked pattern for Java. Its ``\\b`` is an edge of a word of letters and numbers of any
+    script, as it is for Java up to version 18; later ones know only those of ASCII."""
+    return _PART.sub(lambda part: _JAVA.get(part[0], part[0]), pattern)
+
+
+def python_pattern(pattern: str) -> re.Pattern[str]:
+    """A checked pattern with the meaning that ``java_pattern`` has: more characters than for Python
+    end a line."""
+    return re.compile(_PART.sub(lambda part: _PYTHON.get(part[0], part[0]), pattern), re.ASCII)
+
+
 def check_like(pattern: str) -> None:
     """Check a pattern of SQL's ``like``, which Spark turns into a regular expression. Raises
     ValueError if it is not allowed."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from model.expressions.hints import QUOTES, unexpected
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>[0-9]+(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
+    r"\s*(?:(?P<number>[0-9]+(?:\.[0-9]+)?(?![\w.]))|(?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)|(?P<string>'(?:[^']|'')*')"
     r"|(?P<symbol><>|!=|<=|>=|\|\||[-+*=<>(),]))",
     re.ASCII,
 )
@@ -44,5 +44,5 @@ def _unknown(rest: str) -> str:
     if rest[0] in "/%":
         return f"no operator {rest[0]}: use div(number, 60) or mod(number, 60)"
     if rest[0].isdigit():
-        return "numbers in expressions are whole numbers: compare a decimal or double with those,"
+        return "a number is a whole number, or a decimal such as 0.5; this is none"
     return unexpected(rest[0])

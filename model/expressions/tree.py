@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from model.expressions.types import Type
 
@@ -18,7 +19,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    value: str | int | bool
+    """A value that is written in the expression. A time is in µs since 1970."""
+
+    value: str | int | bool | Decimal
     type: Type
 
 

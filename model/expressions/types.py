@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import StrEnum
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -62,7 +63,6 @@ class Type:
         return replace(self, optional=False)
 
 
-# A separate class, because the attributes of other classes are part of the rules of checkpoints.
 @dataclass(frozen=True, slots=True)
 class NumberTime(Type):
     """The type of a time that is a number in JSON. ``unit``: s, ms, us or ns since 1970."""
@@ -83,12 +83,29 @@ MAX_SECONDS = INT64_MAX // 10**6
 """Spark's times are microseconds."""
 # The years 1 to 9999. In UTC, one more day before and after them.
 TIME = Type(Kind.TIME, low=-62_135_683_200, high=253_402_387_199)
-TIMESTAMP = Type(Kind.TIME, low=-MAX_SECONDS, high=MAX_SECONDS, subsecond=True)
+TIMESTAMP = NumberTime(Kind.TIME, low=-MAX_SECONDS, high=MAX_SECONDS, subsecond=True, unit="us")
 """The timestamp of a record."""
 
 
 def integer(low: int = INT64_MIN, high: int = INT64_MAX, optional: bool = False) -> Type:
     return Type(Kind.INTEGER, optional, low, high)
+
+
+def decimal_literal(value: Decimal) -> Type:
+    """The type of a decimal that is written out. Raises ValueError."""
+    scale = -int(value.as_tuple().exponent)
+    if scale >= DECIMAL_DIGITS or abs(value.scaleb(scale)) >= 10**DECIMAL_DIGITS:
+        raise ValueError(
+            f"a decimal has up to {DECIMAL_DIGITS} digits, {DECIMAL_DIGITS - 1} of them after the "
+            "point"
+        )
+    return Type(Kind.DECIMAL, scale=scale)
+
+
+def time_literal(micros: int) -> Type:
+    """The type of a time that is written out, in µs since 1970."""
+    second = micros // 1_000_000
+    return replace(TIME, low=second, high=second)
 
 
 def parse_field_type(text: str) -> Type:

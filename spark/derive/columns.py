@@ -7,20 +7,24 @@ from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql.types import DecimalType
 
 from model.derive.derivation import Derivation, EventTime
 from model.expressions.casts import CASTS
+from model.expressions.patterns import java_pattern
 from model.expressions.tree import Call, Expression, Literal
-from model.expressions.types import Kind
+from model.expressions.types import DECIMAL_DIGITS, Kind
 
 Columns = Mapping[str, Column]
 """Columns by name, which replace the columns of the rows."""
+_EXACT = 2**53
+"""Above it, not every whole number is a double."""
 
 
 def column(expression: Expression, names: Columns | None = None) -> Column:
     """The value of the expression in each row."""
     if isinstance(expression, Literal):
-        return F.lit(expression.value)
+        return _written(expression)
     if isinstance(expression, Call):
         return _CALLS[expression.function](expression, names or {})
     return (names or {}).get(expression.name, F.col(expression.name))
@@ -30,6 +34,15 @@ def condition(expression: Expression, names: Columns | None = None) -> Column:
     """Whether the expression is true; null counts as false."""
     found = column(expression, names)
     return F.coalesce(found, F.lit(False)) if expression.type.optional else found
+
+
+def _written(literal: Literal) -> Column:
+    found = F.lit(literal.value)
+    if literal.type.kind is Kind.TIME:
+        return F.timestamp_micros(found)
+    if literal.type.kind is Kind.DECIMAL:
+        return found.cast(DecimalType(DECIMAL_DIGITS, literal.type.scale))
+    return found
 
 
 _Make = Callable[[Call, Columns], Column]
@@ -103,8 +116,10 @@ def _matched(make: Callable[[Column, Column, Column], Column]) -> _Make:
     """A function of a text, a pattern and a group; by default, the group is the whole match."""
 
     def call(expression: Call, names: Columns) -> Column:
-        found = [column(each, names) for each in expression.arguments]
-        return make(found[0], found[1], found[2] if len(found) == 3 else F.lit(0))
+        of, pattern, *group = expression.arguments
+        assert isinstance(pattern, Literal)
+        number = column(group[0], names) if group else F.lit(0)
+        return make(column(of, names), F.lit(java_pattern(str(pattern.value))), number)
 
     return call
 
@@ -126,8 +141,7 @@ def _whole(text: Column, low: int, high: int) -> Column:
 
 
 def _whole_of_double(number: Column) -> Column:
-    # above 2^53, not every whole number is a double
-    is_whole = (F.abs(number) <= 2**53) & (F.floor(number).cast("double") == number)
+    is_whole = (F.abs(number) <= _EXACT) & (F.floor(number).cast("double") == number)
     return F.when(is_whole, number.try_cast("bigint"))
 
 
@@ -140,6 +154,75 @@ def _double(text: Column) -> Column:
     is_number = number.rlike(r"\A[+-]?[0-9]{1,400}(\.[0-9]{0,400})?([eE][+-]?[0-9]{1,4})?\z")
     found = F.when(is_number, number).try_cast("double")
     return F.when(F.abs(found) < float("inf"), found + F.lit(0.0))
+
+
+_Compare = Callable[[Column, Column], Column]
+
+_OPERATORS: dict[str, _Compare] = {
+    "=": lambda left, right: left == right,
+    "<>": lambda left, right: left != right,
+    "<": lambda left, right: left < right,
+    "<=": lambda left, right: left <= right,
+    ">": lambda left, right: left > right,
+    ">=": lambda left, right: left >= right,
+}
+_MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compare(operator: str, left: Expression, right: Expression, names: Columns) -> Column:
+    """Compares by value. A decimal is compared with a double as the double of its text."""
+    kinds = left.type.kind, right.type.kind
+    if kinds == (Kind.DOUBLE, Kind.INTEGER):
+        return _compare(_MIRRORED[operator], right, left, names)
+    sides = column(left, names), column(right, names)
+    if kinds == (Kind.INTEGER, Kind.DOUBLE) and not _fits_double(left):
+        return _compare_exactly(operator, sides[0].cast("long"), sides[1])
+    if Kind.DOUBLE in kinds:
+        sides = sides[0].cast("double"), sides[1].cast("double")
+    return _OPERATORS[operator](*sides)
+
+
+def _fits_double(expression: Expression) -> bool:
+    """Whether each number of the type is a double."""
+    return expression.type.low >= -_EXACT and expression.type.high <= _EXACT
+
+
+def _compare_exactly(operator: str, whole: Column, number: Column) -> Column:
+    """Compares a whole number of 64 bits with a double, which may round it to the same double."""
+    rounded = whole.cast("double")
+    # Only 2^63 is no whole number of 64 bits and may be equal to a rounded one. Spark casts it to
+    # 2^63 - 1.
+    exact = F.when(number < 2.0**63, number.try_cast("bigint"))
+
+    def less(is_less: Column) -> Column:
+        return (rounded < number) | ((rounded == number) & F.coalesce(is_less, F.lit(True)))
+
+    if operator == "<":
+        return less(whole < exact)
+    if operator == "<=":
+        return less(whole <= exact)
+    if operator == "=":
+        return less(whole <= exact) & ~less(whole < exact)
+    opposite = {"<>": "=", ">": "<=", ">=": "<"}[operator]
+    return ~_compare_exactly(opposite, whole, number)
+
+
+def _comparison(operator: str) -> _Make:
+    def call(expression: Call, names: Columns) -> Column:
+        left, right = expression.arguments
+        return _compare(operator, left, right, names)
+
+    return call
+
+
+def _in(call: Call, names: Columns) -> Column:
+    of, *values = call.arguments
+    return reduce(lambda a, b: a | b, (_compare("=", of, value, names) for value in values))
+
+
+def _between(call: Call, names: Columns) -> Column:
+    of, low, high = call.arguments
+    return _compare(">=", of, low, names) & _compare("<=", of, high, names)
 
 
 def _cast(kind: str) -> _Make:
@@ -170,16 +253,11 @@ _CALLS: dict[str, _Make] = {
     "or": _of(lambda left, right: left | right),
     "and": _of(lambda left, right: left & right),
     "not": _of(lambda of: ~of),
-    "=": _of(lambda left, right: left == right),
-    "<>": _of(lambda left, right: left != right),
-    "<": _of(lambda left, right: left < right),
-    "<=": _of(lambda left, right: left <= right),
-    ">": _of(lambda left, right: left > right),
-    ">=": _of(lambda left, right: left >= right),
+    **{operator: _comparison(operator) for operator in _OPERATORS},
     "is null": _of(Column.isNull),
     "is not null": _of(Column.isNotNull),
-    "in": _of(lambda of, *values: reduce(lambda a, b: a | b, (of == value for value in values))),
-    "between": _of(lambda of, low, high: (of >= low) & (of <= high)),
+    "in": _in,
+    "between": _between,
     "like": _of(F.like),
     "+": _arithmetic(lambda left, right: left + right),
     "-": _arithmetic(lambda left, right: left - right),
@@ -193,7 +271,7 @@ _CALLS: dict[str, _Make] = {
     "length": _of(F.length),
     "concat": _texts(F.concat),
     "substring": _of(_substring),
-    "regexp_like": _of(F.regexp_like),
+    "regexp_like": _matched(lambda of, pattern, _: F.regexp_like(of, pattern)),
     "regexp_extract": _matched(_regexp_extract),
     "regexp_extract_all": _matched(F.regexp_extract_all),
     "coalesce": _of(F.coalesce),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from pyspark.sql.types import (
 
 from model.derive.fields import Paths
 from model.expressions.types import DECIMAL_DIGITS, AnyScalar, Kind, NumberTime, Type
+from model.expressions.values import decimal_of_double
 from model.rows.reader import RowReader, RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
@@ -151,11 +151,7 @@ def _checked(name: str, of: Type, number: Any) -> Any:
         if not of.low <= number <= of.high:
             raise ValueError(f"{name}: not within {of.low} to {of.high}")
         return number
-    # The shortest text of a double has all digits that the JSON had, if those were at most 15.
-    decimal = Decimal(repr(number))
-    scaled = decimal.scaleb(of.scale)
-    if scaled != scaled.to_integral_value():
-        raise ValueError(f"{name}: more than {of.scale} digits after the point")
-    if abs(scaled) >= 10**DECIMAL_DIGITS:
-        raise ValueError(f"{name}: more than {DECIMAL_DIGITS} digits")
-    return decimal
+    try:
+        return decimal_of_double(number, of.scale)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
@@ -20,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.expressions.types import TIME
+from model.expressions.values import double_of_number, text_of_scalar, time_of_number
 from model.formats.json_text import parse_json_text
 from model.times import MAX_LENGTH, NOT_A_TIME, parse_instant
 from spark.formats.batches import Fields as Fields
@@ -29,13 +28,10 @@ from spark.formats.batches import Fields as Fields
 # would fail after each restart.
 MAX_JSON_BYTES = 100_000
 
+_T = TypeVar("_T")
+
 ANY = "any"
 """Instead of a unit: the field is a text, or a number or boolean that is read as text."""
-
-# of the years 1 to 9999, in µs since 1970; in UTC, a day more
-_FIRST_TIME, _LAST_TIME = TIME.low * 1_000_000, TIME.high * 1_000_000 + 999_999
-_PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0.001}
-"""µs in a unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +128,7 @@ def _boolean(name: str, found: object) -> bool:
 
 
 def _double(name: str, found: object) -> float:
-    # a number beyond the range of a double has become an object
-    if type(found) is not float and type(found) is not int:
-        raise ValueError(f"{name}: not a number")
-    return float(found) + 0.0  # -0.0 and 0.0 are equal, so one of them would be chosen by chance
+    return _named(name, double_of_number, found)
 
 
 def _time(name: str, found: object) -> int:
@@ -157,35 +150,20 @@ def _instant(text: str) -> int | str:
 
 
 def _unit_reader(unit: str) -> Callable[[str, Any], Any]:
-    return _scalar if unit == ANY else _number_reader(unit)
+    """A function that reads a number of ``unit`` since 1970 as microseconds. If the unit is ANY, it
+    reads a text, number or boolean as text."""
+    read: Callable[[object], Any] = (
+        text_of_scalar if unit == ANY else lambda found: time_of_number(found, unit)
+    )
+    return lambda name, found: _named(name, read, found)
 
 
-def _scalar(name: str, found: object) -> str:
-    """A text; a number or a boolean as JSON."""
-    if type(found) is str:
-        return found
-    # a number beyond the range of a double has become an object
-    if not isinstance(found, int | float):
-        raise ValueError(f"{name}: not a text, a number or a boolean")
-    return json.dumps(found)
-
-
-def _number_reader(unit: str) -> Callable[[str, object], int]:
-    """A function that reads a number of ``unit`` since 1970 as microseconds."""
-    per_unit = _PER_UNIT[unit]
-
-    def read(name: str, found: object) -> int:
-        if type(found) is int:
-            at: float = found // 1000 if unit == "ns" else found * int(per_unit)
-        elif type(found) is float:
-            at = found * per_unit
-        else:
-            raise ValueError(f"{name}: not a number")
-        if not _FIRST_TIME <= at <= _LAST_TIME:
-            raise ValueError(f"{name}: not within the years 1 to 9999 as {unit} since 1970")
-        return round(at)
-
-    return read
+def _named(name: str, read: Callable[[object], _T], found: object) -> _T:
+    """Reads a field; the reason of a ValueError has its name."""
+    try:
+        return read(found)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 _READERS: dict[type[DataType], Callable[[str, Any], Any]] = {

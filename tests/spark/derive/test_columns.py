@@ -1,103 +1,99 @@
-"""Each function and operator of expressions, in Spark."""
+"""Expressions in Spark, by the table of cases that the evaluator in Python runs as well, and by
+random expressions over random rows: both evaluators have the same values."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
-from model.derive.derivation import RECORD_FIELDS
-from model.expressions.functions import FUNCTIONS, OPERATORS
+from model.expressions.evaluator import compile_expression
 from model.expressions.parser import parse
-from model.expressions.tree import Call, Field, nodes
-from model.expressions.types import parse_field_type
+from model.expressions.tree import Expression
+from model.expressions.types import Kind
 from spark.derive.columns import column
+from spark.derive.json_values import FIELDS, REASON, JsonValues
+from tests.support.examples import examples
+from tests.vectors.expression_cases import CASES, DECLARED, NAMES, PARTITION, ROW
+from tests.vectors.random_expressions import expressions, parsed_or_none, rows
 
-TYPES = {
-    "word": "string", "nothing": "string?", "small": "int", "big": "long", "at": "time",
-    "flag": "boolean", "ratio": "double",
-}  # fmt: skip
-SCHEMA = (
-    "word string, nothing string, small int, big long, at timestamp, flag boolean, ratio double, "
-    "record_partition int"
-)
-ROW = (" Éa1 b22", None, -7, 2**62, datetime(2026, 1, 1, 10, 0, 59, tzinfo=UTC), True, 0.5, 3)
-EXPRESSIONS: dict[str, object] = {
-    "lower(word)": " éa1 b22",
-    "upper(word)": " ÉA1 B22",
-    "trim(word)": "Éa1 b22",
-    "length(word)": 8,
-    "length(nothing)": None,
-    "concat(small, '-', big, word)": "-7-4611686018427387904 Éa1 b22",
-    "concat(small, small)": "-7-7",
-    "substring(word, 2, 3)": "Éa1",
-    "substring(word, 6)": "b22",
-    "regexp_like(word, '[0-9]{2}')": True,
-    "regexp_extract(word, '([a-z])([0-9]+)')": "a1",
-    "regexp_extract(word, '([a-z])([0-9]+)', 2)": "1",
-    "regexp_extract(word, 'x')": "",
-    "regexp_extract_all(word, '[a-z][0-9]+')": ["a1", "b22"],
-    r"regexp_extract_all(word, '\b[a-z](\d+)\b', 1)": ["22"],
-    "coalesce(nothing, word)": ROW[0],
-    "if(flag, 1, 2)": 1,
-    "if(nothing = 'x', 1, 2)": 2,
-    "div(small, 2)": -3,
-    "mod(small, 2)": 1,
-    "unix_seconds(at)": 1767261659,
-    "unix_millis(at)": 1767261659000,
-    "unix_seconds(timestamp_seconds(unix_seconds(at) - 60 * 60))": 1767258059,
-    "small * 2000000000": -14000000000,
-    "small + 2147483647": 2147483640,
-    "small - 2147483647": -2147483654,
-    "-small": 7,
-    "small * -2147483648": 15032385536,
-    "30 * 24 * 3600 * 1000": 2592000000,
-    "2147483647 + 1": 2147483648,
-    "unix_millis(at) - 30 * 24 * 3600 * 1000": 1764669659000,
-    "length(word) * 1000000000": 8000000000,
-    "coalesce(small, 0) * 1000000000": -7000000000,
-    "-(if(flag, small, 0) * -1000000000)": -7000000000,
-    "coalesce(length(nothing), 3) * 100000 * 30": 9000000,
-    "record_partition * 1000000000": 3000000000,
-    "small in (1, -7)": True,
-    "word not in ('a', 'b')": True,
-    "nothing in ('a')": None,
-    "small between -7 and 0": True,
-    "small not between -7 and 0": False,
-    "word like '%b__'": True,
-    "word like 'b'": False,
-    "nothing is null and word is not null": True,
-    "not flag or ratio >= ratio": True,
-    "ratio = ratio and ratio <= ratio": True,
-    "small <> -7 or big > 5": True,
-    "small != -7": False,
-    "not (big < 0)": True,
-    "nothing = nothing": None,
-}
-NAMES = {name: Field(name, parse_field_type(of)) for name, of in TYPES.items()} | {
-    "record_partition": Field("record_partition", RECORD_FIELDS["record_partition"])
-}
+_JSON = JsonValues(tuple(DECLARED.items()), None, ("record_partition",))
 
 
-def test_the_values_of_expressions(session: SparkSession) -> None:
-    rows = session.createDataFrame([ROW], SCHEMA)
-    parsed = [parse(text, NAMES) for text in EXPRESSIONS]
-    columns = [column(each).alias(f"_{number}") for number, each in enumerate(parsed)]
-    [found] = rows.repartition(1).select(*columns).collect()
-    assert dict(zip(EXPRESSIONS, found, strict=True)) == EXPRESSIONS
-    # the same if Spark does not compile them, and if the fields have other columns
-    others = {name: F.col(f"r.{name}") for name in NAMES}
-    columns = [column(each, others).alias(f"_{number}") for number, each in enumerate(parsed)]
-    [again] = rows.select(F.struct("*").alias("r")).select(*columns).collect()
-    assert tuple(again) == tuple(found)
+def evaluated(
+    session: SparkSession, parsed: Sequence[Expression], given: Sequence[Mapping[str, object]]
+) -> list[list[Any]]:
+    """The values of all expressions in each row, read as the job reads values. One job computes
+    them."""
+    schema = StructType(
+        [StructField("value", BinaryType()), StructField("record_partition", IntegerType())]
+    )
+    values = [(json.dumps(row).encode(), PARTITION) for row in given]
+    decoded = (
+        session.createDataFrame(values, schema)
+        .repartition(1)
+        .mapInArrow(_JSON, StructType([schema["record_partition"], *_JSON.columns]))
+    )
+    names = {name: F.col(f"{FIELDS}.{name}") for name in DECLARED}
+    columns = []
+    for number, each in enumerate(parsed):
+        of = column(each, names)
+        of = F.unix_micros(of) if each.type.kind is Kind.TIME else of
+        columns.append(of.alias(f"_{number}"))
+    found = decoded.select(REASON, *columns).collect()
+    assert [row[REASON] for row in found] == [None] * len(given)
+    return [list(row)[1:] for row in found]
 
 
-def test_all_functions_and_operators_are_tested() -> None:
-    used = {
-        part.function
-        for text in EXPRESSIONS
-        for part in nodes(parse(text, NAMES))
-        if isinstance(part, Call)
+def test_the_table_of_cases(session: SparkSession) -> None:
+    given = list({json.dumps(case.given): case.given for case in CASES}.values())
+    texts = list(dict.fromkeys(case.text for case in CASES))
+    parsed = [parse(text, NAMES) for text in texts]
+    found = evaluated(session, parsed, [{**ROW, **each} for each in given])
+    values = {
+        (text, json.dumps(each)): value
+        for each, row in zip(given, found, strict=True)
+        for text, value in zip(texts, row, strict=True)
     }
-    assert used == FUNCTIONS.keys() | OPERATORS.keys()
+    different = [
+        (case, value)
+        for case in CASES
+        if (value := values[case.text, json.dumps(case.given)]) != case.value
+        or type(value) is not type(case.value)
+    ]
+    assert different == []
+
+
+def test_python_and_spark_have_the_same_values(session: SparkSession) -> None:
+    parsed: list[tuple[str, Expression]] = []
+    drawn: list[dict[str, object]] = []
+
+    @settings(
+        max_examples=examples(300),
+        phases=[Phase.generate],
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(expressions(), rows())
+    def draw(text: str, row: dict[str, object]) -> None:
+        expression = parsed_or_none(text)
+        if expression is not None:
+            parsed.append((text, expression))
+            drawn.append(row)
+
+    draw()
+    # each expression in each row, by one job
+    found = evaluated(session, [each for _, each in parsed], drawn)
+    different = []
+    for number, (text, expression) in enumerate(parsed):
+        evaluate = compile_expression(expression)
+        for row, values in zip(drawn, found, strict=True):
+            value = evaluate({**row, "record_partition": PARTITION})
+            if value != values[number] or type(value) is not type(values[number]):
+                different.append((text, row, value, values[number]))
+    assert different[:3] == []

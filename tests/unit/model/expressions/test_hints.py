@@ -40,7 +40,7 @@ NAMES = {
         ("s rlike 'x'", "regexp_like"),
         ("n / 60", "div(number, 60)"),
         ("n % 60", "mod(number, 60)"),
-        ("n > 1.5", "whole numbers"),
+        ("n > 1e3", "decimal such as 0.5"),
         ("case when n > 1 then 2 end", "else"),
         ("after.id", 'id = { path = "after.id"'),
         ('"to-city"', 'path = "to-city"'),

@@ -1,0 +1,277 @@
+"""Evaluates expressions in Python: a typed tree becomes one generated function.
+
+The source of the function has names of variables and operators only. The values of literals, and
+the names of fields, are variables of its closure, so no text of a client is ever in a source.
+
+The function cannot fail. A value that is missing, or not of its field's declared type, is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+from model.expressions.casts import CASTS, cast_function
+from model.expressions.matching import (
+    like_function,
+    regexp_extract_all_function,
+    regexp_extract_function,
+    regexp_like_function,
+)
+from model.expressions.tree import Call, Expression, Literal
+from model.expressions.types import AnyScalar, Kind, NumberTime, Type
+from model.expressions.values import Value, reader
+
+Row = Mapping[str, object]
+"""Field ► value, as JSON has it."""
+Evaluate = Callable[[Row], Value]
+
+_DEEPEST = 90
+"""Python's source has up to 100 levels of indentation. A part that is deeper is evaluated even if
+its value is not needed."""
+
+_STRICT: dict[str, str] = {
+    "+": "{} + {}",
+    "-": "{} - {}",
+    "*": "{} * {}",
+    "negative": "-{}",
+    "div": "{0} // {1} if {0} >= 0 else -(-{0} // {1})",
+    "mod": "{} % {}",
+    "not": "not {}",
+    "lower": "{}.lower()",
+    "upper": "{}.upper()",
+    "trim": "{}.strip(' ')",
+    "length": "len({})",
+    "unix_seconds": "{} // 1000000",
+    "unix_millis": "{} // 1000",
+    "timestamp_seconds": "{} * 1000000",
+}
+"""Functions and operators that are null if one of their arguments is, as Python."""
+_COMPARISONS = {"=": "==", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_AND = "False if {0} is False or {1} is False else None if {0} is None or {1} is None else True"
+_OR = "True if {0} is True or {1} is True else None if {0} is None or {1} is None else False"
+
+
+def compile_expression(expression: Expression) -> Evaluate:
+    """A function from a row to the value of the expression. A time is in µs since 1970."""
+    return _Source().compiled(expression)
+
+
+class _Source:
+    """The source of one function. ``_null``: the variables that may be null."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._constants: dict[str, object] = {}
+        self._null: set[str] = set()
+        self._variables = 0
+
+    def compiled(self, expression: Expression) -> Evaluate:
+        result = self._value(expression, {}, 2)
+        source = "\n".join(
+            [
+                f"def make({', '.join(self._constants)}):",
+                " def evaluate(row):",
+                *self._lines,
+                f"  return {result}",
+                " return evaluate",
+            ]
+        )
+        made: dict[str, Any] = {}
+        exec(source, made)
+        evaluate: Evaluate = made["make"](*self._constants.values())
+        return evaluate
+
+    def _line(self, level: int, text: str) -> None:
+        self._lines.append(" " * level + text)
+
+    def _constant(self, value: object) -> str:
+        name = f"c{len(self._constants)}"
+        self._constants[name] = value
+        return name
+
+    def _variable(self, level: int, text: str, may_be_null: bool) -> str:
+        """A new variable with this value."""
+        name = f"v{self._variables}"
+        self._variables += 1
+        self._line(level, f"{name} = {text}")
+        if may_be_null:
+            self._null.add(name)
+        return name
+
+    def _strict(self, level: int, text: str, *names: str, may_be_null: bool = False) -> str:
+        """A variable that is null if one of these variables is, and otherwise has this value."""
+        tests = [f"{name} is None" for name in dict.fromkeys(names) if name in self._null]
+        if tests:
+            text = f"None if {' or '.join(tests)} else {text}"
+        return self._variable(level, text, may_be_null or bool(tests))
+
+    def _value(self, expression: Expression, known: dict[str, str], level: int) -> str:
+        """The name of the variable or constant that has the value. ``known``: field ► the variable
+        that has it."""
+        if isinstance(expression, Literal):
+            return self._constant(expression.value)
+        if isinstance(expression, Call):
+            return self._call(expression, known, level)
+        name = expression.name
+        if name not in known:
+            known[name] = self._field(name, expression.type, level)
+        return known[name]
+
+    def _field(self, name: str, of: Type, level: int) -> str:
+        found = f"row.get({self._constant(name)})"
+        if isinstance(of, AnyScalar | NumberTime) or of.kind not in _CHECKS:
+            return self._variable(level, f"{self._constant(reader(of))}({found})", True)
+        # the plain types without a call, because most conditions only compare them
+        variable = self._variable(level, found, True)
+        wrong = _CHECKS[of.kind].format(variable)
+        if of.kind is Kind.INTEGER:
+            low, high = self._constant(of.low), self._constant(of.high)
+            wrong = f"{wrong} or not {low} <= {variable} <= {high}"
+        self._line(level, f"if {wrong}: {variable} = None")
+        return variable
+
+    def _call(self, call: Call, known: dict[str, str], level: int) -> str:
+        lazy = {"and": self._and, "or": self._or, "if": self._if, "coalesce": self._coalesce}
+        if call.function in lazy:
+            return lazy[call.function](call.arguments, known, level)
+        names = [self._value(each, known, level) for each in call.arguments]
+        if call.function in _STRICT:
+            return self._strict(level, _STRICT[call.function].format(*names), *names)
+        if call.function in _COMPARISONS:
+            return self._compared(call.function, call.arguments, names, level)
+        if call.function in CASTS:
+            cast = cast_function(call.function, call.arguments[0].type, call.type)
+            text = f"{self._constant(cast)}({names[0]})"
+            return self._strict(level, text, names[0], may_be_null=call.type.optional)
+        return _OTHERS[call.function](self, call, names, level)
+
+    def _inner(self, level: int, test: str) -> int:
+        """Begins a block that is skipped unless the test is true. Returns its level."""
+        if level >= _DEEPEST:
+            return level
+        self._line(level, f"if {test}:")
+        return level + 1
+
+    def _and(self, arguments: tuple[Expression, ...], known: dict[str, str], level: int) -> str:
+        return self._joined(arguments, known, level, "is not False", _AND)
+
+    def _or(self, arguments: tuple[Expression, ...], known: dict[str, str], level: int) -> str:
+        return self._joined(arguments, known, level, "is not True", _OR)
+
+    def _joined(
+        self,
+        arguments: tuple[Expression, ...],
+        known: dict[str, str],
+        level: int,
+        undecided: str,
+        text: str,
+    ) -> str:
+        left, right = arguments
+        result = self._variable(level, self._value(left, known, level), True)
+        inner = self._inner(level, f"{result} {undecided}")
+        other = self._value(right, known if inner == level else {**known}, inner)
+        self._line(inner, f"{result} = {text.format(result, other)}")
+        return result
+
+    def _if(self, arguments: tuple[Expression, ...], known: dict[str, str], level: int) -> str:
+        condition, then, other = arguments
+        test = f"{self._value(condition, known, level)} is True"
+        if level >= _DEEPEST:
+            values = [self._value(each, known, level) for each in (then, other)]
+            return self._variable(level, f"{values[0]} if {test} else {values[1]}", True)
+        result = self._variable(level, "None", True)
+        for start, each in ((f"if {test}:", then), ("else:", other)):
+            self._line(level, start)
+            value = self._value(each, {**known}, level + 1)
+            self._line(level + 1, f"{result} = {value}")
+        return result
+
+    def _coalesce(
+        self, arguments: tuple[Expression, ...], known: dict[str, str], level: int
+    ) -> str:
+        first, *others = arguments
+        result = self._variable(level, self._value(first, known, level), True)
+        for each in others:
+            inner = self._inner(level, f"{result} is None")
+            value = self._value(each, known if inner == level else {**known}, inner)
+            self._line(inner, f"if {result} is None: {result} = {value}")
+        return result
+
+    def _compared(
+        self, operator: str, arguments: tuple[Expression, ...], names: list[str], level: int
+    ) -> str:
+        """Compares by value. A decimal is compared with a double as the double of its text."""
+        kinds = {each.type.kind for each in arguments}
+        sides = list(names)
+        if kinds == {Kind.DECIMAL, Kind.DOUBLE}:
+            for number, each in enumerate(arguments):
+                if isinstance(each, Literal):
+                    sides[number] = self._constant(float(each.value))
+                elif each.type.kind is Kind.DECIMAL:
+                    sides[number] = f"float({names[number]})"
+        return self._strict(level, f" {_COMPARISONS[operator]} ".join(sides), *names)
+
+    def _between(self, call: Call, names: list[str], level: int) -> str:
+        of, low, high = call.arguments
+        least = self._compared(">=", (of, low), [names[0], names[1]], level)
+        most = self._compared("<=", (of, high), [names[0], names[2]], level)
+        return self._variable(level, _AND.format(least, most), True)
+
+    def _in(self, call: Call, names: list[str], level: int) -> str:
+        of, *others = call.arguments
+        is_double = of.type.kind is Kind.DOUBLE
+        values = {
+            float(each.value) if is_double and isinstance(each.value, Decimal) else each.value
+            for each in others
+            if isinstance(each, Literal)
+        }
+        return self._strict(level, f"{names[0]} in {self._constant(frozenset(values))}", names[0])
+
+    def _null_test(self, call: Call, names: list[str], level: int) -> str:
+        return self._variable(level, f"{names[0]} {call.function.replace('null', 'None')}", False)
+
+    def _concat(self, call: Call, names: list[str], level: int) -> str:
+        texts = [
+            f"str({name})" if each.type.kind is Kind.INTEGER else name
+            for name, each in zip(names, call.arguments, strict=True)
+        ]
+        return self._strict(level, " + ".join(texts), *names)
+
+    def _substring(self, call: Call, names: list[str], level: int) -> str:
+        start, *length = _written(call)
+        end = start - 1 + length[0] if length else None
+        return self._strict(level, f"{names[0]}[{self._constant(slice(start - 1, end))}]", names[0])
+
+    def _matched(self, call: Call, names: list[str], level: int) -> str:
+        pattern, *group = _written(call)
+        matched = _MATCHED[call.function](pattern, *group)
+        return self._strict(level, f"{self._constant(matched)}({names[0]})", names[0])
+
+
+def _written(call: Call) -> list[Any]:
+    """The values of all arguments but the first, which are written out."""
+    return [each.value for each in call.arguments[1:] if isinstance(each, Literal)]
+
+
+_CHECKS = {
+    Kind.STRING: "type({}) is not str",
+    Kind.BOOLEAN: "type({}) is not bool",
+    Kind.INTEGER: "type({}) is not int",
+}
+_MATCHED: dict[str, Callable[..., Callable[[str], Value]]] = {
+    "like": like_function,
+    "regexp_like": regexp_like_function,
+    "regexp_extract": regexp_extract_function,
+    "regexp_extract_all": regexp_extract_all_function,
+}
+_OTHERS: dict[str, Callable[[_Source, Call, list[str], int], str]] = {
+    "between": _Source._between,
+    "in": _Source._in,
+    "is null": _Source._null_test,
+    "is not null": _Source._null_test,
+    "concat": _Source._concat,
+    "substring": _Source._substring,
+    **dict.fromkeys(_MATCHED, _Source._matched),
+}

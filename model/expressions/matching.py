@@ -1,0 +1,102 @@
+"""The functions of patterns in Python: ``like`` and regular expressions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from model.expressions.patterns import python_pattern
+
+_FIRST_OUTSIDE_16_BITS = "\U00010000"
+
+
+def like_function(pattern: str) -> Callable[[str], bool]:
+    """Whether a text is like the pattern, in steps that are about as many as its characters."""
+    first, *others = pattern.split("%")
+    if not others:
+        return _exactly(first)
+    *middle, last = others
+    starts, ends = _fixed(first), _fixed(last)
+    parts = [(_search(part), len(part)) for part in middle if part]
+    shortest = len(first) + len(last)
+
+    def is_like(text: str) -> bool:
+        end = len(text) - len(last)
+        if len(text) < shortest or not starts(text, 0) or not ends(text, end):
+            return False
+        at = len(first)
+        for search, length in parts:
+            found = search(text, at, end)
+            if found < 0:
+                return False
+            at = found + length
+        return True
+
+    return is_like
+
+
+def _exactly(part: str) -> Callable[[str], bool]:
+    matches = _fixed(part)
+    return lambda text: len(text) == len(part) and matches(text, 0)
+
+
+def _compiled(part: str) -> re.Pattern[str]:
+    """``_`` is any character."""
+    return re.compile("".join("." if each == "_" else re.escape(each) for each in part), re.DOTALL)
+
+
+def _fixed(part: str) -> Callable[[str, int], bool]:
+    """Whether a text has the part at a place."""
+    if "_" not in part:
+        return lambda text, at: text.startswith(part, at)
+    pattern = _compiled(part)
+    return lambda text, at: pattern.match(text, at) is not None
+
+
+def _search(part: str) -> Callable[[str, int, int], int]:
+    """Where the part is in a text, between two places; -1 if it is not."""
+    if "_" not in part:
+        return lambda text, at, end: text.find(part, at, end)
+    pattern = _compiled(part)
+
+    def search(text: str, at: int, end: int) -> int:
+        found = pattern.search(text, at, end)
+        return -1 if found is None else found.start()
+
+    return search
+
+
+def regexp_like_function(pattern: str) -> Callable[[str], bool]:
+    compiled = python_pattern(pattern)
+    return lambda text: compiled.search(text) is not None
+
+
+def regexp_extract_function(pattern: str, group: int = 0) -> Callable[[str], str]:
+    compiled = python_pattern(pattern)
+
+    def extract(text: str) -> str:
+        found = compiled.search(text)
+        return "" if found is None else found[group] or ""
+
+    return extract
+
+
+def regexp_extract_all_function(pattern: str, group: int = 0) -> Callable[[str], list[str]]:
+    compiled = python_pattern(pattern)
+    return lambda text: [found[group] or "" for found in _matches(compiled, text)]
+
+
+def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """All matches that Java finds. After an empty match, it goes on at the next unit of 16 bits; so
+    there may be another empty match within a character that has two of them."""
+    at = 0
+    while at <= len(text) and (found := pattern.search(text, at)) is not None:
+        yield found
+        at = found.end()
+        if found.start() == at:
+            if text[at : at + 1] >= _FIRST_OUTSIDE_16_BITS:
+                units = f"{text[:at]}\ud800\udc00{text[at + 1 :]}"
+                within = pattern.match(units, at + 1)
+                if within is not None and within.end() == at + 1:
+                    yield within
+            at += 1

@@ -1,0 +1,104 @@
+"""SQLite as an independent reference of the language, where it has the same."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+
+from model.expressions.evaluator import compile_expression
+from model.expressions.parser import parse
+from model.expressions.tree import Call, Expression, Field, Literal
+from tests.vectors.expression_cases import CASES, DECLARED, NAMES, PARTITION, ROW, Case
+from tests.vectors.random_expressions import expressions, parsed_or_none, rows
+
+_NAMES = [*DECLARED, "record_partition"]
+_PREFIXES = {"not": "NOT", "negative": "-"}
+_FUNCTIONS = {"if": "iif", "substring": "substr"}
+_SAME = ("lower", "upper", "trim", "length", "coalesce")
+_INFIX = ("or", "and", "=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "like")
+
+
+def sql(of: Expression) -> str:
+    """The expression for SQLite, with parentheses. Raises KeyError if SQLite has not the same."""
+    if isinstance(of, Field):
+        if of.name in ("price", "cost", "at", "millis"):
+            raise KeyError(of.name)
+        return f'"{of.name}"'
+    if isinstance(of, Literal):
+        if not isinstance(of.value, str):
+            return str(of.value)
+        return "'" + of.value.replace("'", "''") + "'"
+    return _call(of, [sql(each) for each in of.arguments])
+
+
+def _call(call: Call, given: list[str]) -> str:
+    name = call.function
+    if name in _INFIX:
+        return f"({given[0]} {name} {given[1]})"
+    if name in _PREFIXES:
+        return f"({_PREFIXES[name]} {given[0]})"
+    if name in _FUNCTIONS or name in _SAME:
+        return f"{_FUNCTIONS.get(name, name)}({', '.join(given)})"
+    return {
+        "is null": "({0} IS NULL)",
+        "is not null": "({0} IS NOT NULL)",
+        "in": f"({{0}} IN ({', '.join(given[1:])}))",
+        "between": "({0} BETWEEN {1} AND {2})",
+        "concat": f"({' || '.join(given)})",
+        "div": "({0} / {1})",
+        "mod": "((({0} % {1}) + {1}) % {1})",
+    }[name].format(*given)
+
+
+@contextlib.contextmanager
+def _opened() -> Iterator[sqlite3.Connection]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("PRAGMA case_sensitive_like = ON")
+        yield database
+
+
+def in_sqlite(database: sqlite3.Connection, of: Expression, row: dict[str, object]) -> object:
+    values = {**row, "record_partition": PARTITION}
+    columns = ", ".join(f'? AS "{name}"' for name in _NAMES)
+    query = f"SELECT {sql(of)} FROM (SELECT {columns})"
+    [(found,)] = database.execute(query, [values.get(name) for name in _NAMES])
+    return found
+
+
+def _portable(case: Case) -> bool:
+    """Whether SQLite has the functions of the case; its case mappings know only ASCII."""
+    try:
+        text = sql(parse(case.text, NAMES))
+    except KeyError:
+        return False
+    row = {**ROW, **case.given}
+    return ("lower" not in text and "upper" not in text) or str(row["word"]).isascii()
+
+
+_PORTABLE = [case for case in CASES if "any" not in case.text and _portable(case)]
+
+
+@pytest.mark.parametrize("case", _PORTABLE, ids=str)
+def test_the_table_of_cases(case: Case) -> None:
+    with _opened() as database:
+        found = in_sqlite(database, parse(case.text, NAMES), {**ROW, **case.given})
+    assert found == case.value
+
+
+def test_most_functions_are_in_sqlite() -> None:
+    assert len(_PORTABLE) > 100
+
+
+@given(expressions(sqlite=True), rows(ascii_only=True))
+def test_python_and_sqlite_have_the_same_values(text: str, row: dict[str, object]) -> None:
+    parsed = parsed_or_none(text)
+    if parsed is None:
+        return
+    with _opened() as database:
+        expected = in_sqlite(database, parsed, row)
+    found = compile_expression(parsed)({**row, "record_partition": PARTITION})
+    assert found == expected, (text, row)
