@@ -368,5 +368,5 @@ def test_a_broken_view(old: str, new: str, where: str, why: str) -> None:
 
 def test_the_extra_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("model.formats.protobuf.format.find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match=r"line 3.*queryable-topics\[protobuf\]"):
+    with pytest.raises(ConfigurationError, match=r"line 3.*pip install '\.\[protobuf\]'"):
         parse_views(TOML, read=read)
