@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -20,7 +21,9 @@ from backend.admin.instance_status import (
     unreadable_document,
 )
 from backend.admin.page import admin_blueprint, recent_topology
+from backend.cluster.group_state import GroupState
 from backend.http.access import Access
+from backend.http.hints import hint
 from backend.http.kiqr.raw_reads import RawReads
 from backend.http.kiqr.routes import register_kiqr
 from backend.http.metrics.registry import CONTENT_TYPE, Metrics
@@ -70,7 +73,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
     pages.register_blueprint(admin_blueprint(topology))
     register_kiqr(pages, context, raw_reads)
     pages.register_error_handler(Problem, _problem)
-    pages.register_error_handler(HTTPException, _http_exception)
+    pages.register_error_handler(HTTPException, partial(_http_exception, context.group))
     pages.register_error_handler(Exception, _unexpected)
 
     @pages.get("/views")
@@ -205,14 +208,10 @@ def _problem(problem: Problem) -> Response:
     return answer
 
 
-def _http_exception(error: HTTPException) -> Response:
+def _http_exception(group: GroupState, error: HTTPException) -> Response:
     if error.code == 404:
-        return _problem(
-            NotFound(
-                "no-such-resource",
-                f"Unknown path {request.path!r}. GET /views lists the views and their paths.",
-            )
-        )
+        meant = hint(request.path, group.versions.named.values())
+        return _problem(NotFound("no-such-resource", f"Unknown path {request.path!r}. {meant}"))
     if error.code == 405:
         allowed = sorted(getattr(error, "valid_methods", None) or ["GET"])
         return _problem(MethodNotAllowed(request.method, ", ".join(allowed)))
