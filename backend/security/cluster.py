@@ -42,6 +42,11 @@ KEYED: Header = (b"queryable-connection", b"keyed")
 log = RateLimitedLog(logging.getLogger(__name__))
 
 
+EARLY = "early"
+"""The kind of a refusal after a start, which needs no action: the sender sends its next message
+anyway."""
+
+
 class Refused(Forbidden):
     """A request that no member of the deployment has signed. `kind`: a constant, for the log."""
 
@@ -128,10 +133,16 @@ class SignatureVerifier:
         seen = self._seen[purpose]
         if not seen.is_within(signature.at, now):
             difference = (signature.at - now) / 1000
+            if abs(difference) * 1000 <= WINDOW_MS:
+                raise Refused(
+                    EARLY,
+                    "it was sent before this instance could tell whether its signature was used "
+                    "before. Send it again",
+                )
             raise Refused(
                 "time",
                 f"its time differs from this instance's clock by {difference:+.1f} s, and at most "
-                f"{WINDOW_MS // 1000} s are allowed (less after the start). Synchronise the clocks",
+                f"{WINDOW_MS // 1000} s are allowed. Synchronise the clocks",
             )
         if not seen.add(signature.mac, signature.at, now):
             raise Refused("replay", "its signature was used before")
@@ -262,4 +273,6 @@ def signature_in(headers: Iterable[Header]) -> bytes | None:
 
 
 def _log(problem: Refused, client: str) -> None:
+    if problem.kind == EARLY:
+        return
     log.warn(problem.kind, f"internal request from {client or 'an unknown address'}: {problem}")
