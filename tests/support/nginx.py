@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -28,6 +29,8 @@ def lay_out(
     """Like `local.stack.nginx.lay_out`, with `changes` of text in nginx.conf. Returns the command
     that starts nginx. `source`: the folder with nginx.conf and proxy/ (default: the repository)."""
     command = nginx_in(prefix, port, files=source, workers=workers)
+    if re.search("(?m)^worker_processes", (prefix / "nginx.conf").read_text()):
+        command[-1] = "daemon off;"  # of an earlier release
     if changes:
         path = prefix / "nginx.conf"
         text = path.read_text()

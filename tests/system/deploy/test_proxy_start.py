@@ -19,10 +19,10 @@ START = REPOSITORY / "proxy" / "start"
 MIB = 1 << 20
 
 
-def started(cgroups: Path, command: str = 'echo "$2"') -> str:
-    """What a shell command prints that is started in place of nginx; $2 has the directives."""
+def started(cgroups: Path, conf: Path = Path("nginx.conf")) -> str:
+    """The directives that nginx gets with its configuration."""
     done = subprocess.run(
-        ["sh", str(START), "sh", "-c", command, "sh"],
+        ["sh", str(START), "sh", "-c", 'echo "$4"', "nginx", "-c", str(conf)],
         env={**os.environ, "CGROUPS": str(cgroups)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout.strip()
@@ -73,6 +73,15 @@ def test_a_real_nginx_has_these_workers_and_all_files_of_the_hard_limit(tmp_path
         for pid in workers:
             limits = Path(f"/proc/{pid}/limits").read_text()
             assert re.search(r"Max open files +5000 +5000 ", limits), limits
+
+
+def test_a_copy_of_an_earlier_configuration_decides_itself(tmp_path: Path) -> None:
+    """nginx would not start with two numbers of workers."""
+    earlier, new = tmp_path / "earlier.conf", tmp_path / "new.conf"
+    earlier.write_text("include x;\nworker_processes auto;\n")
+    new.write_text("# proxy/start sets worker_processes.\n")
+    numbers = {path: "worker_processes" in started(tmp_path, conf=path) for path in (earlier, new)}
+    assert numbers == {earlier: False, new: True}
 
 
 def test_compose_kubernetes_and_systemd_start_nginx_by_it(tmp_path: Path) -> None:
