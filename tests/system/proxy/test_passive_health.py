@@ -173,7 +173,8 @@ def test_a_backend_that_hangs_is_probed_at_growing_intervals(
     # 0.4 s for the read itself, then 0.25 and 0.5 s
     gaps = [after - before for before, after in pairwise(probes)]
     for gap, expected in zip(gaps, (0.65, 0.9), strict=True):
-        assert expected - 0.02 < gap < expected + 0.4, gaps
+        # a probe that a busy machine delivers late makes the gap after it shorter
+        assert expected - 0.15 < gap < expected + 0.4, gaps
     # one answer removes the entry
     assert left_out(client, active)["failures"] == 3
     active.behave = active.answer
