@@ -1,5 +1,5 @@
 """What the instances of a group have agreed on, and this instance's place in it: the topology, the
-versions of views, the current deployment, who is alive."""
+versions of views, the current deployment, and which instances are alive."""
 
 from __future__ import annotations
 

@@ -61,13 +61,14 @@ class FastPath:
     ) -> None:
         """`allows_host(host)`: whether a request with this Host may be answered here.
         `refused(problem, client, target)` is called when an internal request is refused."""
-        self._context, self._group = context, context.group
+        self._group, self._cluster = context.group, context.cluster
+        self._latencies, self._spans = context.telemetry.latencies, context.telemetry.spans
         self.allows_host = allows_host
         self._refused = refused
         self._paths = paths
         self._responses = responses
         self._access = access
-        self._turn = TurnReads(context.telemetry.latencies)
+        self._turn = TurnReads(self._latencies)
         self._series: dict[int, Series] = {}
         self._forwards = forwards
         self._heartbeats = heartbeats
@@ -102,7 +103,7 @@ class FastPath:
         Returns True if it is being asked. Then `ended` is called later, with the answer or with
         None. None leaves the request to the router: the instance does not answer, and others may
         have to be asked."""
-        if self._context.telemetry.spans is not None or REQUESTS.isEnabledFor(INFO):
+        if self._spans is not None or REQUESTS.isEnabledFor(INFO):
             return False  # the router measures each request for the log
         elsewhere, self._elsewhere = self._elsewhere, None
         if elsewhere is None or elsewhere[0] is not raw_path:
@@ -131,7 +132,7 @@ class FastPath:
             responses.reads.counts.forwarded += 1
             now = perf_counter()
             series = responses.series(role_of(answer.headers), answer.status)
-            self._context.telemetry.latencies.observe(series, now - began, now)
+            self._latencies.observe(series, now - began, now)
         except Exception as error:
             not_counted(error)
         complete(answer, "GET", self._group.epoch_header)
@@ -154,7 +155,7 @@ class FastPath:
         sender = None
         try:
             if connection is None or not connection.is_next(reads.signature, body):
-                sender = self._context.cluster.admit(
+                sender = self._cluster.admit(
                     READERS, "POST", READS, reads.signature, client, has_certificate, connection
                 )
                 if sender is not None:
@@ -184,7 +185,7 @@ class FastPath:
     def _series_of_requests(self, status: int) -> Series:
         """The histogram of the requests for coalesced reads."""
         labels = Labels(INTERNAL_READS, status=status)
-        series = self._series[status] = self._context.telemetry.latencies.series(labels)
+        series = self._series[status] = self._latencies.series(labels)
         return series
 
     def heartbeat_now(
@@ -194,7 +195,7 @@ class FastPath:
         socket. `has_certificate`: see `mutual_tls.is_of_cluster`."""
         self._turn.begin()
         try:
-            sender = self._context.cluster.admit(
+            sender = self._cluster.admit(
                 (Purpose.PEER,), "POST", HEARTBEAT, heartbeat.signature, client, has_certificate
             )
             if sender is not None:
@@ -206,9 +207,7 @@ class FastPath:
             answer = self._heartbeats.answer(heartbeat.body)
             if sender is not None:
                 sender.sign(answer)
-        self._turn.note(
-            self._context.telemetry.latencies.series(_HEARTBEAT._replace(status=answer.status))
-        )
+        self._turn.note(self._latencies.series(_HEARTBEAT._replace(status=answer.status)))
         complete(answer, "POST", self._group.epoch_header)
         return answer
 
@@ -218,20 +217,20 @@ class FastPath:
         """304 to a proxy that has the latest topology; None leaves the request to the router: the
         topology is unknown, the page has not been built since it changed, or the proxy is refused.
         """
-        context = self._context
-        if not context.group.known or context.group.processors_etag != (
-            context.group.revision,
+        group = self._group
+        if not group.known or group.processors_etag != (
+            group.revision,
             poll.etag,
         ):
             return None
         if self._access.is_on and not has_certificate:
             headers = [] if poll.signature is None else [(SIGNATURE, poll.signature)]
-            if not context.cluster.is_signed("GET", PROCESSORS, headers, client):
+            if not self._cluster.is_signed("GET", PROCESSORS, headers, client):
                 return None
         self._turn.begin()
-        self._turn.note(context.telemetry.latencies.series(_UNCHANGED))
+        self._turn.note(self._latencies.series(_UNCHANGED))
         answer = Answer(304, [(b"etag", poll.etag)], b"")
-        complete(answer, "GET", context.group.epoch_header)
+        complete(answer, "GET", group.epoch_header)
         return answer
 
     def _answer_in_batch(self, raw_path: bytes, readers: Readers, number: int) -> Answer | None:

@@ -58,6 +58,7 @@ _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
     """The Flask application of one instance. `raw_reads`: for KIQR's dialect."""
+    group = context.group
     pages = Flask("backend.http", static_folder=None)
     pages.url_map.merge_slashes = False  # keys may have empty segments
     topology = recent_topology(context)
@@ -73,29 +74,29 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
     pages.register_blueprint(admin_blueprint(topology))
     register_kiqr(pages, context, raw_reads)
     pages.register_error_handler(Problem, _problem)
-    pages.register_error_handler(HTTPException, partial(_http_exception, context.group))
+    pages.register_error_handler(HTTPException, partial(_http_exception, group))
     pages.register_error_handler(Exception, _unexpected)
 
     @pages.get("/views")
     def views() -> Response:
-        return _json({"views": [_view(context, *each) for each in _listed(context.group.versions)]})
+        return _json({"views": [_view(context, *each) for each in _listed(group.versions)]})
 
     @pages.get("/views/<name>")
     def view(name: str) -> Response:
-        found = context.group.versions.named.get(name)
+        found = group.versions.named.get(name)
         if found is None:
-            known = ", ".join(context.group.versions.by_base)
+            known = ", ".join(group.versions.by_base)
             raise NotFound("view-not-found", f"View {name!r} does not exist. Views: {known}.")
         unreadable = unreadable_document(context, found.name)
         answer = _json({**_view(context, name, found), **_schemas(found), **unreadable})
-        for header, value in context.group.view_headers(found):
+        for header, value in group.view_headers(found):
             answer.headers[header.decode()] = value.decode()
         return answer
 
     @pages.route("/views/<name>/<path:_rest>", methods=_METHODS)
     def unknown_resource(name: str, _rest: str) -> Response:
         # requests for existing resources of a view do not reach Flask
-        if name in context.group.versions.named:
+        if name in group.versions.named:
             raise NotFound("no-such-resource", f"Unknown path {request.path!r}.")
         return view(name)
 
@@ -105,23 +106,21 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/processors")
     def processors() -> Response:
-        if not context.group.known:
+        if not group.known:
             raise Unavailable("no-topology", "This instance has not joined its group yet.")
-        revision = context.group.revision  # read first: a change meanwhile gets a later revision
-        built, etag = context.group.processors_etag
+        revision = group.revision  # read first: a change meanwhile gets a later revision
+        built, etag = group.processors_etag
         answer = Response(status=304)
         if built != revision or not _is_known(etag):
             states = {
-                **context.group.peers.states(),
-                context.settings.instance_id: context.group.state,
+                **group.peers.states(),
+                context.settings.instance_id: group.state,
             }
-            document = processors_for_clients(
-                context.group.topology.processors(states), context.group.versions
-            )
+            document = processors_for_clients(group.topology.processors(states), group.versions)
             page = _json({**document, **proxy_document(context)})
             # an ETag of the content: clients may ask any instance, also one that has restarted
             _, etag = etag_of(page.get_data(), AS_JSON)
-            context.group.processors_etag = revision, etag
+            group.processors_etag = revision, etag
             if not _is_known(etag):
                 answer = page
         answer.headers["ETag"] = etag.decode()
@@ -147,7 +146,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
 
     @pages.get("/metrics/targets")
     def metrics_targets() -> Response:
-        return _json(targets_document(context.group.topology))
+        return _json(targets_document(group.topology))
 
     return pages
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from backend.cluster.change_log import ChangeLog
 from backend.cluster.encoded_topologies import EncodedTopologies
@@ -41,7 +41,7 @@ class QueryContext:
     store_partitions: PartitionRegistry
     metadata_poller: MetadataPoller
     telemetry: Telemetry
-    pipelines: Mapping[str, Pipeline] = field(default_factory=dict)
+    pipelines: Mapping[str, Pipeline]
 
 
 @dataclass

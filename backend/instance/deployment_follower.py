@@ -45,7 +45,7 @@ class DeploymentFollower:
         rejoin: Callable[[], None],
         new_log: Callable[..., ChangeLog[DeploymentState]] = ChangeLog,
     ) -> None:
-        """`broker_timeout`: s for a request. `group`: is told which deployment is current.
+        """`broker_timeout`: s for a request. `group`: gets the current deployment.
         `rejoin()` requests a topology with a newer epoch. `new_log`: makes the log of the changes.
         """
         self._service = settings.service

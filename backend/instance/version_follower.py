@@ -56,7 +56,7 @@ class VersionFollower:
         timeout: float = 10.0,
         new_log: Callable[..., ChangeLog[VersionState]] = ChangeLog,
     ) -> None:
-        """`broker_timeout`: s for a request. `group`: is told which versions are current.
+        """`broker_timeout`: s for a request. `group`: gets the current versions.
         `drop(views)` deletes the stores of views that are not assigned any more. `rejoin()`
         requests a topology without dropped views. `timeout`: how long (s) the start waits for an
         answer of the broker, twice. `new_log`: makes the log of the changes."""

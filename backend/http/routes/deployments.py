@@ -39,7 +39,7 @@ _ALLOWED: dict[str, Allowed] = {
 
 
 class DeploymentRoutes:
-    """The handlers of `/admin/deployment`, and of `/admin/deployments/{own}/…`."""
+    """The handlers of `/admin/deployment`, and of `/admin/deployments/{deployment}/…`."""
 
     def __init__(self, context: InstanceContext, threads: DocumentThreads) -> None:
         self._context = context

@@ -75,6 +75,7 @@ def context_with(settings: Settings, views: Sequence[View], **parts: Any) -> Ins
         "store_partitions": PartitionRegistry(views),
         "metadata_poller": FakeWatcher(),
         "telemetry": telemetry,
+        "pipelines": {},
         "member": FakeMember(),
         "ingest_loop": FakeIngestor(),
         "snapshot_fetcher": FakeSnapshotFetcher(),
