@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from model.formats.registry import SCHEMA_FORMATS
-from model.toml_lines import TomlErrors
+from model.toml_lines import TomlErrors, table_name
 
 
 def parse_schemas(table: Any, reader: TomlErrors) -> dict[str, str]:
@@ -20,8 +21,26 @@ def parse_schemas(table: Any, reader: TomlErrors) -> dict[str, str]:
     [(field, value)] = table.items()
     if field not in ("registry", "folder") or not isinstance(value, str) or not value:
         raise reader.error(("schemas",), field, f"expected {expected}")
-    if field == "registry" and not re.fullmatch(r"https?://[^/@\s]+(/[^@\s?#]*)?", value):
-        raise reader.error(
-            ("schemas",), field, f'"{value}" is not a URL such as "http://host:8081"'
+    if field == "folder":
+        return {field: value}
+    try:
+        return {field: registry_url(value)}
+    except ValueError as error:
+        raise reader.error(("schemas",), field, str(error)) from None
+
+
+def registry_url(text: str) -> str:
+    """The URL without a slash at its end. Raises ValueError if it is none, or has a password."""
+    if "@" in text:  # the message must not have the password
+        raise ValueError(
+            "a URL of a registry has no user and password: set user:password in "
+            "QUERYABLE_SCHEMA_REGISTRY_AUTH"
         )
-    return {field: value.rstrip("/") if field == "registry" else value}
+    if not re.fullmatch(r"https?://[^/?#\s]+(/[^\s?#]*)?", text):
+        raise ValueError(f'"{text}" is not a URL such as "http://host:8081"')
+    return text.rstrip("/")
+
+
+def schemas_toml(registry: str) -> str:
+    """The table [schemas] with the URL of a registry."""
+    return f"{table_name('schemas')}\nregistry = {json.dumps(registry)}\n"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import fill
 
+from model.formats.schema_registry import AUTH_VARIABLE
 from model.kafka.config import check_java_values, for_java, is_secret
 from model.kafka.config_providers import resolve, resolve_value
 from model.problems import ConfigurationError
@@ -296,8 +297,8 @@ def _schema_registry(deployment: Deployment) -> dict[str, str]:
     ConfigurationError if one is missing."""
     if deployment.registry is None:
         return {}
-    auth = os.environ.get(registry.AUTH_VARIABLE, "")
-    resolve_value(registry.AUTH_VARIABLE, auth, open, os.environ)
+    auth = os.environ.get(AUTH_VARIABLE, "")
+    resolve_value(AUTH_VARIABLE, auth, open, os.environ)
     missing_after = os.environ.get(registry.MISSING_AFTER_VARIABLE, registry.DEFAULT_MISSING_AFTER)
     try:
         float(missing_after)

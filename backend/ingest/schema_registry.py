@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from backend.instance.settings import Settings
 from model.formats.registry import SCHEMA_FORMATS
-from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
+from model.formats.schema_registry import AUTH_VARIABLE, RegistryClient, SchemaSourceUnavailable
 from model.formats.schemas import Schema, SchemaNotFound, SchemaNotYet
 from model.http.requests import send
 from model.kafka.config_providers import resolve_value
@@ -306,7 +306,7 @@ class SchemaRegistry:
         return client.fetch(schema_id)
 
     def _client(self) -> RegistryClient:
-        auth = resolve_value("QUERYABLE_SCHEMA_REGISTRY_AUTH", self._auth, open, os.environ)
+        auth = resolve_value(AUTH_VARIABLE, self._auth, open, os.environ)
         return RegistryClient(self.name, auth, send)
 
 

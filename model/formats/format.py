@@ -180,6 +180,9 @@ class Format:
     media_types: ClassVar[tuple[str, ...]] = ()
     """The media types of keys in the body of a search, apart from `application/octet-stream`."""
 
+    registry_type: ClassVar[str] = ""
+    """`schemaType` in a registry; empty: no registry has schemas of this format."""
+
     # With a schema: see `SchemaFormat`
 
     def definition(
@@ -213,9 +216,6 @@ class SchemaFormat(Format):
     has_nulls = True
     file_suffix: ClassVar[str]
     """The suffix of a schema file: in a folder, `<id><suffix>`, and in views.toml."""
-
-    registry_type: ClassVar[str]
-    """`schemaType` in a registry."""
 
     registry_form: ClassVar[str] = ""
     """The parameter `format` with which a registry is asked for schemas; empty: none."""

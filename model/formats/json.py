@@ -63,6 +63,7 @@ class Json(Format):
     openapi = OpenApi("StringSerde", {"type": "string"}, '{"id":1}', json_example=None)
     serdes = frozenset(("StringSerde",))
     has_own_serdes = True
+    registry_type = "JSON"
     has_objects = True
     has_nulls = True
 

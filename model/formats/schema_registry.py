@@ -14,7 +14,7 @@ import orjson
 
 from model.formats.format import SchemaFormat
 from model.formats.json_decoder import decode_json
-from model.formats.registry import SCHEMA_FORMATS
+from model.formats.registry import FORMATS, SCHEMA_FORMATS
 from model.formats.schemas import Schema, SchemaNotFound
 from model.http.answers import Answer, AnswerTooLong, Options, RequestFailed, Send, basic
 
@@ -25,13 +25,30 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REFERENCES = 100
 _DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
 _BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
+_NAMES = {each.registry_type: name for name, each in FORMATS.items() if each.registry_type}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
 _REFERENCE_NOT_FOUND = (40401, 40402)  # the subject, or its version
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 
 
+AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
+"""The environment variable with the credentials, user:password."""
+
+_REFUSED = (401, 403)
+
+
 class SchemaSourceUnavailable(Exception):
     """The source cannot be read now; the message gives the reason."""
+
+
+class SchemaNotParsed(ValueError):
+    """The registry has a schema of a type that is not parsed here. `format_name`: the format of its
+    records, if they are read without their schema; otherwise None."""
+
+    def __init__(self, schema_type: str) -> None:
+        supported = ", ".join(_BY_TYPE)
+        super().__init__(f"schemas of type {schema_type} are not supported; supported: {supported}")
+        self.format_name = _NAMES.get(schema_type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +74,11 @@ class RegistryClient:
         self.name = url
         self._send = send
         self._authorization = {"Authorization": basic(auth)} if auth else {}
+        self._when_refused = (
+            f"it refuses the user or the password in {AUTH_VARIABLE}"
+            if auth
+            else f"set user:password in {AUTH_VARIABLE}"
+        )
 
     def fetch(self, schema_id: int) -> Schema:
         """The parsed schema. Raises SchemaNotFound, or ValueError if it is not supported."""
@@ -69,10 +91,7 @@ class RegistryClient:
         schema_type = document.get("schemaType", _DEFAULT_TYPE)
         schema_format = _BY_TYPE.get(schema_type)
         if schema_format is None:
-            supported = ", ".join(_BY_TYPE)
-            raise ValueError(
-                f"schemas of type {schema_type} are not supported; supported: {supported}"
-            )
+            raise SchemaNotParsed(str(schema_type))
         query = ""
         if schema_format.registry_form:
             query = f"?format={schema_format.registry_form}"
@@ -165,4 +184,5 @@ class RegistryClient:
             raise SchemaNotFound(f"the registry has no schema at {path}, which this one references")
         if answer.status in (409, 422) and code is not None:
             raise ValueError(f"the registry rejects the schema: {message[:500]}")
-        raise SchemaSourceUnavailable(f"{self.name}{path} answers {answer.status}")
+        why = f": {self._when_refused}" if answer.status in _REFUSED else ""
+        raise SchemaSourceUnavailable(f"{self.name}{path} answers {answer.status}{why}")

@@ -23,7 +23,12 @@ from pyspark.sql import SparkSession
 
 from model.formats.format import SchemaFormat
 from model.formats.frames import FRAME, schema_id_of
-from model.formats.schema_registry import RegisteredSchema, RegistryClient, SchemaSourceUnavailable
+from model.formats.schema_registry import (
+    AUTH_VARIABLE,
+    RegisteredSchema,
+    RegistryClient,
+    SchemaSourceUnavailable,
+)
 from model.formats.schemas import SchemaNotFound
 from model.http.requests import send
 from model.kafka.config_providers import resolve_value
@@ -36,9 +41,6 @@ URL = "spark.queryable.schemas.registry"
 AUTH = "spark.queryable.schemas.password"
 """A setting of the session: user:password, or a reference to it. Spark hides settings with this
 word."""
-
-AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
-"""The environment variable that has it."""
 
 MISSING_AFTER = "spark.queryable.schemas.missingAfter"
 """A setting of the session: the seconds for which a schema must be missing."""

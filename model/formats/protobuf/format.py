@@ -24,6 +24,19 @@ def _refuse_document(value: Any) -> bytes:
     raise ValueError("give the record bytes of the key: Raw(message.SerializeToString())")
 
 
+def _require_package() -> None:
+    """ValueError if the package protobuf is not installed."""
+    try:
+        is_installed = find_spec("google.protobuf") is not None
+    except ModuleNotFoundError:  # no package at all begins with google
+        is_installed = False
+    if not is_installed:
+        raise ValueError(
+            "protobuf requires the package protobuf, which is not installed. "
+            f"{how_to_install('protobuf')}"
+        )
+
+
 class Protobuf(SchemaFormat):
     name = "protobuf"
     python = PythonForm(to_text=_refuse_document, lists_bytes=True, identifies_key=False)
@@ -39,12 +52,10 @@ class Protobuf(SchemaFormat):
     def definition(
         self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
     ) -> str | None:
-        if find_spec("google.protobuf") is None:
-            raise FieldError(
-                of,
-                "protobuf requires the package protobuf, which is not installed. "
-                f"{how_to_install('protobuf')}",
-            )
+        try:
+            _require_package()
+        except ValueError as e:
+            raise FieldError(of, str(e)) from None
         if fields["message"] and fields["schema"] == CONFLUENT:
             raise FieldError(f"{of}_message", f'not allowed with {of}_schema = "{CONFLUENT}"')
         return super().definition(of, fields, read, has_source)
@@ -88,6 +99,7 @@ class Protobuf(SchemaFormat):
         return from_descriptor_set(content)
 
     def parse_registered(self, text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
+        _require_package()
         from model.formats.protobuf.schema import from_registry
 
         return from_registry(text, references)

@@ -7,6 +7,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import orjson
 import pytest
@@ -366,7 +367,16 @@ def test_a_broken_view(old: str, new: str, where: str, why: str) -> None:
     assert why in str(error.value)
 
 
-def test_the_extra_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("model.formats.protobuf.format.find_spec", lambda name: None)
+def no_package(name: str) -> None:
+    raise ModuleNotFoundError(name)  # as for a name whose first part is no package
+
+
+@pytest.mark.parametrize("find_spec", [lambda name: None, no_package])
+def test_the_extra_is_named_if_it_is_missing(
+    find_spec: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model.formats.protobuf.format.find_spec", find_spec)
     with pytest.raises(ConfigurationError, match=r"line 3.*pip install '\.\[protobuf\]'"):
         parse_views(TOML, read=read)
+    with pytest.raises(ValueError, match=r"pip install '\.\[protobuf\]'"):
+        FORMATS["protobuf"].parse_registered(serialized(SHOP), ())  # type: ignore[attr-defined]

@@ -223,8 +223,8 @@ INVALID |= {
     "schemas' field": (VALID + '[schemas]\nurl = "http://a"', "line 7, [schemas], url", "folder ="),
     "registry's password": (
         VALID + '[schemas]\nregistry = "http://me:secret@a"',
-        "line 7, [schemas], registry",
-        "URL",
+        "line 7, [schemas], registry: a URL",
+        "set user:password in QUERYABLE_SCHEMA_REGISTRY_AUTH",
     ),
     "registry's scheme": (VALID + '[schemas]\nregistry = "a:80"', "line 7, [schemas], reg", "URL"),
 }

@@ -11,7 +11,7 @@ import pytest
 
 from model.formats import schema_registry
 from model.formats.registry import SCHEMA_FORMATS
-from model.formats.schema_registry import RegistryClient, SchemaSourceUnavailable
+from model.formats.schema_registry import RegistryClient, SchemaNotParsed, SchemaSourceUnavailable
 from model.http.answers import Answer, AnswerTooLong, RequestFailed, basic
 from model.http.requests import send
 from tests.unit.model.http.servers import HEADS, dripping, proxy
@@ -66,6 +66,29 @@ def test_redirects_without_an_end(location: dict[str, str]) -> None:
     with pytest.raises(SchemaSourceUnavailable, match="answers 302"):
         client(servers).fetch(7)
     assert len(servers.sent) == (6 if location else 1)
+
+
+@pytest.mark.parametrize(
+    ("auth", "why"),
+    [
+        ("", "set user:password in QUERYABLE_SCHEMA_REGISTRY_AUTH"),
+        ("me:x", "it refuses the user or the password in QUERYABLE_SCHEMA_REGISTRY_AUTH"),
+    ],
+)
+def test_a_registry_that_refuses_says_where_the_password_is(auth: str, why: str) -> None:
+    servers = FakeServers({f"{URL}/schemas/ids/7": answer(status=401)})
+    with pytest.raises(SchemaSourceUnavailable) as raised:
+        RegistryClient(URL, auth, servers).fetch(7)
+    assert str(raised.value) == f"{URL}/schemas/ids/7 answers 401: {why}"
+
+
+def test_schemas_of_other_types_name_the_format_of_their_records() -> None:
+    for schema_type, name in (("JSON", "json"), ("XSD", None)):
+        document = {"schema": "{}", "schemaType": schema_type}
+        servers = FakeServers({f"{URL}/schemas/ids/7": answer(document)})
+        with pytest.raises(SchemaNotParsed, match=f"type {schema_type} are not") as raised:
+            client(servers).fetch(7)
+        assert raised.value.format_name == name
 
 
 def test_a_schema_is_registered_at_one_server_only() -> None:
