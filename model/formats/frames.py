@@ -9,8 +9,14 @@ from __future__ import annotations
 FRAME = 5
 """The size of the frame (bytes). What the format writes comes after it."""
 
-HEADERS = frozenset(("__key_schema_id", "__value_schema_id"))
-"""The record headers of Confluent's serializers that write the schema id there, without a frame."""
+
+def id_header(what: str) -> str:
+    """The record header of Confluent's serializers that write the schema id there, without a frame.
+    `what`: "key" or "value"."""
+    return f"__{what}_schema_id"
+
+
+HEADERS = frozenset(map(id_header, ("key", "value")))
 
 ID_IN_HEADER = (
     "The schema id is in a record header, as Confluent's serializers can write it: such ids are "

@@ -61,6 +61,10 @@ class NoBroker(NoAnswer):
     """Kafka's broker does not answer, or refuses. The URL of the deployment does not matter."""
 
 
+class NoRegistry(NoAnswer):
+    """The schema registry does not answer, or refuses."""
+
+
 def exit_code_of(error: QueryableError) -> int:
     if isinstance(error, ValueUnreadable):
         return UNREADABLE
@@ -70,7 +74,7 @@ def exit_code_of(error: QueryableError) -> int:
 
 def advice(error: QueryableError) -> str:
     """What to do about an error that the command line can help with; otherwise empty."""
-    is_unreachable = isinstance(error, NoAnswer) and not isinstance(error, NoBroker)
+    is_unreachable = isinstance(error, NoAnswer) and not isinstance(error, (NoBroker, NoRegistry))
     is_other = error.code == "not-understood" and "of this API" in error.detail
     is_lost = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
     if is_unreachable or is_other or is_lost:

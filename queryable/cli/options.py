@@ -96,6 +96,16 @@ KafkaFile = Annotated[
     ),
 ]
 
+RegistryURL = Annotated[
+    str | None,
+    typer.Option(
+        "--schema-registry",
+        metavar="URL",
+        help="Schema registry of records with Confluent's header; - for none: they are bytes. "
+        "QUERYABLE_SCHEMA_REGISTRY_AUTH has its user:password. [default: asks if it is needed]",
+    ),
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Brokers(OptionGroup):

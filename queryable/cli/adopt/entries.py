@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from model.formats.registry import FORMATS
 from model.toml_lines import view_table
 from model.views import NEWEST, PARTIAL
-from queryable.cli.adopt.prompts import NO_VALUE, Ask
+from queryable.cli.adopt.prompts import NO_VALUE, Ask, schema_of
+from queryable.cli.adopt.schemas import Schemas
 from queryable.cli.inspection.deleted_records import DeletedRecords
 from queryable.cli.inspection.duplicate_keys import find_duplicate_keys
 from queryable.cli.inspection.inference import Confidence, Inference
 from queryable.cli.inspection.internal_stores import internal_store
 from queryable.cli.inspection.samples import SampledRecord
+from queryable.cli.inspection.stores import infer_store
 from queryable.cli.inspection.view_fields import infer_view
 
 _DEFAULTS = {"store": "key-value", "partitioner": "murmur2"}
@@ -27,14 +29,15 @@ def view_entry(
     config: Mapping[str, str],
     records: Sequence[SampledRecord],
     ask: Ask,
+    schemas: Schemas,
     deleted: DeletedRecords | None = None,
 ) -> str:
-    """TOML; only a comment if the changelog cannot be a view."""
+    """TOML; only a comment if the changelog cannot be a view. Raises BadUse and NoRegistry."""
     if kind := internal_store(store, records):
         return f"# {topic}: not proposed, it has {kind}\n"
     if deleted is not None and deleted.is_topic_empty:
         return f"# {topic}: not proposed, {deleted.text}; the kind of store is unknown\n"
-    fields = _inferred_fields(topic, partitions, config, records, ask)
+    fields = _inferred_fields(topic, partitions, config, records, ask, schemas)
     lines = [
         f"# {partitions} partitions, cleanup.policy {config.get('cleanup.policy', 'unknown')}, "
         f"{len(records)} records sampled",
@@ -43,7 +46,7 @@ def view_entry(
         f"topic = {json.dumps(topic)}",
     ]
     for field, inferred in fields.items():
-        lines.extend(field_lines(topic, field, inferred, ask))
+        lines.extend(field_lines(field, answered(topic, field, inferred, ask)))
     return "\n".join(lines) + "\n"
 
 
@@ -53,13 +56,13 @@ def _inferred_fields(
     config: Mapping[str, str],
     records: Sequence[SampledRecord],
     ask: Ask,
+    schemas: Schemas,
 ) -> dict[str, Inference]:
-    fields = infer_view(partitions, config, records)
-    store = fields["store"]
+    # the store decides which part of a record key is the key
+    store = infer_store(config, [record for record in records if record.key is not None])
     if store.confidence is Confidence.GUESS and (answer := ask(topic, "store", store)):
-        # the store decides which part of a record key is the key
-        given = Inference(answer, Confidence.CERTAIN, "as answered")
-        fields = infer_view(partitions, config, records, given)
+        store = Inference(answer, Confidence.CERTAIN, "as answered")
+    fields = infer_view(partitions, config, records, store, partial(schemas.resolved, topic))
     keyed = [record for record in records if record.key is not None]
     if duplicates := find_duplicate_keys(fields["store"].value or "", keyed):
         fields["same_key"] = Inference(
@@ -71,19 +74,20 @@ def _inferred_fields(
     return fields
 
 
-def field_lines(topic: str, field: str, inferred: Inference, ask: Ask) -> list[str]:
-    """The TOML of a field; an uncertain value is marked with `TODO?`, unless the user answers."""
-    is_certain = inferred.confidence is Confidence.CERTAIN
-    answer = None if is_certain or field == "store" else ask(topic, field, inferred)
-    if answer is not None:
-        inferred = Inference(None if answer == NO_VALUE else answer, Confidence.CERTAIN)
+def answered(topic: str, field: str, inferred: Inference, ask: Ask) -> Inference:
+    """The field as the user answers. It is unchanged if it is certain, or if no user is asked."""
+    if inferred.confidence is Confidence.CERTAIN or field == "store":
+        return inferred
+    answer = ask(topic, field, inferred)
+    if answer is None:
+        return inferred
+    value = None if answer == NO_VALUE else answer
+    return Inference(value, Confidence.CERTAIN, schema=schema_of(value, inferred))
+
+
+def field_lines(field: str, inferred: Inference) -> list[str]:
+    """The TOML of a field. An uncertain value is marked with `TODO?`."""
     value, is_marked = inferred.value, inferred.confidence is not Confidence.CERTAIN
-    if value in FORMATS and FORMATS[value].codec is None:
-        # it needs a table [schemas], which the user must write
-        return [
-            f'{field} = "bytes"  # TODO? {inferred.reason}: {field} = "{value}", '
-            f'{field}_schema = "confluent", and a table [schemas]'
-        ]
     if value is None:
         return [f"# TODO? {field}: {inferred.reason}"] if is_marked else []
     line = f"{field} = {json.dumps(value)}"

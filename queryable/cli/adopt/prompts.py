@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from model.formats.registry import KEY_CODECS, VALUE_CODECS
+from model.formats.registry import FORMATS, KEY_CODECS, SCHEMA_FORMATS, VALUE_CODECS
 from model.kinds.registry import KINDS
 from model.partitioner import PARTITIONERS
 from model.times import parse_duration
@@ -20,6 +20,7 @@ Ask = Callable[[str, str, Inference], str | None]
 NO_VALUE = "-"
 """The answer that omits an optional field."""
 
+_NEEDS_SCHEMA = tuple(each.name for each in SCHEMA_FORMATS)
 _CHOICES: Mapping[str, Sequence[str]] = {
     "key": tuple(KEY_CODECS),
     "value": tuple(VALUE_CODECS),
@@ -36,22 +37,43 @@ def no_answer(topic: str, field: str, inferred: Inference) -> None:
 def ask_on_terminal(topic: str, field: str, inferred: Inference) -> str:
     """Asks until the answer is valid; an empty answer accepts the inferred value. Raises BadUse at
     the end of the input."""
-    choices = _CHOICES.get(field, ("a duration such as 10m", f"{NO_VALUE} for none"))
-    print_stderr(f"{topic}: {field}? {inferred.reason} ({', '.join(choices)})")
+    choices = _choices(field, inferred)
+    shown = choices or ("a duration such as 10m", f"{NO_VALUE} for none")
+    print_stderr(f"{topic}: {field}? {inferred.reason} ({', '.join(shown)})")
     default = inferred.value or NO_VALUE
     while True:
         answer = read_answer(field, default)
         if answer is None:
             raise BadUse("The input has ended. Give --yes to keep what is likely, without answers.")
-        if not (error := _error(field, answer)):
+        if not (error := _error(field, answer, choices)):
             return answer
         print_stderr(error)
 
 
-def _error(field: str, answer: str) -> str:
-    if field in _CHOICES:
-        choices = _CHOICES[field]
-        return "" if answer in choices else f"Unknown {field} {answer!r}. Use {', '.join(choices)}."
+def schema_of(answer: str | None, inferred: Inference) -> str | None:
+    """What `key_schema` or `value_schema` is, if the user has answered with a format."""
+    has_schema = answer in FORMATS and "schema" in FORMATS[answer].fields
+    return inferred.schema if has_schema else None
+
+
+def _choices(field: str, inferred: Inference) -> Sequence[str]:
+    """The possible answers; empty if the field is a duration. A format with schemas is one if the
+    records name them: otherwise, it needs a file."""
+    choices = _CHOICES.get(field, ())
+    return choices if inferred.schema is None else (*choices, *_NEEDS_SCHEMA)
+
+
+def _error(field: str, answer: str, choices: Sequence[str]) -> str:
+    if choices:
+        if answer in choices:
+            return ""
+        listed = ", ".join(choices)
+        if answer in _NEEDS_SCHEMA and field in ("key", "value"):
+            return (
+                f"The records do not name their schema, so {answer} needs a file: set "
+                f"{field}_schema in the views file (docs/reference/formats.md). Now use {listed}."
+            )
+        return f"Unknown {field} {answer!r}. Use {listed}."
     if answer == NO_VALUE:
         return ""
     try:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from queryable.cli.adopt.entries import view_entry
 from queryable.cli.adopt.prompts import Ask
+from queryable.cli.adopt.schemas import Schemas
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.inspection.deleted_records import find_deleted_records
@@ -20,9 +21,15 @@ _NO_CHANGELOG = """\
 
 
 def proposals(
-    broker: Broker, application_id: str, ask: Ask, sample_size: int, seconds: float
+    broker: Broker,
+    application_id: str,
+    ask: Ask,
+    schemas: Schemas,
+    sample_size: int,
+    seconds: float,
 ) -> Iterator[str]:
-    """TOML, one entry per changelog. Raises NoBroker."""
+    """TOML, one entry per changelog, and the table [schemas] if an entry needs it. Raises NoBroker,
+    NoRegistry and BadUse."""
     topics = broker.topics()
     prefix = f"{application_id}-"
     changelogs = sorted(
@@ -39,7 +46,11 @@ def proposals(
         sample = broker.sample(topic, topics[topic], sample_size, seconds)
         now = time.time_ns() // 1_000_000
         deleted = find_deleted_records(configs[topic], sample, None, now)
-        yield view_entry(store, topic, topics[topic], configs[topic], sample.records, ask, deleted)
+        yield view_entry(
+            store, topic, topics[topic], configs[topic], sample.records, ask, schemas, deleted
+        )
+    if schemas.toml:
+        yield schemas.toml
     yield _NO_CHANGELOG
 
 

@@ -18,7 +18,7 @@ from model.views import Deployment, View
 from queryable.cli.check.changelogs import check_changelog, check_deleted_records
 from queryable.cli.check.findings import Finding, counted, ok, wrong
 from queryable.cli.check.rows import check_sources
-from queryable.cli.check.schemas import SchemaFetcher, check_schemas, schema_source
+from queryable.cli.check.schemas import check_schemas
 from queryable.cli.check.topics import (
     check_classes,
     check_records,
@@ -28,6 +28,7 @@ from queryable.cli.check.topics import (
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.inspection.samples import TopicSample
+from queryable.cli.inspection.schema_sources import SchemaFetcher, schema_source
 from queryable.client.protocol.errors import BadUse
 
 _ADD_PARTITIONS = "docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from model.formats.registry import SCHEMA_FORMATS
 from model.toml_lines import view_table
 from model.views import View
 from queryable.cli.check.findings import Finding, ok, wrong
@@ -39,14 +40,17 @@ def format_finding(
         f"{_effect(view, is_key)}. {shown(misfits[0].raw)} is {misfits[0].reason}"
     )
     if _is_other(view, what, inferred):
-        message += f"; they look like {inferred.value} ({inferred.reason})"
+        likely = f"look like {inferred.value} ({inferred.reason})"
+        message += f"; they {likely if inferred.value is not None else f'are {inferred.reason}'}"
     return wrong(subject, message, _action(view, what, inferred))
 
 
 def _is_other(view: View, what: str, inferred: Inference) -> bool:
     """Whether what the records look like is not what the view has."""
     given = (view.key, view.key_schema) if what == "key" else (view.value, view.value_schema)
-    if inferred.value is None or (inferred.schema is None and inferred.value == given[0]):
+    if inferred.value is None:  # it depends on their schemas
+        return bool(inferred.schema_ids) and given[1] != inferred.schema
+    if inferred.schema is None and inferred.value == given[0]:
         return False
     return (inferred.value, inferred.schema) != given
 
@@ -63,7 +67,11 @@ def _action(view: View, what: str, inferred: Inference) -> str:
     table = view_table(view.name)
     if inferred.confidence > Confidence.GUESS and _is_other(view, what, inferred):
         framed = "" if inferred.schema is None else f', {what}_schema = "{inferred.schema}"'
-        return f'set {what} = "{inferred.value}"{framed} in {table}, or to what the producers write'
+        formats = f'"{inferred.value}"'
+        if inferred.value is None:
+            formats = " or ".join(f'"{each.name}"' for each in SCHEMA_FORMATS)
+            framed += " and a table [schemas]"
+        return f"set {what} = {formats}{framed} in {table}, or to what the producers write"
     store = " and store" if what == "key" else ""
     return f"set {what}{store} in {table} to what the producers write"
 

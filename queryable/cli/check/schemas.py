@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from backend.ingest.schema_registry import SchemaFetcher as SchemaFetcher
-from backend.ingest.schema_registry import schema_source as schema_source
 from model.formats.codec import Codec
 from model.formats.frames import FRAME, schema_id_of
 from model.formats.schema_registry import SchemaSourceUnavailable
@@ -14,6 +12,7 @@ from model.problems import ConfigurationError
 from model.views import View
 from queryable.cli.check.findings import Finding, ok, wrong
 from queryable.cli.inspection.samples import SampledRecord
+from queryable.cli.inspection.schema_sources import SchemaFetcher
 
 _MAX_SCHEMAS = 5
 

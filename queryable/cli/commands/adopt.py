@@ -11,7 +11,7 @@ from queryable.cli.connection_settings import connection_settings
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import NOT_FOUND, NoBroker
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import Brokers, KafkaFile, SampleSize
+from queryable.cli.options import Brokers, KafkaFile, RegistryURL, SampleSize
 
 
 @command
@@ -23,6 +23,7 @@ def adopt(
     ],
     brokers: Brokers,
     kafka: KafkaFile = None,
+    schema_registry: RegistryURL = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Do not ask; mark likely values with TODO.")
     ] = False,
@@ -32,8 +33,8 @@ def adopt(
 
     Prints entries of views.toml, from the configuration and a sample of the application's changelog
     topics. Asks about what they do not show; with --yes, or without a terminal, marks it with
-    "TODO?". Joins no consumer group and writes nothing to Kafka. Exits with 1 if the application
-    has no changelog topics.
+    "TODO?". Asks the schema registry about records with Confluent's header. Joins no consumer group
+    and writes nothing to Kafka. Exits with 1 if the application has no changelog topics.
 
     \b
     Examples:
@@ -44,15 +45,17 @@ def adopt(
     with server_extra("adopt"):
         from queryable.cli.adopt.prompts import ask_on_terminal, no_answer
         from queryable.cli.adopt.proposals import proposals
+        from queryable.cli.adopt.schemas import Schemas
         from queryable.cli.inspection.broker import broker_of
         from queryable.cli.start.preflight import KAFKA_FILE, broker_advice
     seconds = brokers.seconds
     broker = broker_of(brokers.servers, connection_settings(kafka), seconds, kafka)
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     ask = ask_on_terminal if is_interactive else no_answer
+    schemas = Schemas(schema_registry, is_interactive=is_interactive)
     has_changelogs = False
     try:
-        for proposal in proposals(broker, application_id, ask, records, seconds):
+        for proposal in proposals(broker, application_id, ask, schemas, records, seconds):
             has_changelogs = True
             print(proposal, flush=True)
     except NoBroker as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from model.formats.frames import FRAME, other_frame
@@ -14,6 +15,8 @@ from queryable.cli.inspection.inference import Confidence, Inference
 _PLAUSIBLE_INT64 = 1 << 53
 _PLAUSIBLE_INT32 = 1 << 24
 _MAX_SCHEMA_ID = 1 << 24
+# the chance that this many integers of 8 bytes end like a varint is 2^-60
+_ENOUGH_ENDS = 20
 
 
 def infer_format(samples: Sequence[bytes], is_key: bool) -> Inference:
@@ -55,11 +58,11 @@ def _is_json(samples: Sequence[bytes]) -> bool:
 
 
 def _other_frame(samples: Sequence[bytes]) -> Inference | None:
-    """A frame that is not read."""
+    """A frame that is not read: the format is unknown."""
     frames = {other_frame(sample) for sample in samples}
     if len(frames) > 1 or None in frames or {len(sample) for sample in samples} == {8}:
         return None
-    return Inference("bytes", Confidence.GUESS, f"all have {frames.pop()}")
+    return Inference(None, Confidence.GUESS, f"all have {frames.pop()}")
 
 
 def _text(samples: Sequence[bytes]) -> Inference | None:
@@ -84,19 +87,47 @@ def _text(samples: Sequence[bytes]) -> Inference | None:
 
 
 def _framed(samples: Sequence[bytes]) -> Inference | None:
-    """The frame of Confluent's serializers: a zero byte, then one of a few schema ids."""
-    if not all(len(sample) > FRAME and sample[0] == 0 for sample in samples):
-        return None
-    ids = {int.from_bytes(sample[1:FRAME], "big") for sample in samples}
-    same_size = {len(sample) for sample in samples} == {8}
-    if 0 in ids or max(ids) > _MAX_SCHEMA_ID or same_size or len(ids) > 1 + len(samples) // 10:
+    """The frame of Confluent's serializers, in which the schema says what the format is."""
+    ids = _schema_ids(samples)
+    if not ids:
         return None
     schemas = ", ".join(map(str, sorted(ids)))
     if _is_json([sample[FRAME:] for sample in samples]):
         reason = f"JSON with the frame of Confluent's serializers, schema {schemas}"
         return Inference("json", Confidence.CERTAIN, reason, CONFLUENT)
     reason = f"framed by Confluent's serializers, schema {schemas}"
-    return Inference("avro", Confidence.LIKELY, reason)
+    are_likely = all(_ends_in_varint(raw) or _ends_in_field(raw) for raw in samples)
+    if {len(sample) for sample in samples} != {8} or (
+        are_likely and len(set(samples)) >= _ENOUGH_ENDS
+    ):
+        return Inference(None, Confidence.LIKELY, reason, CONFLUENT, ids)
+    if not are_likely and len({sample[FRAME] for sample in samples}) > 1:
+        return None
+    return Inference(
+        "int64", Confidence.GUESS, f"all are integers of 8 bytes, or {reason}", schema_ids=ids
+    )
+
+
+def _schema_ids(samples: Sequence[bytes]) -> tuple[int, ...]:
+    """The ids after a zero byte, the most frequent one first; empty if they are not few, or not
+    those of schemas."""
+    if not all(len(sample) > FRAME and sample[0] == 0 for sample in samples):
+        return ()
+    ids = Counter(int.from_bytes(sample[1:FRAME], "big") for sample in samples)
+    if 0 in ids or max(ids) > _MAX_SCHEMA_ID or len(ids) > 1 + len(samples) // 10:
+        return ()
+    return tuple(schema_id for schema_id, _ in ids.most_common())
+
+
+def _ends_in_varint(raw: bytes) -> bool:
+    """Whether the last 3 of 8 bytes are one varint, as those of Avro's whole numbers from 8,192 to
+    1,048,575. Of integers of 8 bytes, one in eight ends so."""
+    return [byte >> 7 for byte in raw[FRAME:]] == [1, 1, 0]
+
+
+def _ends_in_field(raw: bytes) -> bool:
+    """Whether the last 3 of 8 bytes may be a message of Protobuf with one small number."""
+    return raw[FRAME : FRAME + 2] == b"\0\x08"
 
 
 def _number(samples: Sequence[bytes]) -> Inference | None:

@@ -14,10 +14,13 @@ class Confidence(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """`value` is None if the view has no such field. `reason` is for people. `schema`: what
-    `key_schema` or `value_schema` is with this format."""
+    """`value` is None if the view has no such field, and for a key or value if the records do not
+    show its format: `schema_ids` are then the ids of the schemas that say it, the most frequent one
+    first, or none if their frame is not read. `reason` is for people. `schema`: what `key_schema`
+    or `value_schema` is with this format."""
 
     value: str | None
     confidence: Confidence
     reason: str = ""
     schema: str | None = None
+    schema_ids: tuple[int, ...] = ()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import gcd
 
+from model.formats.frames import ID_IN_HEADER, id_header
+from model.formats.registry import FORMATS
 from queryable.cli.inspection.durations import DAY, duration_text
 from queryable.cli.inspection.formats import infer_format
 from queryable.cli.inspection.inference import Confidence, Inference
@@ -16,12 +18,20 @@ from queryable.cli.inspection.stores import MAX_TIME, infer_store
 
 _FEW_RECORDS = 20
 
+WithSchemas = Callable[[str, Inference, Sequence[bytes]], Inference]
+"""("key" or "value", inferred, samples) -> what it is by the schemas that the samples name."""
+
+
+def without_schemas(what: str, inferred: Inference, samples: Sequence[bytes]) -> Inference:
+    return inferred
+
 
 def infer_view(
     partitions: int,
     config: Mapping[str, str],
     records: Sequence[SampledRecord],
     store: Inference | None = None,
+    with_schemas: WithSchemas = without_schemas,
 ) -> dict[str, Inference]:
     """The fields, in the order of views.toml. `store`: None to infer it."""
     keyed = [record for record in records if record.key is not None]
@@ -31,14 +41,32 @@ def infer_view(
     values = [record.value for record in records if record.value is not None]
     window_size = _infer_window_size(config, keyed) if store.value == "window" else None
     fields = {
-        "key": _unless_few(infer_format([key for _, key in keys], is_key=True), len(keyed)),
-        "value": _unless_few(infer_format(values, is_key=False), len(keyed)),
+        "key": _infer_format("key", [key for _, key in keys], keyed, with_schemas),
+        "value": _infer_format("value", values, keyed, with_schemas),
         "store": store,
         "window_size": window_size,
         "retention": _infer_retention(store.value or "", config),
         "partitioner": infer_partitioner(keys, partitions),
     }
     return {name: each for name, each in fields.items() if each is not None}
+
+
+def _infer_format(
+    what: str,
+    samples: Sequence[bytes],
+    records: Sequence[SampledRecord],
+    with_schemas: WithSchemas,
+) -> Inference:
+    inferred = _unless_few(infer_format(samples, is_key=what == "key"), len(records))
+    if any(id_header(what) in record.headers for record in records) and not _is_json(inferred):
+        # Avro and Protobuf may look like text or numbers
+        inferred = Inference(None, Confidence.GUESS, ID_IN_HEADER)
+    return with_schemas(what, inferred, samples)
+
+
+def _is_json(inferred: Inference) -> bool:
+    codec = FORMATS[inferred.value].codec if inferred.value is not None else None
+    return codec is not None and codec.is_json
 
 
 def _unless_few(inferred: Inference, records: int) -> Inference:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from rich.console import Console
 
 from queryable.cli.adopt.prompts import Ask
+from queryable.cli.adopt.schemas import Schemas
 from queryable.cli.exit_codes import print_stderr
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.start.questions import did_you_mean, partitions_text
@@ -25,8 +26,9 @@ def describe_topic(
     sample_size: int,
     seconds: float,
     ask: Ask,
+    schemas: Schemas,
 ) -> str:
-    """The entry. What was seen goes to stderr. Raises BadUse and NoBroker."""
+    """The entry. What was seen goes to stderr. Raises BadUse, NoBroker and NoRegistry."""
     if topic not in topics:
         hint = did_you_mean(topic, sorted(topics))
         raise BadUse(f"{broker.servers} has no topic {topic}{hint}")
@@ -41,11 +43,11 @@ def describe_topic(
         )
     if keyed := [record for record in sample if record.key is not None]:
         print_stderr(f"  a record: {record_text(keyed[-1])}")
-    entry = topic_entry(topic, partitions, config, sample, ask)
+    entry = topic_entry(topic, partitions, config, sample, ask, schemas)
     for line in entry.splitlines():
         if line.startswith(_SHOWN):
             print_stderr(f"  {line}")
-    for finding in findings(entry, partitions, config, sample):
+    for finding in findings(entry, partitions, config, sample, schemas):
         text = f"{finding.status}: {finding.message} ► {finding.action}"
         width = Console(stderr=True).width
         print_stderr(textwrap.fill(text, width, initial_indent="  ", subsequent_indent="    "))

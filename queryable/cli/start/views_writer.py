@@ -11,9 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from model.problems import ConfigurationError
+from model.schemas_table import parse_schemas, registry_url
+from model.toml_lines import TomlErrors
 from model.views_file import parse_views
+from queryable.cli.adopt.prompts import NO_VALUE
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.exit_codes import print_stderr
+from queryable.cli.inspection.schema_sources import (
+    REGISTRY_OPTION,
+    SchemaFetcher,
+    source_of_table,
+)
 from queryable.cli.start.questions import ask_choice
 from queryable.client.protocol.errors import BadUse
 
@@ -42,11 +50,7 @@ def kafka_to_add(path: Path, table: Mapping[str, str]) -> Mapping[str, str]:
     Raises BadUse if it has others."""
     if not table:
         return {}
-    try:
-        has_table = "kafka" in tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise BadUse(f"Cannot read {path}: {error}.") from None
-    if not has_table:
+    if "kafka" not in tomllib.loads(_text_of(path)):
         return table
     if connection_settings(path) != table:
         raise BadUse(
@@ -54,6 +58,40 @@ def kafka_to_add(path: Path, table: Mapping[str, str]) -> Mapping[str, str]:
             f"Edit it, or use it: --kafka {path}."
         )
     return {}
+
+
+def existing_schemas(path: Path, registry: str | None) -> SchemaFetcher | None:
+    """The source of schemas in [schemas] of the existing file; None if it has no such table. Raises
+    BadUse if `registry`, the URL that the user gives, is another one."""
+    text = _text_of(path)
+    table = tomllib.loads(text).get("schemas")
+    try:
+        schemas = parse_schemas(table, TomlErrors(text, str(path)))
+        is_other = (
+            registry not in (None, NO_VALUE)
+            and table is not None
+            and registry_url(registry or "") != schemas.get("registry")
+        )
+    except ConfigurationError as error:
+        raise BadUse(f"{error}.") from None
+    except ValueError as error:
+        raise BadUse(f"{REGISTRY_OPTION}: {error}.") from None
+    if is_other:
+        raise BadUse(
+            f"[schemas] of {path} has another source than {REGISTRY_OPTION}, and was not changed. "
+            f"Edit it, or omit {REGISTRY_OPTION}."
+        )
+    return source_of_table(schemas, path)
+
+
+def _text_of(path: Path) -> str:
+    """The content of a TOML file. Raises BadUse."""
+    try:
+        text = path.read_text()
+        tomllib.loads(text)
+    except (OSError, ValueError) as error:
+        raise BadUse(f"Cannot read {path}: {error}.") from None
+    return text
 
 
 def write_views(path: Path, kafka: str, entries: str, *, is_added: bool) -> None:

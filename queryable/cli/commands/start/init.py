@@ -13,7 +13,7 @@ from queryable.cli.connection_settings import connection_settings
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import NoBroker, print_stderr
 from queryable.cli.optional_dependencies import server_extra
-from queryable.cli.options import DEFAULT_SERVERS, Brokers, KafkaFile, SampleSize
+from queryable.cli.options import DEFAULT_SERVERS, Brokers, KafkaFile, RegistryURL, SampleSize
 from queryable.client.protocol.errors import BadUse
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def init(
     ] = None,
     brokers: Brokers,
     kafka: KafkaFile = None,
+    schema_registry: RegistryURL = None,
     views: Annotated[Path, typer.Option(metavar="FILE", help="The file to write.")] = Path(
         "views.toml"
     ),
@@ -43,6 +44,7 @@ def init(
 
     Looks at the newest records of each topic: the formats of keys and values, and the partitioner
     of the producers. Asks for what is missing, and for what the records do not show for certain.
+    For Avro and Protobuf with Confluent's header, fetches the schemas from their registry.
     Only reads from Kafka; joins no consumer group. `queryable serve` serves the file.
 
     \b
@@ -50,15 +52,18 @@ def init(
       queryable init
       queryable init orders --bootstrap-servers broker:9092
       queryable init orders customers --kafka connection.toml --yes
+      queryable init orders --schema-registry http://registry:8081
     """
     with server_extra("init"):
         from queryable.cli.adopt.prompts import ask_on_terminal, no_answer
+        from queryable.cli.adopt.schemas import Schemas
         from queryable.cli.start.inspection import describe_topic
         from queryable.cli.start.questions import ask_topic
         from queryable.cli.start.topic_view import kafka_table
         from queryable.cli.start.views_writer import (
             ADD,
             STOP,
+            existing_schemas,
             kafka_to_add,
             what_to_do,
             write_views,
@@ -72,12 +77,18 @@ def init(
         return
     table = connection_settings(kafka)
     written = kafka_to_add(views, table) if action == ADD else table
+    existing = existing_schemas(views, schema_registry) if action == ADD else None
+    schemas = Schemas(schema_registry, is_interactive=is_interactive, existing=existing)
     broker, found = _connect(brokers, table, is_interactive, kafka)
     if not found:
         raise BadUse(f"The broker at {broker.servers} has no topics yet.")
     names = list(dict.fromkeys(topics or [ask_topic(found)]))
     ask = ask_on_terminal if is_interactive else no_answer
-    entries = [describe_topic(broker, found, name, records, seconds, ask) for name in names]
+    entries = [
+        describe_topic(broker, found, name, records, seconds, ask, schemas) for name in names
+    ]
+    if schemas.toml:
+        entries.insert(0, schemas.toml)
     write_views(views, kafka_table(written), "\n".join(entries), is_added=action == ADD)
     print(f"wrote {views}: {', '.join(names)}")
     serve = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"

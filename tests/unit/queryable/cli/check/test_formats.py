@@ -42,6 +42,16 @@ def test_some_values_are_in_another_format() -> None:
     assert "these records are skipped" in values.message
 
 
+def test_values_with_a_schema_id_are_named_without_a_guess() -> None:
+    """Regression: Protobuf was said to look like Avro, and value_schema was left out."""
+    records = sample(*((struct.pack(">q", n), b"\0\0\0\0\7\0\x08\1\x10\2") for n in range(9)))
+    _, values, _ = check_records(VIEW, 1, records)
+    assert values.message.endswith("; they are framed by Confluent's serializers, schema 7")
+    assert values.action.startswith(
+        'set value = "avro" or "protobuf", value_schema = "confluent" and a table [schemas] in '
+    )
+
+
 def test_bytes_are_shown_without_control_characters() -> None:
     assert shown(b"a\x1b[2J") == '"a\\x1b[2J" (5 bytes)'
     assert shown(b"\xff\0") == "0xff00 (2 bytes)"

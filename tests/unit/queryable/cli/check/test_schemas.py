@@ -7,14 +7,17 @@ from pathlib import Path
 from model.views import View
 from model.views_file import parse_views
 from queryable.cli.adopt.prompts import no_answer
+from queryable.cli.adopt.schemas import Schemas
 from queryable.cli.check.findings import Finding
-from queryable.cli.check.schemas import check_schemas, schema_source
+from queryable.cli.check.schemas import check_schemas
 from queryable.cli.check.topics import check_records
 from queryable.cli.inspection.samples import SampledRecord
+from queryable.cli.inspection.schema_sources import schema_source
 from queryable.cli.start.topic_view import topic_entry
 from tests.support.in_process.avro_examples import ORDER, framed, registry
 from tests.vectors.frames import frames
 
+NO_SCHEMAS = Schemas()
 ORDERS = {"id": 1, "price": 2.5, "note": None}
 PROTOBUF = frames()["confluent-kafka ProtobufSerializer"].record
 
@@ -86,6 +89,6 @@ def test_keys_with_fields_in_framed_json_are_proposed() -> None:
     raw = frames()["confluent-kafka JSONSerializer"].record
     keys = [raw[:5] + b'{"id":%d}' % n for n in range(20)]
     sample = [SampledRecord(0, 1, key, b"{}", {}) for key in keys]
-    [view] = parse_views(topic_entry("t", 1, {}, sample, no_answer)).views
+    [view] = parse_views(topic_entry("t", 1, {}, sample, no_answer, NO_SCHEMAS)).views
     assert (view.key_schema, view.key_fields) == ("confluent", ("id",))
     assert view.key_codec.to_json(keys[7]) == b'"7"'

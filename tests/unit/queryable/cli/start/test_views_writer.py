@@ -12,6 +12,7 @@ from queryable import BadUse
 from queryable.cli.start.views_writer import (
     ADD,
     REPLACE,
+    existing_schemas,
     kafka_to_add,
     what_to_do,
     write_views,
@@ -106,6 +107,30 @@ def test_the_connection_is_added_to_a_file_without_one(tmp_path: Path) -> None:
     path.write_text("[kafka")
     with pytest.raises(BadUse, match="Cannot read"):
         kafka_to_add(path, table)
+
+
+def test_the_source_of_schemas_of_an_existing_file_stays(tmp_path: Path) -> None:
+    path, url = tmp_path / "views.toml", "http://127.0.0.1:8081"
+    path.write_text(ORDERS)
+    assert existing_schemas(path, None) is None
+    assert existing_schemas(path, url) is None
+    path.write_text(f'[schemas]\nregistry = "{url}"\n{ORDERS}')
+    for given in (None, url, f"{url}/", "-"):
+        source = existing_schemas(path, given)
+        assert source is not None
+        assert source.name == url
+    for given in (f"{url}1", "registry:8081"):
+        with pytest.raises(BadUse, match="--schema-registry"):
+            existing_schemas(path, given)
+    path.write_text(f'[schemas]\nfolder = "schemas"\n{ORDERS}')
+    source = existing_schemas(path, None)
+    assert source is not None
+    assert source.name == str(tmp_path / "schemas")
+    with pytest.raises(BadUse, match="another source than --schema-registry, and was not changed"):
+        existing_schemas(path, url)
+    path.write_text(f"[schemas]\n{ORDERS}")
+    with pytest.raises(BadUse, match="line 1"):
+        existing_schemas(path, None)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""The sources of schemas that backends have, too: a registry, or a folder.
+
+This module imports the backend's one, so commands import it only when they run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from backend.ingest.schema_registry import SchemaFetcher as SchemaFetcher
+from backend.ingest.schema_registry import SchemaFolder, SchemaRegistry
+from backend.ingest.schema_registry import schema_source as schema_source
+from model.formats.schema_registry import AUTH_VARIABLE
+from model.problems import ConfigurationError
+from model.schemas_table import registry_url
+from queryable.client.protocol.errors import BadUse
+
+REGISTRY_OPTION = "--schema-registry"
+
+
+def open_registry(url: str) -> SchemaFetcher:
+    """The registry that the user names, with the credentials of the environment. Raises BadUse."""
+    try:
+        registry = registry_url(url)
+    except ValueError as error:
+        raise BadUse(f"{REGISTRY_OPTION}: {error}.") from None
+    try:
+        return SchemaRegistry(registry, os.environ.get(AUTH_VARIABLE, ""))
+    except ConfigurationError as error:
+        raise BadUse(f"{error}.") from None
+
+
+def source_of_table(schemas: Mapping[str, str], file: Path) -> SchemaFetcher | None:
+    """The source that a parsed table [schemas] of the file names; None if it names none. Raises
+    BadUse."""
+    if "folder" in schemas:
+        return SchemaFolder(file.parent / schemas["folder"])
+    return open_registry(schemas["registry"]) if schemas else None
