@@ -88,7 +88,7 @@ class RegistryClient:
         """As `fetch`, but not parsed."""
         path = f"/schemas/ids/{schema_id}"
         document = self._get(path)
-        schema_type = document.get("schemaType", _DEFAULT_TYPE)
+        schema_type = document.get("schemaType") or _DEFAULT_TYPE
         schema_format = _BY_TYPE.get(schema_type)
         if schema_format is None:
             raise SchemaNotParsed(str(schema_type))
@@ -102,7 +102,8 @@ class RegistryClient:
             # a registry that ignores the parameter returns what the producer has registered
             if not schema_format.is_registry_form(text):
                 raise SchemaSourceUnavailable(
-                    f"{self.name} does not support {query[1:]} of {schema_type} schemas"
+                    f"{self.name} does not support {query[1:]} of {schema_type} schemas: put files "
+                    "of the schemas into a folder (docs/reference/formats.md)"
                 )
         return RegisteredSchema(schema_format, str(document["schema"]), tuple(references.values()))
 

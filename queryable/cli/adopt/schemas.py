@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from model.formats.codec import Codec
-from model.formats.frames import schema_id_of
 from model.formats.registry import FORMATS, SCHEMA_FORMATS
 from model.formats.schema_registry import AUTH_VARIABLE, SchemaNotParsed, SchemaSourceUnavailable
-from model.formats.schemas import CONFLUENT, Schema
+from model.formats.schemas import CONFLUENT
 from model.problems import Unavailable
 from model.schemas_table import schemas_toml
 from queryable.cli.adopt.prompts import NO_VALUE
@@ -18,12 +17,13 @@ from queryable.cli.exit_codes import NoRegistry, print_stderr
 from queryable.cli.inspection.inference import Confidence, Inference
 from queryable.cli.inspection.schema_sources import (
     REGISTRY_OPTION,
+    FetchedSchemas,
     SchemaFetcher,
     open_registry,
 )
 from queryable.client.protocol.errors import BadUse, QueryableError
 
-_MAX_SCHEMAS = 5  # that are fetched for the keys or values of a topic
+_MAX_SCHEMAS = 20  # that are fetched for the keys or values of a topic
 _NONE = f"`{REGISTRY_OPTION} {NO_VALUE}` serves them as bytes"
 _HINT = (
     "Is it the URL of the registry that the producers use, with the path of its Confluent API, if "
@@ -32,8 +32,8 @@ _HINT = (
 
 
 class Schemas:
-    """The source of schemas, which the user names when a record has the id of one. Each schema is
-    fetched once. Implements `SchemaSource` and `SchemaFetcher`."""
+    """The source of schemas, which the user names when a record has the id of one. `source` is None
+    until then."""
 
     def __init__(
         self,
@@ -49,61 +49,24 @@ class Schemas:
         self._is_refused = given == NO_VALUE
         self._is_existing = existing is not None
         self._open = open_source
-        self._source = existing
         if existing is None and given is not None and not self._is_refused:
-            self._source = open_source(given)
-        self.name = self._source.name if self._source is not None else ""
-        self._fetched: dict[int, Schema | ValueError] = {}
+            existing = open_source(given)
+        self.source = None if existing is None else FetchedSchemas(existing)
         self._is_used = False  # whether a view needs it
 
     @property
     def toml(self) -> str:
         """The table [schemas] that the views need; empty if the file has it, or if none is
         needed."""
-        if self._source is None or self._is_existing or not self._is_used:
+        if self.source is None or self._is_existing or not self._is_used:
             return ""
-        return schemas_toml(self._source.name)
+        return schemas_toml(self.source.name)
 
-    def fetch(self, schema_id: int) -> Schema:
-        """Raises SchemaSourceUnavailable and ValueError, as the source does."""
-        if schema_id not in self._fetched:
-            if self._source is None:
-                raise SchemaSourceUnavailable("no registry is given")
-            try:
-                self._fetched[schema_id] = self._source.fetch(schema_id)
-            except ValueError as error:
-                self._fetched[schema_id] = error
-        schema = self._fetched[schema_id]
-        if isinstance(schema, ValueError):
-            raise schema
-        return schema
-
-    def state(self, schema_id: int) -> str:
-        return ""
-
-    def schema(self, schema_id: int) -> Schema:
-        """A schema that was fetched; ValueError."""
-        if schema_id not in self._fetched:
-            raise ValueError("it was not fetched")
-        return self.fetch(schema_id)
-
-    def of_stored(self, schema_id: int) -> Schema:
-        return self.schema(schema_id)
-
-    def codec(self, inferred: Inference) -> Codec | None:
-        """The codec of an inferred format; None if it needs a schema file."""
-        if inferred.value not in FORMATS:
-            return None
-        chosen = FORMATS[inferred.value]
-        if chosen.codec is None and inferred.schema != CONFLUENT:
-            return None
-        return chosen.codec_with(inferred.schema, self)
-
-    def documents(self, inferred: Inference, samples: Sequence[bytes]) -> list[bytes]:
+    def documents(self, chosen: Inference, samples: Sequence[bytes]) -> list[bytes]:
         """The keys or values as JSON, without those that cannot be read; empty if the format has no
         documents."""
-        codec = self.codec(inferred)
-        if codec is None or not codec.is_document:
+        codec = FORMATS[chosen.value or ""].codec_with(chosen.schema, self.source)
+        if not codec.is_document:
             return []
         return [codec.to_json(raw) for raw in samples if _is_valid(codec, raw)]
 
@@ -112,39 +75,26 @@ class Schemas:
     ) -> Inference:
         """The format by the schemas. If it needs them and cannot have them, the user is asked.
         Without a terminal, it raises BadUse or NoRegistry."""
-        if inferred.value is not None:  # numbers, if no schema says something else
-            return self._quietly(inferred, samples) or self._with_hint(inferred)
         if by_schema := self._by_schema(topic, what, inferred, samples):
             return by_schema
+        if inferred.value is not None:
+            is_open = bool(inferred.schema_ids) and self.source is None
+            hint = f": {REGISTRY_OPTION} tells" if is_open else ""
+            return replace(inferred, reason=inferred.reason + hint)
         if not (self._is_interactive or self._is_refused):
             why = inferred.reason[:1].upper() + inferred.reason[1:]
             raise BadUse(f"The {what}s of {topic} cannot be read. {why}. {_NONE}.")
         return Inference("bytes", Confidence.GUESS, inferred.reason)
 
-    def _with_hint(self, inferred: Inference) -> Inference:
-        if not inferred.schema_ids or self._source is not None:
-            return inferred
-        return replace(inferred, reason=f"{inferred.reason}: {REGISTRY_OPTION} tells")
-
-    def _quietly(self, inferred: Inference, samples: Sequence[bytes]) -> Inference | None:
-        """None if not all samples fit schemas that the source has."""
-        if not inferred.schema_ids or self._source is None:
-            return None
-        try:
-            by_schema = self._read(inferred, samples)
-        except (SchemaSourceUnavailable, ValueError):
-            return None
-        if by_schema.confidence is not Confidence.CERTAIN:
-            return None
-        self._is_used = self._is_used or _needs_schemas(by_schema)
-        return by_schema
-
     def _by_schema(
         self, topic: str, what: str, inferred: Inference, samples: Sequence[bytes]
     ) -> Inference | None:
         """None if the samples name no schemas, or if the user has no registry."""
+        may_be_numbers = inferred.value is not None
         while inferred.schema_ids and not self._is_refused:
-            if self._source is None:
+            if self.source is None:
+                if may_be_numbers:
+                    return None
                 if not self._is_interactive:
                     raise BadUse(
                         f"The {what}s of {topic} are {inferred.reason}: only their schema registry "
@@ -155,10 +105,14 @@ class Schemas:
                 self._ask()
                 continue
             try:
-                by_schema = self._read(inferred, samples)
+                by_schema = _by_source(self.source, inferred, samples)
             except (SchemaSourceUnavailable, ValueError) as error:
+                if may_be_numbers and isinstance(error, ValueError):
+                    return None
                 self._report(topic, what, error)
                 continue
+            if may_be_numbers and by_schema.confidence is not Confidence.CERTAIN:
+                return None
             self._is_used = self._is_used or _needs_schemas(by_schema)
             return by_schema
         return None
@@ -179,8 +133,9 @@ class Schemas:
 
     def _ask(self) -> None:
         """Ask for the registry until it is one, or none."""
+        known = self.source.name if self.source is not None else ""
         while True:
-            answer = read_answer(f"Schema registry (URL, or {NO_VALUE} for none)", self.name)
+            answer = read_answer(f"Schema registry (URL, or {NO_VALUE} for none)", known)
             if answer is None:
                 raise BadUse("The input ended before all questions were answered.")
             if answer == NO_VALUE:
@@ -193,45 +148,39 @@ class Schemas:
             except BadUse as error:
                 print_stderr(error.detail)
                 continue
-            if self._is_used and source.name != self.name:
-                print_stderr(f"Another view needs {self.name}, and a views file has one registry.")
+            if self._is_used and source.name != known:
+                print_stderr(f"Another view needs {known}, and a views file has one registry.")
                 continue
-            self._source, self.name = source, source.name
-            self._fetched.clear()
+            self.source = FetchedSchemas(source)
             return
 
-    def _read(self, inferred: Inference, samples: Sequence[bytes]) -> Inference:
-        """The format of the most frequent schema. Raises SchemaSourceUnavailable, and ValueError if
-        the source has no schema that fits."""
-        by_id: dict[int, str] = {}
-        error: ValueError | None = None
-        for schema_id in inferred.schema_ids[:_MAX_SCHEMAS]:
-            try:
-                by_id[schema_id] = self.fetch(schema_id).format
-            except ValueError as refused:
-                name = refused.format_name if isinstance(refused, SchemaNotParsed) else None
-                if name is not None:
-                    by_id[schema_id] = name
-                else:
-                    error = ValueError(f"{self.name}, schema {schema_id}: {refused}")
-        if not by_id:
-            raise error or ValueError("no record names a schema")
-        name = next(iter(by_id.values()))
-        read = Inference(name, Confidence.CERTAIN, "", CONFLUENT)
-        codec = self.codec(read)
-        assert codec is not None
-        known = [raw for raw in samples if schema_id_of(raw) in by_id]
-        fitting = sum(_is_valid(codec, raw) for raw in known)
-        ids = ", ".join(map(str, sorted(by_id)))
-        if not fitting:
-            raise ValueError(f"{self.name}, schema {ids}: they do not fit it")
-        is_certain = fitting == len(samples)
-        return Inference(
-            name,
-            Confidence.CERTAIN if is_certain else Confidence.LIKELY,
-            f"schema {ids} of the registry, which {fitting} of {len(samples)} fit",
-            CONFLUENT,
-        )
+
+def _by_source(source: FetchedSchemas, inferred: Inference, samples: Sequence[bytes]) -> Inference:
+    """The format of the most frequent schema. Raises SchemaSourceUnavailable, and ValueError if the
+    source has no schema that fits."""
+    by_id: dict[int, str] = {}
+    error = ValueError("no record names a schema")
+    for schema_id in inferred.schema_ids[:_MAX_SCHEMAS]:
+        try:
+            by_id[schema_id] = source.fetch(schema_id).format
+        except ValueError as refused:
+            name = refused.format_name if isinstance(refused, SchemaNotParsed) else None
+            if name is not None:
+                by_id[schema_id] = name
+            error = ValueError(f"{source.name}, schema {schema_id}: {refused}")
+    if not by_id:
+        raise error
+    name, ids = next(iter(by_id.values())), ", ".join(map(str, sorted(by_id)))
+    codec = FORMATS[name].codec_with(CONFLUENT, source)
+    fitting = sum(_is_valid(codec, raw) for raw in samples)
+    if not fitting:
+        raise ValueError(f"{source.name}, schema {ids}: they do not fit it")
+    return Inference(
+        name,
+        Confidence.CERTAIN if fitting == len(samples) else Confidence.LIKELY,
+        f"schema {ids} of the registry, which {fitting} of {len(samples)} fit",
+        CONFLUENT,
+    )
 
 
 def _needs_schemas(inferred: Inference) -> bool:

@@ -28,7 +28,7 @@ from queryable.cli.check.topics import (
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.broker import Broker
 from queryable.cli.inspection.samples import TopicSample
-from queryable.cli.inspection.schema_sources import SchemaFetcher, schema_source
+from queryable.cli.inspection.schema_sources import FetchedSchemas, schema_source
 from queryable.client.protocol.errors import BadUse
 
 _ADD_PARTITIONS = "docs/changes-to-a-deployment.md#topics-that-a-spark-job-reads"
@@ -53,7 +53,8 @@ def check_deployment(
             yield from check_classes(view)
         yield from check_shared_topics(deployment.views)
         try:
-            schemas = schema_source(views, deployment, registry_auth)
+            source = schema_source(views, deployment, registry_auth)
+            schemas = FetchedSchemas(source) if source is not None else None
         except ConfigurationError as error:
             yield wrong("schemas", str(error), "correct the setting (docs/reference/settings.md)")
     try:
@@ -88,7 +89,7 @@ def _check_views(
     topics: dict[str, int],
     sample_size: int,
     timeout: float,
-    schemas: SchemaFetcher | None,
+    schemas: FetchedSchemas | None,
 ) -> Iterator[Finding]:
     wanted = {view.topic for view in deployment.views}
     made = {view.topic for view in deployment.views if view.uses_spark}

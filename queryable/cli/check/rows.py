@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from model.formats.codec import Codec
 from model.formats.registry import FORMATS
-from model.formats.schemas import CONFLUENT
+from model.formats.schemas import CONFLUENT, SchemaSource
+from model.problems import Unavailable
 from model.rows.reader import RowRule
 from model.toml_lines import view_table
 from model.views import View
@@ -15,13 +16,18 @@ from queryable.cli.inspection.rows import infer_rows
 from queryable.cli.inspection.samples import SampledRecord
 
 
-def check_rows(view: View, sample: Sequence[SampledRecord]) -> Iterator[Finding]:
-    """About the records of the view's topic."""
-    if view.record_codec.needs_schemas or not view.record_codec.is_document:
-        return  # schemas of a registry are not fetched here
+def check_rows(
+    view: View, sample: Sequence[SampledRecord], schemas: SchemaSource | None = None
+) -> Iterator[Finding]:
+    """About the records of the view's topic. `schemas`: those that were fetched, if values name
+    their schemas. Values whose schema was not fetched are left out."""
+    codec = view.record_codec
+    if not codec.is_document:
+        return
+    if codec.needs_schemas:
+        codec = FORMATS[codec.name].codec_with(CONFLUENT, schemas)
     rule = RowRule(view.unwrap, bool(view.null_deletes))
-    where = view_table(view.name)
-    yield from _unread_deletions(view, view.topic, rule, view.record_codec, sample, where)
+    yield from _unread_deletions(view, view.topic, rule, codec, sample, view_table(view.name))
 
 
 def check_sources(view: View, topic: str, sample: Sequence[SampledRecord]) -> Iterator[Finding]:
@@ -65,6 +71,6 @@ def _unread_deletions(
 def _is_valid(codec: Codec, value: bytes) -> bool:
     try:
         codec.check(value)
-    except ValueError:
+    except (ValueError, Unavailable):  # its schema may be missing
         return False
     return True

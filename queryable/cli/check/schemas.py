@@ -11,16 +11,17 @@ from model.formats.schemas import Schema, SchemaNotFound
 from model.problems import ConfigurationError
 from model.views import View
 from queryable.cli.check.findings import Finding, ok, wrong
+from queryable.cli.check.rows import check_rows
 from queryable.cli.inspection.samples import SampledRecord
-from queryable.cli.inspection.schema_sources import SchemaFetcher
+from queryable.cli.inspection.schema_sources import FetchedSchemas
 
 _MAX_SCHEMAS = 5
 
 
 def check_schemas(
-    view: View, sample: Sequence[SampledRecord], source: SchemaFetcher | None
+    view: View, sample: Sequence[SampledRecord], source: FetchedSchemas | None
 ) -> Iterator[Finding]:
-    """About records with Confluent's frame. Waits for the source."""
+    """About records with Confluent's frame, and the deletions among them. Waits for the source."""
     if source is None:
         return
     keys = [view.layout.bare_key(each.key) for each in sample if each.key is not None]
@@ -31,10 +32,12 @@ def check_schemas(
     ):
         if codec.needs_schemas:
             yield from _check(view, what, codec, records, source)
+    if view.record_codec.needs_schemas:
+        yield from check_rows(view, sample, source)
 
 
 def _check(
-    view: View, what: str, codec: Codec, records: Sequence[bytes], source: SchemaFetcher
+    view: View, what: str, codec: Codec, records: Sequence[bytes], source: FetchedSchemas
 ) -> Iterator[Finding]:
     subject = f"view {view.name}"
     by_id: dict[int, list[bytes]] = {}

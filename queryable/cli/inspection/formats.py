@@ -59,10 +59,11 @@ def _is_json(samples: Sequence[bytes]) -> bool:
 
 def _other_frame(samples: Sequence[bytes]) -> Inference | None:
     """A frame that is not read: the format is unknown."""
-    frames = {other_frame(sample) for sample in samples}
-    if len(frames) > 1 or None in frames or {len(sample) for sample in samples} == {8}:
+    [(frame, count)] = Counter(map(other_frame, samples)).most_common(1)
+    if frame is None or not _are_most(count, samples) or _sizes(samples) == {8}:
         return None
-    return Inference(None, Confidence.GUESS, f"all have {frames.pop()}")
+    some = "all" if count == len(samples) else f"{count} of {len(samples)}"
+    return Inference(None, Confidence.GUESS, f"{some} have {frame}")
 
 
 def _text(samples: Sequence[bytes]) -> Inference | None:
@@ -70,7 +71,7 @@ def _text(samples: Sequence[bytes]) -> Inference | None:
         return None
     texts = [sample.decode() for sample in samples]
     unprintable = sum(not text.isprintable() for text in texts)
-    sizes = {len(sample) for sample in samples}
+    sizes = _sizes(samples)
     if sizes in ({4}, {8}) and unprintable:
         return None
     if unprintable * 2 > len(texts):
@@ -88,33 +89,41 @@ def _text(samples: Sequence[bytes]) -> Inference | None:
 
 def _framed(samples: Sequence[bytes]) -> Inference | None:
     """The frame of Confluent's serializers, in which the schema says what the format is."""
-    ids = _schema_ids(samples)
-    if not ids:
+    framed = [raw for raw in samples if len(raw) > FRAME and raw[0] == 0]
+    ids = _schema_ids(framed)
+    if not ids or not _are_most(len(framed), samples):
         return None
-    schemas = ", ".join(map(str, sorted(ids)))
-    if _is_json([sample[FRAME:] for sample in samples]):
-        reason = f"JSON with the frame of Confluent's serializers, schema {schemas}"
-        return Inference("json", Confidence.CERTAIN, reason, CONFLUENT)
-    reason = f"framed by Confluent's serializers, schema {schemas}"
-    are_likely = all(_ends_in_varint(raw) or _ends_in_field(raw) for raw in samples)
-    if {len(sample) for sample in samples} != {8} or (
-        are_likely and len(set(samples)) >= _ENOUGH_ENDS
-    ):
+    schemas = f"schema {', '.join(map(str, sorted(ids)))}"
+    if _is_json([raw[FRAME:] for raw in framed]):
+        are_all = len(framed) == len(samples)
+        confidence = Confidence.CERTAIN if are_all else Confidence.LIKELY
+        reason = f"JSON with the frame of Confluent's serializers, {schemas}"
+        return Inference("json", confidence, reason, CONFLUENT)
+    reason = f"framed by Confluent's serializers, {schemas}"
+    are_likely = all(_ends_in_varint(raw) or _ends_in_field(raw) for raw in framed)
+    if _sizes(samples) != {8} or (are_likely and len(set(framed)) >= _ENOUGH_ENDS):
         return Inference(None, Confidence.LIKELY, reason, CONFLUENT, ids)
-    if not are_likely and len({sample[FRAME] for sample in samples}) > 1:
+    if not are_likely and len({raw[FRAME] for raw in framed}) > 1:
         return None
     return Inference(
         "int64", Confidence.GUESS, f"all are integers of 8 bytes, or {reason}", schema_ids=ids
     )
 
 
-def _schema_ids(samples: Sequence[bytes]) -> tuple[int, ...]:
-    """The ids after a zero byte, the most frequent one first; empty if they are not few, or not
+def _are_most(count: int, samples: Sequence[bytes]) -> bool:
+    """Whether so many of the samples have a frame that the others are mistakes of producers."""
+    return count * 10 >= len(samples) * 9
+
+
+def _sizes(samples: Sequence[bytes]) -> set[int]:
+    return {len(raw) for raw in samples}
+
+
+def _schema_ids(framed: Sequence[bytes]) -> tuple[int, ...]:
+    """The ids after the zero byte, the most frequent one first; empty if they are not few, or not
     those of schemas."""
-    if not all(len(sample) > FRAME and sample[0] == 0 for sample in samples):
-        return ()
-    ids = Counter(int.from_bytes(sample[1:FRAME], "big") for sample in samples)
-    if 0 in ids or max(ids) > _MAX_SCHEMA_ID or len(ids) > 1 + len(samples) // 10:
+    ids = Counter(int.from_bytes(raw[1:FRAME], "big") for raw in framed)
+    if not ids or 0 in ids or max(ids) > _MAX_SCHEMA_ID or len(ids) > 1 + len(framed) // 10:
         return ()
     return tuple(schema_id for schema_id, _ in ids.most_common())
 
@@ -131,7 +140,7 @@ def _ends_in_field(raw: bytes) -> bool:
 
 
 def _number(samples: Sequence[bytes]) -> Inference | None:
-    sizes = {len(sample) for sample in samples}
+    sizes = _sizes(samples)
     if sizes == {4}:
         return _four_bytes(samples)
     if sizes != {8}:

@@ -13,11 +13,44 @@ from backend.ingest.schema_registry import SchemaFetcher as SchemaFetcher
 from backend.ingest.schema_registry import SchemaFolder, SchemaRegistry
 from backend.ingest.schema_registry import schema_source as schema_source
 from model.formats.schema_registry import AUTH_VARIABLE
+from model.formats.schemas import Schema
 from model.problems import ConfigurationError
 from model.schemas_table import registry_url
 from queryable.client.protocol.errors import BadUse
 
 REGISTRY_OPTION = "--schema-registry"
+
+
+class FetchedSchemas:
+    """The schemas that a command fetches from a source, each of them once. Implements
+    `SchemaFetcher`, and `SchemaSource` for codecs, which get those that were fetched."""
+
+    def __init__(self, source: SchemaFetcher) -> None:
+        self.name = source.name
+        self._source = source
+        self._fetched: dict[int, Schema | ValueError] = {}
+
+    def fetch(self, schema_id: int) -> Schema:
+        """Raises SchemaSourceUnavailable and ValueError, as the source does."""
+        if schema_id not in self._fetched:
+            try:
+                self._fetched[schema_id] = self._source.fetch(schema_id)
+            except ValueError as error:
+                self._fetched[schema_id] = error
+        return self.schema(schema_id)
+
+    def schema(self, schema_id: int) -> Schema:
+        """Raises ValueError if the schema was not fetched, or is not there."""
+        schema = self._fetched.get(schema_id, ValueError("it was not fetched"))
+        if isinstance(schema, ValueError):
+            raise schema
+        return schema
+
+    def of_stored(self, schema_id: int) -> Schema:
+        return self.schema(schema_id)
+
+    def state(self, schema_id: int) -> str:
+        return f"not fetched from {self.name}"
 
 
 def open_registry(url: str) -> SchemaFetcher:

@@ -141,7 +141,7 @@ def _checks(
 ) -> Iterator[Finding]:
     yield check_retention(view, config)
     yield from check_records(view, partitions, records)
-    yield from check_schemas(view, records, schemas)
+    yield from check_schemas(view, records, schemas.source)
 
 
 def record_text(record: SampledRecord) -> str:

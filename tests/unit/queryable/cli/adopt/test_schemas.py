@@ -14,6 +14,7 @@ from queryable.cli.adopt.schemas import Schemas
 from queryable.cli.exit_codes import UNAVAILABLE, USAGE_ERROR, NoRegistry, exit_code_of
 from queryable.cli.inspection.formats import infer_format
 from queryable.cli.inspection.inference import Confidence, Inference
+from queryable.cli.inspection.schema_sources import open_registry
 from queryable.client.protocol.errors import BadUse, QueryableError
 from tests.support.in_process.avro_examples import ORDER, FakeRegistry, framed, registry
 from tests.support.in_process.protobuf_examples import SHOP, order, serialized
@@ -95,6 +96,24 @@ def test_a_schema_that_is_missing_next_to_others_is_no_obstacle(running: FakeReg
     assert "schema 7 of the registry, which 40 of 85 fit" in found.reason
 
 
+def test_a_few_records_without_a_frame_do_not_hide_it(running: FakeRegistry) -> None:
+    """Regression: one of them made all records `bytes`."""
+    odd = [b"{}", b"\0\0\0\0\7"]
+    assert "framed by" in refused(Schemas(), [*odd, *AVRO]).detail
+    found = resolved(Schemas(running.url), [*odd, *AVRO])
+    assert (found.value, found.confidence) == ("avro", Confidence.LIKELY)
+    assert "which 49 of 51 fit" in found.reason
+    found = resolved(Schemas(), [b"{}", *NO_JSON[1:]])
+    assert (found.value, found.schema, found.confidence) == (
+        "json", "confluent", Confidence.LIKELY
+    )  # fmt: skip
+    glue = [frames()["AWS Glue, NONE"].record] * 20
+    with pytest.raises(BadUse, match=r"cannot be read\. 20 of 21 have the frame of AWS Glue"):
+        resolved(Schemas(), [b"{}", *glue])
+    # frames of half of the records may be chance
+    assert resolved(Schemas(), [*AVRO[:20], *[b"\xff\xfe"] * 20]).value == "bytes"
+
+
 def test_numbers_are_what_their_schema_says_if_there_is_one(running: FakeRegistry) -> None:
     keys = [framed(9, "string", text) for text in ("ab", "cd")]
     found = resolved(Schemas(), keys, "key")
@@ -106,6 +125,10 @@ def test_numbers_are_what_their_schema_says_if_there_is_one(running: FakeRegistr
     schemas = Schemas(running.url)
     assert resolved(schemas, keys, "key").value == "avro"
     assert schemas.toml
+    with registry() as stopped:
+        url = stopped.url
+    with pytest.raises(NoRegistry, match="does not answer"):
+        resolved(Schemas(url), keys, "key")
     running.add(9, "long")
     assert resolved(Schemas(running.url), keys, "key").value == "int64", "it does not fit"
 
@@ -226,13 +249,12 @@ def test_frames_that_are_not_read_ask_for_no_registry(answers: Answer) -> None:
 
 
 def test_the_source_of_an_existing_file_is_used_and_not_written(running: FakeRegistry) -> None:
-    existing = Schemas(running.url)
-    schemas = Schemas(existing=existing)
+    schemas = Schemas(existing=open_registry(running.url))
     assert resolved(schemas, AVRO).value == "avro"
     assert schemas.toml == ""
     running.answers.clear()
     with pytest.raises(BadUse, match=r"no schema with this id\. It is in \[schemas\]"):
-        resolved(Schemas(existing=Schemas(running.url), is_interactive=True), AVRO)
+        resolved(Schemas(existing=open_registry(running.url), is_interactive=True), AVRO)
 
 
 def test_documents_are_those_of_the_format(running: FakeRegistry) -> None:

@@ -12,7 +12,7 @@ from queryable.cli.check.findings import Finding
 from queryable.cli.check.schemas import check_schemas
 from queryable.cli.check.topics import check_records
 from queryable.cli.inspection.samples import SampledRecord
-from queryable.cli.inspection.schema_sources import schema_source
+from queryable.cli.inspection.schema_sources import FetchedSchemas, schema_source
 from queryable.cli.start.topic_view import topic_entry
 from tests.support.in_process.avro_examples import ORDER, framed, registry
 from tests.vectors.frames import frames
@@ -28,7 +28,7 @@ def found(url: str, values: list[bytes], value: str = "avro") -> list[Finding]:
     view: View = deployment.views[0]
     sample = [SampledRecord(0, 1, b"k", each, {}) for each in values]
     source = schema_source(Path("views.toml"), deployment, "")
-    return list(check_schemas(view, sample, source))
+    return list(check_schemas(view, sample, source and FetchedSchemas(source)))
 
 
 def test_schemas_that_are_there_and_read_the_records() -> None:
@@ -69,6 +69,17 @@ def test_a_registry_that_does_not_answer() -> None:
         url = running.url
     [finding] = found(url, [framed(7, ORDER, ORDERS)])
     assert "does not answer" in finding.message
+
+
+def test_deletions_in_avro_that_are_not_read() -> None:
+    row = {"type": "record", "name": "Row", "fields": [{"name": "__deleted", "type": "string"}]}
+    with registry() as running:
+        running.add(7, row)
+        values = [framed(7, row, {"__deleted": "false"}), framed(8, row, {"__deleted": "true"})]
+        fit, missing, warning = found(running.url, values)
+    assert (fit.status, missing.status, warning.status) == ("ok", "wrong", "warning")
+    assert "1 of 1 values have __deleted, as Debezium's" in warning.message
+    assert warning.action == 'set unwrap = "debezium" in [views.t]'
 
 
 def test_views_without_schemas_have_no_findings() -> None:
