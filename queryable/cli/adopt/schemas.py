@@ -26,8 +26,8 @@ from queryable.client.protocol.errors import BadUse, QueryableError
 _MAX_SCHEMAS = 20  # that are fetched for the keys or values of a topic
 _NONE = f"`{REGISTRY_OPTION} {NO_VALUE}` serves them as bytes"
 _HINT = (
-    "Is it the URL of the registry that the producers use, with the path of its Confluent API, if "
-    "it has one (such as /apis/ccompat/v7)?"
+    "Is it the URL of the producers' registry, with the path of its Confluent API, if it has one "
+    "(Apicurio: /apis/ccompat/v7)?"
 )
 
 

@@ -218,3 +218,24 @@ def test_the_password_stays_where_it_is(
     text = (folder / "views.toml").read_text()
     assert text.count("[schemas]") == 1
     assert [view.value for view in parse_views(text).views] == ["avro", "avro"]
+
+
+def test_adopt_asks_the_registry_about_changelogs(
+    real: Apicurio, broker: Broker, make_topic: MakeTopic, folder: Path
+) -> None:
+    application = make_topic(1)  # a unique name
+    topic = make_topic(1, name=f"{application}-orders-changelog", cleanup_policy="compact")
+    schema_id = real.register(f"{topic}-value", "AVRO", json.dumps(ORDER))
+    row = {"id": 1, "price": 2.5, "note": None}
+    values = [(b"k%d" % n, framed(schema_id, ORDER, row)) for n in range(RECORDS)]
+    Writer(broker.bootstrap_servers).send(topic, values)
+    words = ["adopt", application, "--yes", "--bootstrap-servers", broker.bootstrap_servers]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 2
+    assert "--schema-registry" in done.stderr
+    done = CliRunner().invoke(app, [*words, "--schema-registry", real.url])
+    assert done.exit_code == 0, done.stderr
+    deployment = parse_views(done.stdout)
+    assert deployment.registry == real.url
+    [view] = deployment.views
+    assert (view.value, view.value_schema) == ("avro", "confluent")

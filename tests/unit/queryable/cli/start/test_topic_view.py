@@ -215,6 +215,9 @@ def test_schema_ids_in_headers_are_named() -> None:
         text = topic_entry("orders", PARTITIONS, COMPACT, values, no_answer, Schemas("-"))
         assert parse_views(text).views[0].value == "bytes"
         assert 'value = "bytes"  # TODO? a guess: The schema id' in text
+    keys = [each._replace(headers={"__key_schema_id": b"1"}) for each in records("murmur2")]
+    with pytest.raises(BadUse, match=r"keys of orders cannot be read\. The schema id is in a"):
+        topic_entry("orders", PARTITIONS, COMPACT, keys, no_answer, NO_SCHEMAS)
 
 
 @pytest.mark.parametrize("what", ["key", "value"])
