@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from model.formats.registry import SCHEMA_FORMATS
+from model.formats.schema_registry import AUTH_VARIABLE
 from model.toml_lines import TomlErrors, table_name
 
 
@@ -33,8 +34,7 @@ def registry_url(text: str) -> str:
     """The URL without a slash at its end. Raises ValueError if it is none, or has a password."""
     if "@" in text:  # the message must not have the password
         raise ValueError(
-            "a URL of a registry has no user and password: set user:password in "
-            "QUERYABLE_SCHEMA_REGISTRY_AUTH"
+            f"a URL of a registry has no user and password: set user:password in {AUTH_VARIABLE}"
         )
     if not re.fullmatch(r"https?://[^/?#\s]+(/[^\s?#]*)?", text):
         raise ValueError(f'"{text}" is not a URL such as "http://host:8081"')

@@ -28,13 +28,11 @@ _BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA
 _NAMES = {each.registry_type: name for name, each in FORMATS.items() if each.registry_type}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
 _REFERENCE_NOT_FOUND = (40401, 40402)  # the subject, or its version
+_REFUSED = (401, 403)
 _MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-
 
 AUTH_VARIABLE = "QUERYABLE_SCHEMA_REGISTRY_AUTH"
 """The environment variable with the credentials, user:password."""
-
-_REFUSED = (401, 403)
 
 
 class SchemaSourceUnavailable(Exception):

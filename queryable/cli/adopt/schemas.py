@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from model.formats.codec import Codec
@@ -41,16 +41,14 @@ class Schemas:
         *,
         is_interactive: bool = False,
         existing: SchemaFetcher | None = None,
-        open_source: Callable[[str], SchemaFetcher] = open_registry,
     ) -> None:
         """`given`: a URL, or NO_VALUE for none. `existing`: of the file to which views are added.
         Raises BadUse."""
         self._is_interactive = is_interactive
         self._is_refused = given == NO_VALUE
         self._is_existing = existing is not None
-        self._open = open_source
         if existing is None and given is not None and not self._is_refused:
-            existing = open_source(given)
+            existing = open_registry(given)
         self.source = None if existing is None else FetchedSchemas(existing)
         self._is_used = False  # whether a view needs it
 
@@ -144,7 +142,7 @@ class Schemas:
             if not answer:
                 continue
             try:
-                source = self._open(answer)
+                source = open_registry(answer)
             except BadUse as error:
                 print_stderr(error.detail)
                 continue

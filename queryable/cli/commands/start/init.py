@@ -55,7 +55,7 @@ def init(
       queryable init orders --schema-registry http://registry:8081
     """
     with server_extra("init"):
-        from queryable.cli.adopt.prompts import ask_on_terminal, no_answer
+        from queryable.cli.adopt.prompts import NO_VALUE, ask_on_terminal, no_answer
         from queryable.cli.adopt.schemas import Schemas
         from queryable.cli.start.inspection import describe_topic
         from queryable.cli.start.questions import ask_topic
@@ -89,6 +89,8 @@ def init(
     ]
     if schemas.toml:
         entries.insert(0, schemas.toml)
+    elif schema_registry not in (None, NO_VALUE) and existing is None:
+        print_stderr("no record needs a schema: [schemas] is not written")
     write_views(views, kafka_table(written), "\n".join(entries), is_added=action == ADD)
     print(f"wrote {views}: {', '.join(names)}")
     serve = "queryable serve" if views == Path("views.toml") else f"queryable serve {views}"

@@ -28,6 +28,7 @@ _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
 _ARTIFACT = f"io.apicurio:apicurio-registry-app:{_VERSION}:tar.gz:all"
 _JVM = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _TIMEOUT = 120.0  # s until it answers
+_FETCH_TIMEOUT = 600.0  # s
 _API = "/apis/ccompat/v7"  # the one of Confluent's registry
 
 
@@ -79,6 +80,7 @@ def _unpacked() -> Path:
         done = subprocess.run(
             ["mvn", "--batch-mode", "--quiet", *fetch],
             capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=work,
+            timeout=_FETCH_TIMEOUT,
         )  # fmt: skip
         assert done.returncode == 0, tail(done.stdout)
         [archive] = work.glob("*.tar.gz")

@@ -160,7 +160,9 @@ def test_it_is_asked_for_on_a_terminal(
             terminal.send_keys(f"{real.url}\n")
         assert terminal.wait() == 0, terminal.text
         assert "typed.toml" in terminal.text
-    assert init(broker, topic, "--schema-registry", real.url).exit_code == 0
+    done = init(broker, topic, "--schema-registry", real.url)
+    assert done.exit_code == 0
+    assert ("no record needs a schema" in done.stderr) == (kind == "json")
     assert (folder / "typed.toml").read_text() == (folder / "views.toml").read_text()
     assert ("[schemas]" in (folder / "typed.toml").read_text()) == (kind != "json")
 
