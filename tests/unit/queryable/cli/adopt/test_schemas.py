@@ -125,6 +125,8 @@ def test_numbers_are_what_their_schema_says_if_there_is_one(running: FakeRegistr
     schemas = Schemas(running.url)
     assert resolved(schemas, keys, "key").value == "avro"
     assert schemas.toml
+    some = [*keys, keys[0][:6] + b"\xff\xff"]  # no UTF-8
+    assert resolved(Schemas(running.url), some, "key").value == "int64", "not all fit"
     with registry() as stopped:
         url = stopped.url
     with pytest.raises(NoRegistry, match="does not answer"):
