@@ -177,7 +177,7 @@ def access_control(
         settings.jwt_header.lower().encode(),
         lambda r: (
             has_cluster_certificate(r.scope)
-            or cluster.is_signed(r.method, r.target, r.headers, r.client)
+            or cluster.is_signed(r.method, r.target, r.headers, r.socket_address)
         ),
     )
 

@@ -25,11 +25,12 @@ def audit(
     request: Request | None = None,
     problem: Problem | None = None,
     code: str | None = None,
+    client: str = "",
 ) -> None:
     """Writes a line, if the request needs one.
 
-    `request`: None if it was refused before its route was considered. `problem`: the answer, if the
-    answer is a problem.
+    `request`: None if it was refused before its route was considered; then `client` names the
+    client, as `Clients.named_in` does. `problem`: the answer, if the answer is a problem.
     """
     access = match.route.access
     event = REFUSED if status in _REFUSALS else _EVENTS.get(access)
@@ -48,7 +49,8 @@ def audit(
             scope["method"],
             match.route.pattern,
             match.name,
-            scope.get("client"),
+            client if request is None else request.client,
+            (scope.get("client") or ("",))[0],
             scope["headers"],
         ),
         None if request is None else request.details,

@@ -38,6 +38,7 @@ class Request:
         "receive",
         "scope",
         "sender",
+        "socket_address",
         "started_at",
         "status",
         "view",
@@ -61,7 +62,7 @@ class Request:
         self.raw_path: bytes = scope["raw_path"]
         self.query: bytes = scope["query_string"]
         self.headers: list[Header] = scope["headers"]
-        self.client: str = (scope.get("client") or ("",))[0]  # address of the socket; "": unknown
+        self.socket_address: str = (scope.get("client") or ("",))[0]  # "": unknown
         self.receive = receive
         self.body = b""  # the whole body, on routes that read one; set by the router
         # the variables of the path
@@ -70,6 +71,7 @@ class Request:
         self.more = more or {}
         self.is_pinned = False  # whether another instance has chosen the version of the view
         # the sender; set by the router and by `access`
+        self.client = self.socket_address  # behind proxies: as `Clients.named_in` gives it
         self.identity: Identity | None = None  # if authentication is on, and the route needs it
         self.is_admitted: Callable[[], bool] = lambda: True  # whether the token is still valid
         self.is_from_cluster = False  # an instance or a proxy, on a route that also admits tokens

@@ -265,7 +265,8 @@ class Router:
             of_admin = match.route.access is Access.ADMIN
             added = self._browsers.admit(scope["method"], raw_path, scope["headers"], of_admin)
         except (BadRequest, Forbidden) as problem:
-            audit(self._audit, match, scope, problem.status, problem=problem)
+            client = self._clients.named_in(scope)
+            audit(self._audit, match, scope, problem.status, problem=problem, client=client)
             await send_answer(problem_answer(problem), scope["method"], epoch, send)
             return
         answer: Answer | None = None
@@ -289,6 +290,7 @@ class Router:
             if route.is_internal:
                 answer = await self._handle_internal(match, request)
             else:
+                request.client = self._clients.named_in(scope)
                 answer = await self._answer_of(match, request)
             measured.answer = answer
         if answer is not None and route.access is Access.READ:
@@ -298,12 +300,12 @@ class Router:
     async def _handle_internal(self, match: Match, request: Request) -> Answer | None:
         """Checks the sender before the body is read, and signs the answer."""
         purposes = READERS if match.route.pattern == READS.decode() else (Purpose.PEER,)
-        client = "" if is_passed_on(request.headers) else request.client
+        address = "" if is_passed_on(request.headers) else request.socket_address
         proofs = has_cluster_certificate(request.scope), connection_key(request.scope)
         signature = signature_in(request.headers)
         try:
             request.sender = self._cluster.admit(
-                purposes, request.method, request.target, signature, client, *proofs
+                purposes, request.method, request.target, signature, address, *proofs
             )
         except Forbidden as problem:
             audit(self._audit, match, request.scope, problem.status, request, problem)
@@ -317,7 +319,8 @@ class Router:
         """Writes a refusal to the audit log, which the fast path does not write."""
         address = (client, 0) if client else None
         scope: Scope = {"method": "POST", "client": address, "headers": []}
-        audit(self._audit, self._table.match(target), scope, problem.status, None, problem)
+        match = self._table.match(target)
+        audit(self._audit, match, scope, problem.status, problem=problem, client=client)
 
     async def _answer_of(self, match: Match, request: Request) -> Answer | None:
         route = match.route

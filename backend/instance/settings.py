@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     )
     trusted_proxies: str = Field(
         "",
-        description="proxies whose `Queryable-Client` is believed, such as 10.0.0.7,10.1.0.0/16",
+        description="proxies whose `X-Forwarded-For` is believed, such as 10.0.0.7,10.1.0.0/16",
     )
     acceptable_recovery_lag: int = Field(
         10_000,

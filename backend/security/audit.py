@@ -10,7 +10,8 @@ A line says who sent which request from where. It never has a key, a value or a 
     method      of the request
     route       the pattern of the route, such as `/topics/{topic}/records`
     name        the view or topic in the path; null if there is none
-    client      the address of the socket: nginx's, for requests through nginx
+    client      the address of the client, from the proxies that are believed (`Clients`)
+    proxy       the address of the socket, if the client is behind a proxy; else null
     claimed_client, claimed_id   X-Forwarded-For and X-Request-Id: what the sender says, the last
                 characters of each, because nginx appends the address of its client
     status, code                 of the answer; code is null if it is not a problem
@@ -37,6 +38,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any
 
+from backend.security.client_claims import is_subject
 from backend.wire.answer import Header
 from model.problems import ConfigurationError
 from model.quotas import TokenBucket
@@ -108,14 +110,19 @@ class AuditLog:
 
 
 def described(
-    method: str, route: str, name: str, client: tuple[str, int] | None, headers: list[Header]
+    method: str, route: str, name: str, client: str, socket: str, headers: list[Header]
 ) -> dict[str, Any]:
-    """The members of a line that describe a request. `name`: of the view or topic, or empty."""
+    """The members of a line that describe a request. `name`: of the view or topic, or empty;
+    `client`: an address, or how another instance names its client; `socket`: an address, or
+    empty."""
+    if not client or is_subject(client):
+        client = socket
     return {
         "method": method[:20],
         "route": route,
         "name": name or None,
-        "client": None if client is None else client[0],
+        "client": client or None,
+        "proxy": None if client == socket else socket or None,
         "claimed_client": _claim(headers, b"x-forwarded-for"),
         "claimed_id": _claim(headers, b"x-request-id"),
     }

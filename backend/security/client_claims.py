@@ -37,13 +37,14 @@ CLIENT: ContextVar[str] = ContextVar("client", default="")
 there is none. The router sets it."""
 
 _CLAIM = re.compile(rb"([0-9A-Za-z.:/_-]{1,64})(?:;([0-9]{1,15});([0-9a-f]{64}))?")
+_SUBJECT = "subject-"
 _IPV6_PREFIX = 64  # bits: a customer has at least one such network (RFC 6177)
 
 Network = IPv4Network | IPv6Network
 
 
 class ClientClaim:
-    """The value of the header. `client`: as `client_of` gives it. `is_signed`: whether the cluster
+    """The value of the header. `client`: see above. `is_signed`: whether the cluster
     secret has signed it, at about the time `now` of `claim_in`."""
 
     __slots__ = ("client", "is_signed")
@@ -71,7 +72,12 @@ def _of_ipv6(address: str) -> str:
 
 def client_of_subject(subject: str) -> str:
     """The name of the client with this verified subject of a token."""
-    return "subject-" + hashlib.sha256(subject.encode()).hexdigest()[:32]
+    return _SUBJECT + hashlib.sha256(subject.encode()).hexdigest()[:32]
+
+
+def is_subject(client: str) -> bool:
+    """Whether this is the name of a client with a token, and not an address."""
+    return client.startswith(_SUBJECT)
 
 
 def claim(client: str, keys: Keys | None = None, at: int = 0) -> bytes:
@@ -112,11 +118,11 @@ def claim_in(headers: Iterable[Header], keys: Iterable[Keys], now: int) -> Clien
         is_signed = abs(claimed_at - now) <= VALID_MS and any(
             _is_mac(secret_keys.client, client, claimed_at, mac) for secret_keys in keys
         )
-    return ClientClaim(client_of(client.decode()), is_signed)
+    return ClientClaim(client.decode(), is_signed)
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """The networks of proxies that are believed without a signature: "10.0.0.7,10.1.0.0/16".
+    """The networks of QUERYABLE_TRUSTED_PROXIES: "10.0.0.7,10.1.0.0/16".
     ConfigurationError."""
     networks: list[Network] = []
     for part in filter(None, (item.strip() for item in text.split(","))):

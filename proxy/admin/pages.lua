@@ -32,14 +32,19 @@ local PAGES = {
     ["/metrics/targets"] = { answer = targets.answer, like = METRICS },
 }
 
-local function is_on_this_machine(address)
+local function is_loopback(address)
     return address:sub(1, 4) == "127." or address == "::1" or address == "unix:"
+end
+
+--- Whether the client is on this machine. A proxy on another one may say 127.0.0.1, too.
+local function is_on_this_machine(var)
+    return is_loopback(var.remote_addr) and is_loopback(var.realip_remote_addr)
 end
 
 --- Answers a page while the topology is unknown. Then it is also unknown whether there is
 -- authentication.
 local function answer_unknown(page, var)
-    if is_on_this_machine(var.remote_addr) then
+    if is_on_this_machine(var) then
         return page.answer()
     end
     return problem.send("no-topology")

@@ -13,6 +13,9 @@ end
 --- Call when a request is refused. var: ngx.var; code: of the problem.
 function _M.refused(var, code)
     var.queryable_refusal = code
+    if var.realip_remote_addr ~= var.remote_addr then
+        var.queryable_proxy = var.realip_remote_addr
+    end
     var.queryable_claimed_client = printable(var.http_x_forwarded_for)
     var.queryable_claimed_id = printable(var.http_x_request_id)
 end

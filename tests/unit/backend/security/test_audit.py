@@ -27,10 +27,12 @@ from backend.security.audit import (
     described,
     open_audit_log,
 )
+from backend.security.client_claims import client_of_subject
 from backend.security.identity import Identity
 from backend.wire.plain_requests import PlainPost
 from model.problems import ConfigurationError, Forbidden, NotFound, Unauthenticated
-from tests.support.in_process.world import World
+from tests.support.in_process.examples import ORDERS
+from tests.support.in_process.world import World, world
 
 SECRET = "never-in-the-log"
 
@@ -85,10 +87,31 @@ def test_an_append_says_who_what_and_from_where() -> None:
     assert document == {
         "event": "append", "instance": "b1", "subject": "alice", "scope": "append:orders",
         "method": "POST", "route": "/topics/{topic}/records", "name": "orders",
-        "client": "192.0.2.7", "claimed_client": "10.0.0.1", "claimed_id": None,
+        "client": "192.0.2.7", "proxy": None, "claimed_client": "10.0.0.1", "claimed_id": None,
         "status": 200, "code": None, "partition": 3, "offset": 17,
     }  # fmt: skip
     assert SECRET not in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("client", "members"),
+    [
+        ("203.0.113.7", ("203.0.113.7", "192.0.2.7")),
+        ("192.0.2.7", ("192.0.2.7", None)),
+        # another instance names a token, which is no address
+        (client_of_subject("alice"), ("192.0.2.7", None)),
+    ],
+)
+def test_a_client_behind_a_proxy_has_its_own_address(
+    client: str, members: tuple[str, str | None]
+) -> None:
+    lines, of = Lines(), scope()
+    request = request_of(of)
+    request.client = client
+    audit(lines.log, match_of(Access.APPEND), of, 200, request)
+    # refused before there was a request
+    audit(lines.log, match_of(Access.APPEND), of, 403, client=client)
+    assert [(d["client"], d["proxy"]) for d in lines.documents] == [members] * 2
 
 
 @pytest.mark.parametrize("longer", [0, 150, 5_000])
@@ -138,7 +161,9 @@ def test_a_refusal_names_the_subject_whose_scope_is_missing() -> None:
 def test_no_client_can_begin_a_line(subject: str, name: str, claim: bytes) -> None:
     lines = Lines()
     headers = [(b"x-forwarded-for", claim + b'\n{"event":"append"}\r\n'), (b"x-request-id", claim)]
-    request = described("POST\n", "/topics/{topic}/records", name, ("192.0.2.7", 1), headers)
+    request = described(
+        "POST\n", "/topics/{topic}/records", name, "192.0.2.8", "192.0.2.7", headers
+    )
     lines.log.record(REFUSED, 403, "forbidden", subject, "append:orders", request)
     (line,) = lines
     assert line.isascii()
@@ -230,6 +255,20 @@ def test_the_router_writes_lines(orders: World, audit_file: Path) -> None:
         ("append", "/topics/{topic}/records", "orders", "no-such-resource"),
     ]
     assert SECRET not in audit_file.read_text()
+
+
+def test_the_router_finds_the_client_behind_two_proxies(tmp_path: Path, audit_file: Path) -> None:
+    """Also if the client lies, and with or without a route that handles the request."""
+    forwarded = "198.51.100.1, 203.0.113.9, 192.0.2.8"
+    with world(tmp_path, ORDERS, trusted_proxies="192.0.2.0/24") as made:
+        for headers in ({"sec_fetch_site": "cross-site"}, {"content_type": "text/plain"}):
+            of = scope(x_forwarded_for=forwarded, queryable_client="198.51.100.2", **headers)
+            asyncio.run(made.routers["b1"]({**of, "raw_path": b"/topics/a/records"}, None, nothing))  # type: ignore[arg-type]
+    lines = [json.loads(line) for line in audit_file.read_text().splitlines()]
+    assert [(line["event"], line["client"], line["proxy"]) for line in lines] == [
+        ("refused", "203.0.113.9", "192.0.2.7"),
+        ("append", "203.0.113.9", "192.0.2.7"),
+    ]
 
 
 def test_refused_coalesced_reads_have_a_line_on_the_fast_path_too(

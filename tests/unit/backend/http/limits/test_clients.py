@@ -32,13 +32,17 @@ OF_PROXY = {"tls": {"client_cert_name": None, "proxy_cert_name": "CN=proxy"}}
 
 
 def request_of(
-    socket: str, claims: Sequence[bytes] = (CLIENT.encode(),), extensions: Any = None
+    socket: str,
+    claims: Sequence[bytes] = (CLIENT.encode(),),
+    extensions: Any = None,
+    forwarded_for: str = "",
 ) -> Request:
+    forwarded = [(b"x-forwarded-for", forwarded_for.encode())] if forwarded_for else []
     scope = {
         "method": "GET",
         "raw_path": b"/",
         "query_string": b"",
-        "headers": [(HEADER, value) for value in claims],
+        "headers": [*((HEADER, value) for value in claims), *forwarded],
         "client": (socket, 1) if socket else None,
         "extensions": extensions or {},
     }
@@ -49,6 +53,12 @@ def clients_of(cluster: ClusterAccess, **settings: Any) -> Clients:
     return Clients.of(Settings(**settings), cluster)
 
 
+def client_of(clients: Clients, request: Request) -> str:
+    """What the router does with a request on a route for clients."""
+    request.client = clients.named_in(request.scope)
+    return clients.client_of(request)
+
+
 @pytest.fixture
 def secured(tmp_path: Path) -> ClusterAccess:
     return ClusterAccess(cluster_secret(tmp_path), "b1")
@@ -56,35 +66,58 @@ def secured(tmp_path: Path) -> ClusterAccess:
 
 def test_without_a_secret_a_proxy_on_this_machine_is_believed() -> None:
     clients = clients_of(ClusterAccess())
-    assert clients.client_of(request_of("127.0.0.1")) == CLIENT
-    assert clients.client_of(request_of(PROXY)) == PROXY
-    assert clients.client_of(request_of("")) == "unknown"
+    assert client_of(clients, request_of("127.0.0.1")) == CLIENT
+    assert client_of(clients, request_of(PROXY)) == PROXY
+    assert client_of(clients, request_of("")) == "unknown"
 
 
 def test_configured_proxies_are_believed_and_no_others(secured: ClusterAccess) -> None:
     for cluster in (ClusterAccess(), secured):
         clients = clients_of(cluster, trusted_proxies="10.0.0.0/24")
-        assert clients.client_of(request_of(PROXY)) == CLIENT
+        assert client_of(clients, request_of(PROXY)) == CLIENT
         for other in ("10.0.1.1", "127.0.0.1"):
-            assert clients.client_of(request_of(other)) == other
+            assert client_of(clients, request_of(other)) == other
+
+
+def test_a_client_behind_two_proxies_that_lies_has_its_own_share(secured: ClusterAccess) -> None:
+    lies = f"{CLIENT}, 127.0.0.1, 203.0.113.9, 10.0.0.2"
+    for cluster in (ClusterAccess(), secured):
+        clients = clients_of(cluster, trusted_proxies="10.0.0.0/24")
+        # it sends the claim of another client, too, which proxies other than nginx pass on
+        assert client_of(clients, request_of(PROXY, forwarded_for=lies)) == "203.0.113.9"
+        # a socket that is not of a trusted proxy
+        assert client_of(clients, request_of("203.0.113.66", forwarded_for=lies)) == "203.0.113.66"
+    # loopback is trusted to name a client only if no other proxies are
+    assert client_of(clients_of(ClusterAccess()), request_of("127.0.0.1", [], None, lies)) == (
+        "127.0.0.1"
+    )
+
+
+def test_what_our_nginx_has_found_is_believed_before_the_header(secured: ClusterAccess) -> None:
+    assert secured.signer is not None
+    clients = clients_of(secured, trusted_proxies="10.0.0.0/24")
+    signed = secured.signer.claim("2001:db8::7")
+    request = request_of(PROXY, [signed], None, "203.0.113.9")
+    assert client_of(clients, request) == "2001:db8::/64"
+    assert request.client == "2001:db8::7"
 
 
 def test_with_a_secret_a_claim_must_be_signed(secured: ClusterAccess) -> None:
     clients = clients_of(secured)
     assert secured.signer is not None
     signed = secured.signer.claim(CLIENT)
-    assert clients.client_of(request_of(PROXY, [signed])) == CLIENT
+    assert client_of(clients, request_of(PROXY, [signed])) == CLIENT
     forged = signed.replace(CLIENT.encode(), b"203.0.113.8")
     for claims in ([], [CLIENT.encode()], [forged], [signed, signed]):
-        assert clients.client_of(request_of("127.0.0.1", claims)) == "127.0.0.1"
+        assert client_of(clients, request_of("127.0.0.1", claims)) == "127.0.0.1"
 
 
 def test_a_certificate_of_the_deployment_is_a_proof() -> None:
     clients = clients_of(ClusterAccess(mutual_tls=True))
     for extensions in (CERTIFICATE, OF_PROXY):
-        assert clients.client_of(request_of(PROXY, extensions=extensions)) == CLIENT
+        assert client_of(clients, request_of(PROXY, extensions=extensions)) == CLIENT
     for extensions in ({}, {"tls": {"client_cert_name": None}}):
-        assert clients.client_of(request_of(PROXY, extensions=extensions)) == PROXY
+        assert client_of(clients, request_of(PROXY, extensions=extensions)) == PROXY
 
 
 def test_a_token_names_the_client_wherever_it_comes_from() -> None:
@@ -93,7 +126,7 @@ def test_a_token_names_the_client_wherever_it_comes_from() -> None:
     for socket in (PROXY, "127.0.0.1"):
         request = request_of(socket)
         request.identity = Identity("alice", frozenset(), 0.0)
-        names.add(clients.client_of(request))
+        names.add(client_of(clients, request))
     assert len(names) == 1
     assert CLIENT not in names
 
