@@ -62,6 +62,11 @@ except ConfigurationError as _error:
 _found_in_worker = mmap.mmap(-1, 1)  # shared with the worker: 1 if it has found a wrong setting
 
 
+def _wrong_setting() -> None:
+    """Called in the worker before it ends: gunicorn must end with status 2, too."""
+    _found_in_worker[0] = 1
+
+
 def _application() -> ServerApplication:
     """Called in the worker after the fork, because threads and RocksDB do not survive a fork."""
     gc.disable()
@@ -69,7 +74,9 @@ def _application() -> ServerApplication:
 
     gc.enable()
     try:
-        return Application(_settings, read_views(_settings.views), _constants)
+        return Application(
+            _settings, read_views(_settings.views), _constants, on_wrong_setting=_wrong_setting
+        )
     except ConfigurationError as error:
         print(f"queryable backend: {error}", file=sys.stderr)
         _found_in_worker[0] = not isinstance(error, TemporaryError)

@@ -22,6 +22,7 @@ from kafka.protocol.consumer.metadata import (
 )
 
 from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.cluster.namesakes import one_per_id, refused, warn_of_namesakes
 from backend.cluster.placement import Policy, place
 from backend.cluster.topic_partitions import (
     MISSING,
@@ -30,8 +31,9 @@ from backend.cluster.topic_partitions import (
     in_topology,
     newest,
 )
+from model.group.id_in_use import IdInUse
 from model.group.member_metadata import MemberMetadata
-from model.group.topology_reference import TopologyReference, decode_assignment
+from model.group.topology_reference import Assigned, TopologyReference, decode_assignment
 from model.topology import NOBODY, Member, Topology, TopologyError
 
 log = logging.getLogger(__name__)
@@ -41,7 +43,8 @@ _PROTOCOL_VERSION = 0  # of Kafka's consumer protocol: topics or partitions, and
 # more: its ids, its host and its time-outs
 _MEMBER_BYTES = 160
 
-Assigned = dict[Member, list[tuple[str, list[int]]]]
+Partitions = dict[Member, list[tuple[str, list[int]]]]
+"""The topic partitions of members."""
 
 
 class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
@@ -52,7 +55,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def __init__(
         self,
         member_metadata: Callable[[], MemberMetadata],
-        on_assignment: Callable[[Topology | TopologyReference, int], None],
+        on_assignment: Callable[[Assigned, int], None],
         policy: Policy,
         topologies: EncodedTopologies,
         max_record_bytes: int,
@@ -60,10 +63,10 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         current: Callable[[], Topology],
     ) -> None:
         """`member_metadata()`: this instance's current metadata. `on_assignment`: called with each
-        new topology and its generation. `topologies`: keeps the topologies that are sent by
-        reference, for members to fetch. `max_record_bytes`: the most bytes of the group's record
-        with topologies. `polled(topic)`: the latest answer of the broker to a client other than
-        kafka-python. `current()`: this instance's topology."""
+        new topology, a reference to it or a refusal, and its generation. `topologies`: keeps the
+        topologies that are sent by reference, for members to fetch. `max_record_bytes`: the most
+        bytes of the group's record with topologies. `polled(topic)`: the latest answer of the
+        broker to a client other than kafka-python. `current()`: this instance's topology."""
         self._member_metadata = member_metadata
         self._on_assignment = on_assignment
         self._policy = policy
@@ -90,20 +93,31 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
                 log.error("group member %s gets no partitions: %s", member.member_id, e)
         topics = {d["topic"] for c in candidates.values() for _, d in c.views.values()}
         partitions = {topic: self._partitions(cluster, topic).partitions for topic in topics}
+        holders = one_per_id(candidates.values())
+        warn_of_namesakes(candidates.values(), holders)
         topology = place(
-            candidates.values(),
+            holders,
             partitions,
             time.time_ns() // 1_000_000,
             self._policy,
         )
         assigned = _kafka_assignments(topology)
         user_data = self._user_data(topology, members, candidates, assigned)
-        of_member = {id_: assigned.get(c.member, []) for id_, c in candidates.items()}
+        by_id = {holder.member.id: holder for holder in holders}
+        # id of a consumer -> what it gets instead of the topology
+        refusals = {
+            id_: IdInUse(by_id[c.member.id].member).encode()
+            for id_, c in candidates.items()
+            if refused(c, by_id[c.member.id])
+        }
+        of_member = {
+            id_: assigned.get(c.member, []) for id_, c in candidates.items() if id_ not in refusals
+        }
         return {
             member.member_id: ConsumerProtocolAssignment(
                 _PROTOCOL_VERSION,
                 assigned_partitions=of_member.get(member.member_id, []),
-                user_data=user_data,
+                user_data=refusals.get(member.member_id, user_data),
             )
             for member in members
         }
@@ -129,7 +143,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         topology: Topology,
         members: Any,
         candidates: dict[str, MemberMetadata],
-        assigned: Assigned,
+        assigned: Partitions,
     ) -> bytes:
         """The topology, or a reference to it if the group's record would be too large and all
         members can fetch the topology."""
@@ -192,7 +206,7 @@ def _bytes_of_members(members: Any) -> int:
     )
 
 
-def _bytes_of_partitions(assigned: Assigned) -> int:
+def _bytes_of_partitions(assigned: Partitions) -> int:
     """The bytes of the assigned partitions in the group's record."""
     return sum(
         6 + len(topic) + 4 * len(partitions)
@@ -201,7 +215,7 @@ def _bytes_of_partitions(assigned: Assigned) -> int:
     )
 
 
-def _kafka_assignments(topology: Topology) -> Assigned:
+def _kafka_assignments(topology: Topology) -> Partitions:
     """The topic partitions of each member, for Kafka's own tools. If two views have the same topic,
     a partition goes to the active of the first view."""
     taken: set[tuple[str, int]] = set()

@@ -16,13 +16,15 @@ from kafka.errors import KafkaError
 
 from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
+from backend.cluster.namesakes import address_of
 from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
 from backend.cluster.topology_fetcher import TopologyFetcher
 from backend.telemetry.rate_limited_log import RateLimitedLog
+from model.group.id_in_use import IdInUse
 from model.group.member_metadata import MemberMetadata
-from model.group.topology_reference import TopologyReference
-from model.topology import Topology, TopologyError
+from model.group.topology_reference import Assigned, TopologyReference
+from model.topology import Member, Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
@@ -79,11 +81,15 @@ class GroupMember:
         fetcher: TopologyFetcher,
         max_record_bytes: int,
         polled: Callable[[str], TopicPartitions | None],
+        on_id_in_use: Callable[[str], None],
+        patience: float,
         idle_poll: float = IDLE_POLL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`heartbeat_ms`: the interval if no join is expected. For `policy` to `polled`, see
-        TopologyAssignor. `clock()`: measures the time since a join (s)."""
+        TopologyAssignor. `on_id_in_use(reason)`: called if another instance still has the id of
+        this one after `patience` s, within which the group forgets a member that has crashed.
+        `clock()`: measures the time since a join (s)."""
         self._open_group = open_group
         self._usual_heartbeat_ms = heartbeat_ms
         self._member_metadata = member_metadata
@@ -94,6 +100,10 @@ class GroupMember:
         self._fetcher = fetcher
         self._max_record_bytes = max_record_bytes
         self._polled = polled
+        self._on_id_in_use = on_id_in_use
+        self._patience = patience
+        self._refused_at: float | None = None  # s, since when another instance has the id
+        self._ends_because = ""
         self._idle_poll = idle_poll
         self._clock = clock
         self._current = Topology()
@@ -132,9 +142,12 @@ class GroupMember:
                 is_expected = isinstance(e, KafkaError)
                 failures.warn("group", f"group membership: {e}", None if is_expected else e)
                 self._stop.wait(1.0)
+            if self._ends_because:  # it has left the group
+                self._on_id_in_use(self._ends_because)
+                return
 
     def _take_part(self) -> None:
-        """Take part with one consumer, until the member stops or the consumer fails."""
+        """Take part with one consumer, until the member stops or ends, or the consumer fails."""
         assignor = TopologyAssignor(
             self._metadata,
             self._assigned,
@@ -148,6 +161,8 @@ class GroupMember:
         try:
             while not self._stop.is_set():
                 self._poll(group)
+                if self._ends_because:
+                    return
                 # a join must be continued at once, and brings another topology
                 if not group.is_joining:
                     self._fetch()
@@ -194,7 +209,13 @@ class GroupMember:
         """Wait until the next poll or attempt is due. kafka-python's other thread sends the
         heartbeats, and notes that the group rebalances."""
         attempt = self._fetcher.wait
-        until = time.monotonic() + (self._idle_poll if attempt is None else attempt)
+        seconds = self._idle_poll if attempt is None else attempt
+        if self._refused_at is not None and not group.must_join:
+            left = self._refused_at + self._patience - self._clock()
+            seconds = min(seconds, left)
+            if left <= 0:
+                self._rejoin.set()  # ask the leader again
+        until = time.monotonic() + seconds
         # the poll may have brought a topology
         group.set_heartbeat_interval(self._heartbeat_ms(group))
         while not (group.must_join or self._rejoin.is_set() or self._stop.is_set()):
@@ -212,13 +233,37 @@ class GroupMember:
         self._joined_at = self._clock()
         return self._sent
 
-    def _assigned(self, assigned: Topology | TopologyReference, generation: int) -> None:
+    def _assigned(self, assigned: Assigned, generation: int) -> None:
+        if isinstance(assigned, IdInUse):
+            self._fetcher.cancel()
+            self._refused(assigned.holder)
+            return
+        self._refused_at = None
         if isinstance(assigned, TopologyReference):
             self._referenced_ms = max(self._referenced_ms, assigned.epoch_ms)
             self._fetcher.request(assigned, generation)
         else:
             self._fetcher.cancel()
             self._topology(assigned)
+
+    def _refused(self, holder: Member) -> None:
+        """Another instance has the id. It may have crashed, or be stopping: ask once again."""
+        assert self._sent is not None
+        me = self._sent.member
+        text = (
+            f"instance {me.id} ({address_of(me)}) gets no partitions: another instance with this "
+            f"id is in the group, at {address_of(holder)}."
+        )
+        if self._refused_at is None:
+            self._refused_at = self._clock()
+            log.warning(
+                "%s This one ends if the other is still there in %g s", text, self._patience
+            )
+        elif self._clock() >= self._refused_at + self._patience:
+            self._ends_because = (
+                f"{text} Give each instance its own id (QUERYABLE_INSTANCE_ID), or stop the other "
+                f"one first"
+            )
 
     def _topology(self, topology: Topology) -> None:
         self._current = topology

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from backend.cluster.quotas import Quotas
-from backend.cluster.replica_state import ReplicaState
-from backend.cluster.standbys import Standbys
+from backend.cluster.replicas.quotas import Quotas
+from backend.cluster.replicas.replica_state import ReplicaState
+from backend.cluster.replicas.standbys import Standbys
 from model.group.member_metadata import MemberMetadata
 from model.group_views import Claim, decide
 from model.kinds.kind import Kind
@@ -46,12 +46,12 @@ def place(
     now_ms: int,
     policy: Policy = Policy(),
 ) -> Topology:
-    """The topology for these members.
+    """The topology for these members, of which each has its own id.
 
     `partitions`: topic -> partition count; 0 for missing topics. The epoch's generation is 0 here:
     Kafka gives it to every member with the assignment.
     """
-    members = _one_per_id(candidates)
+    members = sorted(candidates, key=lambda c: c.member.id)
     highest_ms = max((max(c.epoch.ms, c.referenced_ms) for c in members), default=0)
     loads = _Loads([0] * len(members), [0] * len(members))
     views = {}
@@ -97,16 +97,6 @@ class _Loads:
 
     active: list[int]
     standby: list[int]
-
-
-def _one_per_id(candidates: Iterable[MemberMetadata]) -> list[MemberMetadata]:
-    """For each id, the member that started last: others are dead, or misconfigured."""
-    newest: dict[str, MemberMetadata] = {}
-    for candidate in candidates:
-        known = newest.get(candidate.member.id)
-        if known is None or candidate.started_at > known.started_at:
-            newest[candidate.member.id] = candidate
-    return [newest[id_] for id_ in sorted(newest)]
 
 
 def _prevailing_hash(view: str, members: list[MemberMetadata]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -64,6 +64,7 @@ from model.views import Deployment, View
 log = logging.getLogger(__name__)
 
 _STOP_TIMEOUT = 10.0  # s
+_ID_MARGIN = 1.0  # s after the session time-out, in which the group forgets a dead member
 
 
 def _import_classes(views: Iterable[View], source: Path) -> dict[str, type[CustomStore]]:
@@ -90,8 +91,11 @@ class Instance:
         deployment: Deployment,
         kafka: KafkaClients,
         constants: Constants,
+        on_id_in_use: Callable[[str], None] = log.error,
     ) -> None:
+        """`on_id_in_use(reason)`: called, in a thread, if another instance has the id."""
         self.settings = settings
+        self._on_id_in_use = on_id_in_use
         self._constants = constants
         self._kafka = kafka
         self._schemas = schema_cache(settings, deployment)
@@ -236,6 +240,8 @@ class Instance:
             ),
             max_record_bytes=self._constants.group_record_bytes,
             polled=self._membership_reporter.polled_partitions,
+            on_id_in_use=self._on_id_in_use,
+            patience=settings.session_timeout_ms / 1000 + _ID_MARGIN,
         )
 
     def _new_context(self, views: Mapping[str, View]) -> InstanceContext:

@@ -49,7 +49,12 @@ class Application:
         deployment: Deployment,
         constants: Constants,
         on_failure: Callable[[str], None] = _exit,
+        on_wrong_setting: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_failure(reason)`: ends the process. `on_wrong_setting()`: called before, if it should
+        not be started again with the same settings."""
+        self._on_failure = on_failure
+        self._on_wrong_setting = on_wrong_setting
         try:
             kafka = kafka_clients(deployment.kafka, settings.bootstrap_servers)
         except ConfigurationError as e:
@@ -57,7 +62,7 @@ class Application:
         try:
             with closing(AdminClient({**kafka.librdkafka, "log_level": 0})):
                 pass  # it has checked the settings
-            self.instance = Instance(settings, deployment, kafka, constants)
+            self.instance = Instance(settings, deployment, kafka, constants, self._id_is_in_use)
         except KafkaException as e:
             # librdkafka checks its settings when a client is created; the original error may quote
             # a secret
@@ -75,7 +80,6 @@ class Application:
             flask_bridge(create_flask_app(context, self._raw_reads)),
             access_control(settings, self._token_keys, context.cluster),
         )
-        self._on_failure = on_failure
         # the worker uses these four
         self.fast_path = self._router.fast_path
         self.send_timeout = constants.send_timeout
@@ -117,6 +121,10 @@ class Application:
                     await asyncio.to_thread(self._token_keys.stop)
                 await send({"type": "lifespan.shutdown.complete"})
                 return
+
+    def _id_is_in_use(self, reason: str) -> None:
+        self._on_wrong_setting()
+        self._on_failure(reason)
 
     async def _start(self) -> None:
         tune_interpreter()

@@ -18,6 +18,7 @@ from backend.security.cluster import ClusterAccess
 from backend.storage.findings import Finding, FindingsFile
 from model.group.member_metadata import MemberMetadata
 from model.machine.clock import boot_time
+from model.machine.network import network_id
 from model.records import hash_of_topic
 from model.topology import ACTIVE, NO_EPOCH, STANDBY, WARMING, Epoch, PlacedView, Topology
 from model.views import View
@@ -56,6 +57,7 @@ class MembershipReporter:
         self._remembered = findings.read()
         self._writes_findings = threading.Lock()
         self._clock = clock
+        self._network = network_id()
         self._started_at = time.time_ns() // 1_000_000
         # view -> (epoch of a topology that was made before there was a store, hash of the topic)
         self._topic_hashes: dict[str, tuple[Epoch, int]] = {}
@@ -114,6 +116,7 @@ class MembershipReporter:
             standby={name: tuple(of[STANDBY]) for name, of in roles.items()},
             drained=self._group.drained,
             reads_references=self._can_fetch_topologies,
+            network=self._network,
         )
 
     @property

@@ -22,7 +22,7 @@ class MemberMetadata:
     positions: Mapping[str, Mapping[int, int]]  # view -> partition -> position of its store
     active: Mapping[str, tuple[int, ...]]  # view -> partitions for which it is active
     epoch: Epoch  # the highest epoch that it has seen
-    started_at: int  # wall clock, ms: of two members with the same id, the later one counts
+    started_at: int  # wall clock, ms
     mispartitioned: tuple[str, ...] = ()  # views with mispartitioned records in its stores
     topology_mispartitioned: tuple[str, ...] = ()  # views that its topology marks as mispartitioned
     partition_counts: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # by view
@@ -32,6 +32,7 @@ class MemberMetadata:
     standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
     drained: bool = False  # whether other members should have its partitions
     reads_references: bool = True  # whether the leader may send it a TopologyReference
+    network: str = ""  # in which its address is; "": unknown
     referenced_ms: int = 0  # the highest epoch_ms of the references that it was sent
 
     @staticmethod
@@ -59,6 +60,7 @@ class MemberMetadata:
                 "standby": self.standby,
                 "drained": self.drained,
                 "reads_references": self.reads_references,
+                "network": self.network,
                 "referenced_ms": self.referenced_ms,
             }
         )
@@ -98,6 +100,7 @@ class MemberMetadata:
                 # members of older versions do not send it
                 drained=document.get("drained") is True,
                 reads_references=document.get("reads_references") is True,
+                network=str(document.get("network", "")),
                 referenced_ms=int(document.get("referenced_ms", 0)),
             )
         except MALFORMED as e:

@@ -11,6 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from model.group import id_in_use
+from model.group.id_in_use import IdInUse
 from model.kafka.user_data import MALFORMED, pack, unpack
 from model.topology import Member, Topology, TopologyError
 
@@ -64,11 +66,16 @@ class TopologyReference:
         )
 
 
-def decode_assignment(user_data: bytes, generation: int) -> Topology | TopologyReference:
-    """The topology or reference that a leader has sent. Raises TopologyError if `user_data` is
-    malformed."""
+Assigned = Topology | TopologyReference | IdInUse
+"""What a leader sends to a member."""
+
+
+def decode_assignment(user_data: bytes, generation: int) -> Assigned:
+    """What a leader has sent. Raises TopologyError if `user_data` is malformed."""
     try:
         document = unpack(user_data)
+        if document["v"] == id_in_use.VERSION:
+            return IdInUse(Member.of(document["holder"]))
         if document["v"] != VERSION:
             return Topology.decode(user_data, generation)
         reference = TopologyReference(

@@ -48,9 +48,11 @@ def candidate(
     rack: str = "",
     drained: bool = False,
     port: int = 8081,
+    host: str = "127.0.0.1",
+    network: str = "",
 ) -> MemberMetadata:
     return MemberMetadata(
-        member=Member(id_, "127.0.0.1", port, rack),
+        member=Member(id_, host, port, rack),
         views=MemberMetadata.views_of(tuple(views)),
         positions=positions or {},
         active={name: tuple(store_partition) for name, store_partition in (active or {}).items()},
@@ -62,4 +64,5 @@ def candidate(
         ready={name: tuple(those) for name, those in (ready or {}).items()},
         standby={name: tuple(those) for name, those in (standby or {}).items()},
         drained=drained,
+        network=network,
     )

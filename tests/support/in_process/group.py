@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 from backend.cluster.assignor import TopologyAssignor
 from model.group.member_metadata import MemberMetadata
-from model.group.topology_reference import TopologyReference
-from model.topology import Topology
+from model.group.topology_reference import Assigned
 
 
 class FakeGroup:
@@ -25,7 +24,7 @@ class FakeGroup:
         self, polls_per_join: int = 1, partitions: Mapping[str, int] | None = None
     ) -> None:
         """`partitions`: topic -> number of partitions."""
-        self.assigned: deque[Topology | TopologyReference] = deque()
+        self.assigned: deque[Assigned] = deque()
         """What another leader sends with the next joins. If empty, the consumer is the leader."""
         self.before_poll: defaultdict[int, list[Callable[[], None]]] = defaultdict(list)
         """What happens before the n-th poll, from 1 on."""

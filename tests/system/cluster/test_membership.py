@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from local.kafka.broker import Broker
-from local.waiting import stretch
+from local.waiting import stretch, wait_until
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import settle, views_toml
@@ -174,32 +174,50 @@ def test_a_returning_partition_is_not_answered_from_its_old_end_offset(
         first.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
 
 
-def test_two_instances_with_the_same_id_are_reported(
+def test_of_two_instances_with_the_same_id_the_second_ends(
     deploy: Deploy, make_topic: MakeTopic, writer: Writer
 ) -> None:
     topic = make_topic(PARTITIONS)
     writer.table(topic, TABLE)
     deployment = deploy(views_toml(v={"topic": topic}))
-    [first] = deployment.start(1)
+    first, other = deployment.start(2)
     twin = deployment.new("twin", instance_id="b1").launch()
-    twin.wait_listening()
+    with ReadLoop([first.port, other.port], list(PATHS), check_value, threads=1) as read_loop:
+        wait_until(lambda: not twin.is_running, 40, "the end of the second")
+        read_loop.check()
+    # a status with which systemd does not start it again
+    assert twin.stop() == 2
+    for part in (
+        f"instance b1 (127.0.0.1:{twin.port}) gets no partitions",
+        f"another instance with this id is in the group, at 127.0.0.1:{first.port}",
+        "QUERYABLE_INSTANCE_ID",
+    ):
+        assert part in twin.log()
+    leader = next(b for b in (first, other) if "has the id b1" in b.log())
+    assert f"the instance at 127.0.0.1:{twin.port} has the id b1" in leader.log()
+    settle([first, other])
+    assert_all_answered([first, other])
 
-    def error_line() -> str:
-        logs = first.log() + twin.log()
-        return next((line for line in logs.splitlines() if "QUERYABLE_INSTANCE_ID" in line), "")
 
-    line = twin.wait(error_line, "a line that names the setting", 20)
-    assert "b1" in line
-    # the instance that started later answers
-    twin.wait_ready(1)
-    assert [p["port"] for p in twin.processors()["processors"]] == [twin.port]
-    for backend in (first, twin):
-        for path, value in PATHS.items():
-            assert backend.get(path).json()["value"] == value
-    # after it has stopped, the first one is back
-    twin.stop()
-    first.wait_ready(1)
-    assert [p["port"] for p in first.processors()["processors"]] == [first.port]
+def test_an_instance_that_moves_after_a_crash_keeps_its_id(
+    deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """The group still has the dead one for its session time-out."""
+    topic = make_topic(PARTITIONS)
+    writer.table(topic, TABLE)
+    deployment = deploy(views_toml(v={"topic": topic}))
+    first, other = deployment.start(2)
+    first.kill()
+    moved = deployment.new("moved", instance_id="b1").launch()
+    for backend in (other, moved):
+        backend.wait_ready(2)
+    assert_all_answered([other, moved])
+    # and one that has crashed is back at once, at the same address
+    moved.kill()
+    moved.launch()
+    for backend in (other, moved):
+        backend.wait_ready(2)
+    assert "with this id" not in moved.log()
 
 
 def test_partitions_are_assigned_only_to_instances_that_have_the_view(

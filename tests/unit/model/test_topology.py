@@ -146,7 +146,7 @@ def test_user_data_has_no_secret() -> None:
     assert set(orjson.loads(zlib.decompress(metadata.encode()))) == {
         "v", "member", "views", "positions", "active", "epoch", "started_at", "mis_partitioned",
         "doubtful", "built", "partition_counts", "topic_hashes", "ready", "standby",
-        "drained", "reads_references", "referenced_ms",
+        "drained", "reads_references", "network", "referenced_ms",
     }  # fmt: skip
 
 

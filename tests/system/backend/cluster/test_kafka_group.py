@@ -167,12 +167,14 @@ def test_the_first_member_soon_learns_of_the_second(broker: Broker, make_topic: 
     settings = settings_of(orders.topic, {"bootstrap_servers": broker.bootstrap_servers}, 250_000)
     assert settings.heartbeat_ms == 50_000
 
+    failures: list[str] = []
+
     def member_of(id_: str, topologies: list[Topology]) -> GroupMember:
         encoded = EncodedTopologies()
         return GroupMember(
             settings.open, settings.heartbeat_ms, lambda: candidate(id_, [orders]),
             topologies.append, Policy(), encoded, TopologyFetcher(id_, encoded, None),
-            900_000, lambda topic: None, idle_poll=LONG,
+            900_000, lambda topic: None, failures.append, 5, idle_poll=LONG,
         )  # fmt: skip
 
     of_first: list[Topology] = []

@@ -16,6 +16,7 @@ from backend.cluster.assignor import TopologyAssignor
 from backend.cluster.encoded_topologies import EncodedTopologies
 from backend.cluster.placement import Policy
 from backend.cluster.topic_partitions import TopicPartitions
+from model.group.id_in_use import IdInUse
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
 from model.records import hash_of_topic
@@ -57,6 +58,20 @@ def assign(
         unauthorized_topics=unauthorized_topics,
     )
     return assignor.assign(cluster, members)
+
+
+def test_of_two_instances_with_one_id_one_is_refused_by_name() -> None:
+    """Regression: both believed the topology, if both advertised 127.0.0.1 on their machines."""
+    first = candidate("b1", epoch=Epoch(5, 1), network="n1")
+    second, other = candidate("b1", started_at=9, network="n2"), candidate("b2", network="n3")
+    found = assign(first.encode(), second.encode(), other.encode(), partitions=4)
+    assert decode_assignment(found["member-1"].user_data, 1) == IdInUse(first.member)
+    assert found["member-1"].assigned_partitions == []
+    for name in ("member-0", "member-2"):
+        topology = decode_assignment(found[name].user_data, 1)
+        assert isinstance(topology, Topology)
+        assert topology.members == (first.member, other.member)
+        assert found[name].assigned_partitions
 
 
 def test_each_topic_partition_is_assigned_once_for_kafkas_tools() -> None:

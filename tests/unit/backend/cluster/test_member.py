@@ -16,6 +16,7 @@ from backend.cluster.placement import Policy, place
 from backend.cluster.topic_partitions import TopicPartitions
 from backend.cluster.topology_fetcher import GIVE_UP_AFTER, TopologyFetcher
 from local.waiting import wait_until
+from model.group.id_in_use import IdInUse
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference
 from model.records import hash_of_topic
@@ -23,6 +24,7 @@ from model.topology import Epoch, Topology
 from tests.support.in_process.examples import candidate
 from tests.support.in_process.group import FakeGroup
 
+PATIENCE = 7.0  # s
 SOON = 0.002  # s between two polls
 LONG = 60.0  # s; longer than a test waits
 NOBODY = candidate("b9", port=1).member  # refuses connections
@@ -37,6 +39,7 @@ class Instance:
         self.now = 100.0  # s
         self.fetcher = TopologyFetcher("b1", self.encoded, None, clock=lambda: self.now)
         self.fetches_at_reports: list[bool] = []
+        self.ends: list[str] = []
         self.polled: TopicPartitions | None = None
 
     @property
@@ -51,7 +54,8 @@ class Instance:
         """Its heartbeats have an interval of 400 ms."""
         return GroupMember(
             group.open, 400, self.metadata, self.topologies.append, Policy(), self.encoded,
-            self.fetcher, 900_000, lambda topic: self.polled, idle_poll, lambda: self.now,
+            self.fetcher, 900_000, lambda topic: self.polled, self.ends.append, PATIENCE, idle_poll,
+            lambda: self.now,
         )  # fmt: skip
 
 
@@ -117,6 +121,58 @@ def test_one_that_is_not_in_the_topology_says_so(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.ERROR), running(instance.member(group), group):
         pass
     assert "instance b1 (127.0.0.1:8081) is not in the topology" in caplog.text
+
+
+HOLDER = IdInUse(candidate("b1", host="10.0.0.11").member)
+
+
+def test_one_whose_id_another_instance_has_asks_again_and_then_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Regression: it stayed in the group without partitions, and only a line of the log said so."""
+    instance, group = Instance(), FakeGroup()
+    group.assigned += [HOLDER, HOLDER]
+    with running(instance.member(group), group) as member:
+        some_polls(group)
+        assert "gets no partitions: another instance with this id" in caplog.text
+        # the group may not have noticed yet that the other one has crashed
+        assert (instance.ends, instance.reports, group.closed) == ([], 1, 0)
+        instance.now += PATIENCE
+        member.rejoin()  # wakes it
+        wait_until(lambda: instance.ends, 10, "the end", SOON)
+        assert group.closed == 1
+    [reason] = instance.ends
+    for part in ("instance b1 (127.0.0.1:8081)", "10.0.0.11:8081", "QUERYABLE_INSTANCE_ID"):
+        assert part in reason
+    assert instance.topologies == []
+
+
+def test_it_asks_again_by_itself() -> None:
+    instance, group = Instance(), FakeGroup()
+    group.assigned += [HOLDER, HOLDER]
+    with running(instance.member(group), group):
+        instance.now += PATIENCE
+        wait_until(lambda: instance.ends, 10, "the end", SOON)
+
+
+def test_one_whose_id_becomes_free_stays() -> None:
+    """As after a crash and a start on another host, and while an instance is being moved."""
+    instance, group = Instance(), FakeGroup()
+    group.assigned += [HOLDER]
+    with running(instance.member(group), group):
+        some_polls(group)
+        group.rebalance()  # the other one has left
+        wait_until(lambda: instance.topologies, 10, "a topology", SOON)
+        instance.now += 2 * PATIENCE
+        reports = instance.reports
+        some_polls(group)
+        assert (instance.ends, instance.reports) == ([], reports)
+        # a later refusal begins a new wait
+        group.assigned += [HOLDER]
+        group.rebalance()
+        wait_until(lambda: not group.assigned, 10, "a refusal", SOON)
+        some_polls(group)
+        assert instance.ends == []
 
 
 @pytest.mark.parametrize("polls", range(6))

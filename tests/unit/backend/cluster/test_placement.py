@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from backend.cluster.namesakes import one_per_id
 from backend.cluster.placement import place
 from model.group.member_metadata import MemberMetadata
 from model.topology import NOBODY, Epoch, Topology
@@ -117,19 +118,6 @@ def test_partitions_that_are_gone_are_forgotten() -> None:
     """A topic made anew may have fewer."""
     members = [candidate("b1", active={"orders": range(9)}), candidate("b2")]
     assert shares(place(members, {"orders": 2}, 5), "orders") == {"b1": 1, "b2": 1}
-
-
-def test_of_two_with_one_id_the_later_counts() -> None:
-    dead = replace(
-        candidate("b1", started_at=1, active={"orders": range(4)}, epoch=Epoch(999, 0)),
-        member=replace(candidate("b1").member, port=1),
-    )
-    living = candidate("b1", started_at=2)
-    for order in ([dead, living], [living, dead]):
-        topology = place([*order, candidate("b2")], {"orders": 4}, 5)
-        assert [m.id for m in topology.members] == ["b1", "b2"]
-        assert topology.members[0] == living.member
-        assert shares(topology, "orders") == {"b1": 2, "b2": 2}
 
 
 def test_a_view_goes_only_to_those_that_define_it_alike() -> None:
@@ -329,7 +317,7 @@ def test_whatever_they_claim(said: list[tuple[str, View, frozenset[int], int]], 
         candidate(id_, [of], active={"orders": held}, started_at=started_at)
         for id_, of, held, started_at in said
     ]
-    topology = place(members, {"orders": count}, 5)
+    topology = place(one_per_id(members), {"orders": count}, 5)
     placed = topology.views["orders"]
     newest = {m.id: m for m in topology.members}
     assert len(newest) == len(topology.members)

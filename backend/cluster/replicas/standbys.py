@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from backend.cluster.quotas import Quotas
-from backend.cluster.replica_state import ReplicaState
+from backend.cluster.replicas.quotas import Quotas
+from backend.cluster.replicas.replica_state import ReplicaState
 from model.group.member_metadata import MemberMetadata
 
 
