@@ -12,6 +12,8 @@ OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "proxy/READM
 ALL_PAGES = [*OUTSIDE, *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_BY = re.compile(r"^<!-- run by (\S+) -->\n```console\n(.*?)^```$", re.M | re.S)
 """Examples that another test runs, because they need Spark: its file, and the block."""
+COMMANDS_RUN_BY = re.compile(r"^<!-- run by (\S+) -->\n```sh\n(.*?)^```$", re.M | re.S)
+"""Commands with curl that another test runs: its file, and the block."""
 BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.M | re.S)
 
 

@@ -19,7 +19,14 @@ from model.partitioner import PARTITIONERS
 from model.views import View
 from queryable.cli.app import app
 from queryable.cli.declaration.command import name_of
-from tests.support.docs_examples import ALL_PAGES, BLOCK, ROOT, RUN_BY, examples_of
+from tests.support.docs_examples import (
+    ALL_PAGES,
+    BLOCK,
+    COMMANDS_RUN_BY,
+    ROOT,
+    RUN_BY,
+    examples_of,
+)
 from tests.support.in_process.examples import view
 from tests.support.in_process.instance import context
 from tests.unit.docs.problem_codes import codes_by_class
@@ -146,9 +153,16 @@ def test_code_blocks_are_examples_that_are_run(page: Path) -> None:
     text = page.read_text()
     blocks = BLOCK.findall(text)
     assert len(re.findall(r"^ *```", text, re.M)) == 2 * len(blocks), "a block is not closed"
+    run = {
+        block
+        for file, block in COMMANDS_RUN_BY.findall(text)
+        if page.name in (ROOT / file).read_text()
+    }
     for kind, block in blocks:
         assert kind, f"a block without a language: {block}"
-        assert kind == "console" or not re.search(r"curl|^\$ queryable", block, re.M), block
+        assert (
+            kind == "console" or block in run or not re.search(r"curl|^\$ queryable", block, re.M)
+        ), block
         assert kind != "python" or block.startswith(">>> "), f"not run: {block}"
     for file, _ in RUN_BY.findall(text):
         assert f'docs" / "{page.name}' in (ROOT / file).read_text(), f"{file} runs no examples"
