@@ -38,7 +38,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 from typing import Any
 
-from backend.security.client_claims import is_subject
+from backend.security.client_claims import address_for_logs
 from backend.wire.answer import Header
 from model.problems import ConfigurationError
 from model.quotas import TokenBucket
@@ -115,8 +115,7 @@ def described(
     """The members of a line that describe a request. `name`: of the view or topic, or empty;
     `client`: an address, or how another instance names its client; `socket`: an address, or
     empty."""
-    if not client or is_subject(client):
-        client = socket
+    client = address_for_logs(client, socket)
     return {
         "method": method[:20],
         "route": route,

@@ -75,9 +75,10 @@ def client_of_subject(subject: str) -> str:
     return _SUBJECT + hashlib.sha256(subject.encode()).hexdigest()[:32]
 
 
-def is_subject(client: str) -> bool:
-    """Whether this is the name of a client with a token, and not an address."""
-    return client.startswith(_SUBJECT)
+def address_for_logs(client: str, socket: str) -> str:
+    """The address of a client for logs. `client`: its address; or the name that another instance
+    has given it because of its token, which is no address: then the address of the socket."""
+    return socket if not client or client.startswith(_SUBJECT) else client
 
 
 def claim(client: str, keys: Keys | None = None, at: int = 0) -> bytes:

@@ -10,6 +10,7 @@ from backend.http.asgi import RECEIVED_EXTENSION
 from backend.http.request import Request
 from backend.http.route_table import Match
 from backend.http.sending import role_of
+from backend.security.client_claims import address_for_logs
 from backend.telemetry.latencies import Labels, not_counted
 from backend.telemetry.logs import REQUESTS
 from backend.telemetry.telemetry import Telemetry
@@ -79,7 +80,7 @@ def _log(request: Request, labels: Labels, seconds: float) -> None:
         "method": request.method,
         **labels._asdict(),
         "duration_ms": round(seconds * 1000, 3),
-        "client": request.client,
+        "client": address_for_logs(request.client, request.socket_address),
         "forwarded_by": None if sender is None else sender.decode("latin-1")[:256],
     }
     message = f"{request.method} {labels.route} {labels.view} {labels.status}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 from local.ports import free_ports
 from local.processes import end, spawn
 from local.settings import REPOSITORY
-from local.stack.nginx import find_nginx
+from local.stack.nginx import find_nginx, lay_out
 from local.waiting import wait_until
+from tests.support.machines.machine import Network, why_not
 from tests.support.nginx import Nginx
 from tests.support.security.forwarded_cases import CASES, TRUSTED
 from tests.system.proxy.backends import EPOCH, Cluster
@@ -154,6 +156,45 @@ def test_a_client_behind_two_proxies_is_limited_alone(
     assert [(line["client"], line["proxy"]) for line in refused] == [(BUSY, "127.0.1.1")] * 6 + [
         (BUSY, "")
     ]
+
+
+def test_a_proxy_on_another_machine_cannot_say_that_a_client_is_on_this_one(tmp_path: Path) -> None:
+    """Without a topology, nginx shows its own pages to clients on its machine only."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with Network("10.0.0.1") as network:
+        machine = network.connect("m1", "10.0.0.2")
+        command = lay_out(tmp_path, 8080)[:-2]
+        (tmp_path / "listen.conf").write_text("listen 10.0.0.2:8080; listen 127.0.0.1:8080;")
+        command = ["ip", "netns", "exec", machine, *STARTER, *command]
+        environment = {**os.environ, "QUERYABLE_TRUSTED_PROXIES": "10.0.0.1"}
+        process = spawn(command, tmp_path / "output.log", env=environment)
+
+        def status(address: str, forwarded_for: str) -> int:
+            words = ["ip", "netns", "exec", machine] if address == "127.0.0.1" else []
+            url = f"http://{address}:8080/proxy/metrics"
+            curl = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H"]
+            done = subprocess.run(
+                [*words, *curl, f"X-Forwarded-For: {forwarded_for}", url],
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            return int(done.stdout)
+
+        wait_until(lambda: status("127.0.0.1", "203.0.113.7"), 10, "nginx")
+        assert status("127.0.0.1", "203.0.113.7") == 200
+        assert status("10.0.0.2", "203.0.113.7") == 503
+        assert status("10.0.0.2", "127.0.0.1") == 503
+        # such a client is limited
+        connection = http.client.HTTPConnection("10.0.0.2", 8080, 10)
+        limited = False
+        for _ in range(1000):
+            connection.request("GET", "/health/proxy", headers={"X-Forwarded-For": "127.0.0.1"})
+            answer = connection.getresponse()
+            answer.read()
+            limited = limited or answer.status == 429
+        connection.close()
+        assert limited
+        end(process, 10)
 
 
 def test_a_wrong_setting_is_named_and_an_empty_one_removes_the_file(tmp_path: Path) -> None:

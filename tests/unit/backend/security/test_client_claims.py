@@ -8,6 +8,7 @@ from backend.security.client_claims import (
     HEADER,
     VALID_MS,
     ClientClaim,
+    address_for_logs,
     claim,
     claim_in,
     client_of,
@@ -88,6 +89,12 @@ def test_the_client_of_a_token_fits_into_a_claim() -> None:
     read = found(claim(client, KEYS, NOW))
     assert read is not None
     assert (read.client, read.is_signed) == (client, True)
+
+
+def test_logs_have_addresses() -> None:
+    assert address_for_logs("203.0.113.7", "10.0.0.1") == "203.0.113.7"
+    for name in (client_of_subject("alice"), ""):
+        assert address_for_logs(name, "10.0.0.1") == "10.0.0.1"
 
 
 def test_networks_are_read_and_compared() -> None:
