@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from backend.admin.redundancy import redundancy
 from backend.admin.vitals import vitals
 from backend.cluster.liveness import RUNNING, STARTING
 from backend.ingest.store_partitions import StorePartition
@@ -181,11 +182,18 @@ def partition_document(
 
 def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
     """Whether all partitions assigned to this instance are answerable, and the document of
-    /health/ready."""
+    /health/ready.
+
+    A view whose topic has no partitions yet does not count: a new deployment is ready before its
+    topics exist. If the data folder has stores of the view, the topic had partitions, and its reads
+    were answered. Then the instance is not ready.
+    """
     document = instance_document(context)
     waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
     listed = context.group.me in context.group.topology.members
-    ready = context.group.state == RUNNING and listed and not waiting
+    no_partitions = _views_without_partitions(context)
+    is_lost = any(view["had_partitions"] for view in no_partitions)
+    ready = context.group.state == RUNNING and listed and not waiting and not is_lost
     return ready, {
         "ready": ready,
         "state": context.group.state,
@@ -193,27 +201,29 @@ def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
         "answerable": len(document["partitions"]) - len(waiting),
         "redundancy": redundancy(context),
         "waiting": waiting,
+        "without_partitions": no_partitions,
     }
 
 
-def redundancy(context: InstanceContext) -> dict[str, Any]:
-    """The redundancy of the whole deployment, from the topology and the heartbeats; no requests.
-
-    `wanted` is what QUERYABLE_STANDBY_REPLICAS says; a kind of store may want more. Readiness does
-    not depend on it: an instance stays in service when others are lost.
-    """
-    dead, topology = context.group.dead, context.group.topology
-    below = 0
-    for name, placed in topology.views.items():
-        target = context.group.replica_target(name)
-        for partition in range(placed.partitions):
-            alive = sum(m.id not in dead for m in topology.holders_of(name, partition))
-            below += alive < target
-    return {
-        "wanted": 1 + context.settings.standby_replicas,
-        "below": below,
-        "lost": [each.member.id for each in context.group.lost.all()],
-    }
+def _views_without_partitions(context: InstanceContext) -> list[dict[str, Any]]:
+    """[{"view", "topic", "had_partitions"}]: the views that have no partitions in the topology,
+    because the topic does not exist or instances may not describe it. `had_partitions`: whether the
+    data folder has stores of the view."""
+    dropped, placed = context.group.versions.dropped, context.group.topology.views
+    empty = [
+        view
+        for name, view in context.views.items()
+        if name not in dropped and name in placed and not placed[name].partitions
+    ]
+    on_disk = context.on_disk() if empty else {}
+    return [
+        {
+            "view": view.name,
+            "topic": view.topic,
+            "had_partitions": bool(on_disk.get(view.name)),
+        }
+        for view in empty
+    ]
 
 
 _THREADS = ("member", "ingest", "watcher")

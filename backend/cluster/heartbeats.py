@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from backend.cluster.group_state import GroupState
-from backend.cluster.liveness import DRAINING, Heartbeat
+from backend.cluster.liveness import DRAINING, Heartbeat, PartitionReport
 from backend.wire.answer import JSON, Answer, problem_answer
 from model.problems import Forbidden, Unavailable
 from model.topology import Member, Topology
@@ -66,12 +66,20 @@ class _Neighbour:
 class Heartbeats:
     """Sends heartbeats and answers those of other instances. Runs in the event loop."""
 
-    def __init__(self, group: GroupState, posts: Posts, interval: float) -> None:
+    def __init__(
+        self,
+        group: GroupState,
+        posts: Posts,
+        interval: float,
+        report: Callable[[], PartitionReport] | None = None,
+    ) -> None:
         """`posts` is closed by `stop`. `interval`: s between two heartbeats to an instance that
-        does not answer."""
+        does not answer. `report()`: what this instance tells others of its partitions; None:
+        nothing."""
         self._group = group
         self._posts = posts
         self._interval = interval
+        self._report = report
         self._in_flight: dict[str, asyncio.Task[None]] = {}  # by id of the receiver
         self._topology: Topology | None = None
         self._neighbours: dict[str, _Neighbour] = {}  # by id
@@ -186,7 +194,14 @@ class Heartbeats:
         neighbour.sent_at = asyncio.get_running_loop().time()
         # unique, so that a late answer to an earlier heartbeat does not match
         self._last_at = max(time.time_ns() // 1_000_000, self._last_at + 1)
-        sent = Heartbeat(group.group_id, group.me.id, member.id, group.state, self._last_at)
+        sent = Heartbeat(
+            group.group_id,
+            group.me.id,
+            member.id,
+            group.state,
+            self._last_at,
+            asks_for_report=True,
+        )
         reply: Heartbeat | None = None
         try:
             is_leaving = sent.state == DRAINING
@@ -200,7 +215,7 @@ class Heartbeats:
             return False
         expected = (sent.group, member.id, sent.at)
         if reply is not None and (reply.group, reply.sender, reply.at) == expected:
-            self._record(member.id, reply.state)
+            self._record(member.id, reply)
             return True
         if time.monotonic() - started < 3 * self._interval:
             # after a longer time this instance itself was stalled, and the other may be alive
@@ -209,9 +224,9 @@ class Heartbeats:
                 group.lost.dead(member)
         return False
 
-    def _record(self, id_: str, state: str) -> None:
-        self._group.peers.heard(id_, state)
-        if state == DRAINING:
+    def _record(self, id_: str, heartbeat: Heartbeat) -> None:
+        self._group.peers.heard(id_, heartbeat.state, heartbeat.report)
+        if heartbeat.state == DRAINING:
             self._group.lost.leaving(id_)
         else:
             self._group.lost.alive(id_)
@@ -237,7 +252,14 @@ class Heartbeats:
                 "not-a-member", "The heartbeat is not for this instance of this group."
             )
             return problem_answer(problem)
-        self._record(received.sender, received.state)
+        self._record(received.sender, received)
         self._received(received.sender)
-        reply = Heartbeat(group.group_id, group.me.id, received.sender, group.state, received.at)
+        reply = Heartbeat(
+            group.group_id,
+            group.me.id,
+            received.sender,
+            group.state,
+            received.at,
+            report=self._report() if self._report and received.asks_for_report else None,
+        )
         return Answer(200, [JSON], reply.encode())

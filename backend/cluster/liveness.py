@@ -8,8 +8,9 @@ an instance as dead or alive, or answer on the port of a dead one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -22,10 +23,34 @@ MISSED_BEFORE_DEAD = 4  # missed heartbeats in a row after which an instance is 
 _SUSPECT_FOR = 1.0  # s after a failed request, or until the next heartbeat
 
 
+@dataclass(frozen=True)
+class PartitionReport:
+    """Which partitions an instance cannot answer for, of those that a topology gives it as active
+    or standby. `epoch`: of this topology, as text. `unanswerable`: view -> partitions."""
+
+    epoch: str
+    unanswerable: Mapping[str, tuple[int, ...]]
+
+    def can_answer(self, view: str, partition: int) -> bool:
+        """Whether the instance answers for a partition that the topology gives it."""
+        return partition not in self.unanswerable.get(view, ())
+
+    @staticmethod
+    def of(epoch: Any, unanswerable: Any) -> PartitionReport:
+        """The report in these JSON values. Raises TypeError or ValueError if they are malformed."""
+        partitions = {view: tuple(numbers) for view, numbers in dict(unanswerable).items()}
+        if type(epoch) is not str or any(
+            type(n) is not int for of in partitions.values() for n in of
+        ):
+            raise ValueError("malformed report")
+        return PartitionReport(epoch, partitions)
+
+
 @dataclass
 class _Peer:
     state: str = RUNNING
     missed: int = 0
+    report: PartitionReport | None = None
 
 
 class Peers:
@@ -46,10 +71,11 @@ class Peers:
         if any(before[id_].state != RUNNING for id_ in forgotten):
             self.on_change()
 
-    def heard(self, id_: str, state: str) -> None:
-        """Record a heartbeat with the instance's state."""
+    def heard(self, id_: str, state: str, report: PartitionReport | None = None) -> None:
+        """Record a heartbeat with the instance's state. `report`: None if it has none."""
         peer = self._peers.get(id_)
         if peer is not None:
+            peer.report = report or peer.report
             peer.missed = 0
             self._suspected.pop(id_, None)
             self._set_state(peer, state)
@@ -82,10 +108,20 @@ class Peers:
         """id -> state, for all tracked instances."""
         return {id_: peer.state for id_, peer in list(self._peers.items())}
 
+    def reports(self) -> dict[str, PartitionReport]:
+        """id -> the last report, for all tracked instances that have sent one."""
+        peers = list(self._peers.items())
+        return {id_: peer.report for id_, peer in peers if peer.report is not None}
+
     def _set_state(self, peer: _Peer, state: str) -> None:
         if peer.state != state:
             peer.state = state
             self.on_change()
+
+
+_ASKS = b"\n"
+"""After a heartbeat: its answer may have a report. JSON ignores it, and so do instances of the
+previous release, which accept no further fields in a heartbeat or its answer."""
 
 
 @dataclass(frozen=True)
@@ -97,19 +133,26 @@ class Heartbeat:
     receiver: str
     state: str
     at: int  # ms, unique per sender; the answer repeats it
+    asks_for_report: bool = False  # of a heartbeat
+    report: PartitionReport | None = None  # of an answer
 
     def encode(self) -> bytes:
-        """A JSON list."""
-        return orjson.dumps([self.group, self.sender, self.receiver, self.state, self.at])
+        """A JSON list: these fields, and the epoch and the partitions of the report."""
+        fields: list[Any] = [self.group, self.sender, self.receiver, self.state, self.at]
+        if self.report is not None:
+            fields += [self.report.epoch, self.report.unanswerable]
+        return orjson.dumps(fields) + (_ASKS if self.asks_for_report else b"")
 
     @staticmethod
     def decode(body: bytes) -> Heartbeat | None:
         """The inverse of `encode`; None if the body is malformed."""
         try:
-            *names, sent_at = orjson.loads(body)
-            group, sender, receiver, state = names
+            group, sender, receiver, state, sent_at, *reported = orjson.loads(body)
+            report = PartitionReport.of(*reported) if reported else None
         except (ValueError, TypeError):
             return None
+        names = group, sender, receiver, state
         if not all(type(name) is str for name in names) or type(sent_at) is not int:
             return None
-        return Heartbeat(group, sender, receiver, state, sent_at)
+        asks = body.endswith(_ASKS)
+        return Heartbeat(group, sender, receiver, state, sent_at, asks, report)

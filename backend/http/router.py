@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from backend.admin.document import PATH as ADMIN
 from backend.admin.document import sign_in
+from backend.admin.redundancy import OwnReport
 from backend.cluster.heartbeats import PATH as HEARTBEAT
 from backend.cluster.heartbeats import Heartbeats
 from backend.cluster.peer_client import PeerClient
@@ -122,7 +123,8 @@ class Router:
             counts=context.telemetry.peer_counts,
         )
         posts = peer_client or PeerPosts(*of, tls)
-        self._heartbeats = Heartbeats(self._group, posts, constants.heartbeat_interval)
+        interval = constants.heartbeat_interval
+        self._heartbeats = Heartbeats(self._group, posts, interval, OwnReport(context))
         reads = {name: reads_of(view, context) for name, view in context.views.items()}
         self._responses = {name: KeyResponses(of, context) for name, of in reads.items()}
         scans = PartitionScans(context, {query.name: query.reducer for query in VIEW_QUERIES})

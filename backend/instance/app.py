@@ -273,6 +273,7 @@ class Instance:
             certificates=self._certificates,
             topologies=self._topologies,
             rocksdb=self._directory.rocksdb,
+            on_disk=self._directory.on_disk,
         )
 
     def check_broker(self) -> None:

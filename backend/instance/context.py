@@ -61,7 +61,8 @@ class KafkaRequests:
 class InstanceContext(QueryContext):
     """What queries need, and what routes between instances, metrics and the admin page need
     besides. `topologies`: for members to which the leader has sent only a reference. `rocksdb()`:
-    RocksDB's tickers, by name, and the bytes in its block cache."""
+    RocksDB's tickers, by name, and the bytes in its block cache. `on_disk()`: view -> partitions
+    with a store in the data folder."""
 
     member: GroupMember
     ingest_loop: IngestLoop
@@ -72,3 +73,4 @@ class InstanceContext(QueryContext):
     certificates: Certificates
     topologies: EncodedTopologies
     rocksdb: Callable[[], tuple[Mapping[str, int], int]]
+    on_disk: Callable[[], Mapping[str, list[int]]]

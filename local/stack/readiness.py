@@ -37,11 +37,15 @@ class Readiness:
 
 def waiting_text(documents: list[bytes]) -> str:
     """What backends wait for, from their ``/health/ready``; empty if they have no partitions. The
-    first line counts records, and further lines say why a partition does not read on."""
+    first line counts records, and further lines say why a partition does not read on, and which
+    topics are missing that were there."""
     left: dict[tuple[str, int], int] = {}
     reasons: dict[tuple[str, str], set[int]] = {}
-    for each in documents:
-        for partition in json.loads(each)["waiting"]:
+    gone: set[tuple[str, str]] = set()
+    for document in map(json.loads, documents):
+        gone |= {(v["view"], v["topic"]) for v in document["without_partitions"]
+                 if v["had_partitions"]}  # fmt: skip
+        for partition in document["waiting"]:
             view, number = partition["view"], partition["partition"]
             # a partition that is being opened has no position yet
             records = (partition.get("goal") or 0) - (partition.get("position") or 0)
@@ -49,14 +53,19 @@ def waiting_text(documents: list[bytes]) -> str:
             left[view, number] = max(left.get((view, number), 0), records)
             if reason := partition.get("waiting_for"):
                 reasons.setdefault((view, reason), set()).add(number)
-    if not left:
-        return ""
+    lines = []
     views: dict[str, int] = {}
     for (view, _), records in sorted(left.items()):
         views[view] = views.get(view, 0) + records
-    listed = ", ".join(f"{view}: {records:,}" for view, records in views.items())
-    lines = [f"catching up; records left to read: {listed}"]
+    if views:
+        listed = ", ".join(f"{view}: {records:,}" for view, records in views.items())
+        lines.append(f"catching up; records left to read: {listed}")
     for (view, reason), partitions in sorted(reasons.items()):
         numbers = ", ".join(map(str, sorted(partitions)))
         lines.append(f"view {view}, partitions {numbers}: the next record waits: {reason}")
+    lines += [
+        f"view {view}: its topic {topic} had partitions and has none now: it was deleted, or this "
+        "user may no longer describe it. Create the topic, or remove the view"
+        for view, topic in sorted(gone)
+    ]
     return "\n".join(lines)

@@ -12,6 +12,7 @@ local shared = ngx.shared.queryable_topics
 local DOCUMENT, EPOCH, REVISION = "map", "epoch", "map_revision"
 -- earlier versions have kept "confirmed", by the time of day
 local CONFIRMED, FAILURES, TURN, FOLLOWED = "confirmed_at", "failures", "turn", "followed"
+local FAILED_ASKED = "failed_asked"
 
 --- Changes with each topology that is stored.
 function _M.revision()
@@ -103,6 +104,11 @@ end
 -- in `seconds`.
 function _M.may_follow(seconds)
     return _M.take(FOLLOWED, seconds)
+end
+
+--- Whether the caller may ask backends again that have failed: one worker may, once in `seconds`.
+function _M.may_ask_failed(seconds)
+    return _M.take(FAILED_ASKED, seconds)
 end
 
 --- Why the topology could not be read: error message by the backend's name.

@@ -85,6 +85,7 @@ def context_with(settings: Settings, views: Sequence[View], **parts: Any) -> Ins
         "certificates": Certificates(settings),
         "topologies": EncodedTopologies(),
         "rocksdb": lambda: ({}, 0),
+        "on_disk": dict,
     }
     return InstanceContext(settings=settings, views=by_name, **cast(Any, {**fakes, **parts}))
 

@@ -104,7 +104,8 @@ def test_three_instances(deploy: Deploy, make_topic: MakeTopic, writer: Writer) 
         check_reads_alone(backend)
     never = first.get("/views/everywhere/keys?stale=never")
     assert readers(never) == {"b1", "b2", "b3"}
-    assert redundancy(first) == {"wanted": 1, "below": 0, "lost": []}
+    whole = {"wanted": 1, "below": 0, "unknown": 0, "lost": []}
+    first.wait(lambda: redundancy(first) == whole, "the reports of the others")
 
     # the proxy asks the active, as for other views
     owner = {p: id_ for id_, those in active.items() for p in those}
@@ -122,7 +123,7 @@ def test_three_instances(deploy: Deploy, make_topic: MakeTopic, writer: Writer) 
         settle([first, second])
         reads.all_again()
     assert reads.outcomes.keys() == {"200"}
-    assert redundancy(first)["below"] == 0
+    first.wait(lambda: redundancy(first)["below"] == 0, "the report of the other")
     with ReadLoop([first.port], [*PATHS], judge()) as reads:
         second.kill()
         reads.all_again()

@@ -108,10 +108,14 @@ def test_a_source_that_does_not_exist_is_named(tmp_path: Path) -> None:
         require_sources(derived, ["clcks", "x"])
 
 
-def test_what_backends_wait_for() -> None:
-    def document(*partitions: dict[str, object]) -> bytes:
-        return json.dumps({"waiting": partitions}).encode()
+def ready_document(
+    *partitions: dict[str, object], without: tuple[dict[str, object], ...] = ()
+) -> bytes:
+    return json.dumps({"waiting": partitions, "without_partitions": without}).encode()
 
+
+def test_what_backends_wait_for() -> None:
+    document = ready_document
     first = document(
         {"view": "b", "partition": 0, "goal": 1500, "position": 200},
         {"view": "a", "partition": 0, "state": "opening"},
@@ -129,11 +133,21 @@ def test_what_backends_wait_for() -> None:
 def test_what_partitions_that_wait_for_a_schema_wait_for_is_said() -> None:
     waiting = {"view": "b", "partition": 0, "goal": 9, "position": 0, "waiting_for": "schema 7"}
     others = [{**waiting, "partition": 1}, {"view": "a", "partition": 0, "waiting_for": None}]
-    documents = [json.dumps({"waiting": each}).encode() for each in ([waiting], others)]
+    documents = [ready_document(waiting), ready_document(*others)]
     assert waiting_text(documents) == (
         "catching up; records left to read: a: 0, b: 18\n"
         "view b, partitions 0, 1: the next record waits: schema 7"
     )
+
+
+def test_a_topic_that_is_gone_is_named() -> None:
+    new = {"view": "b", "topic": "bs", "had_partitions": False}
+    gone = {"view": "a", "topic": "as", "had_partitions": True}
+    documents = [ready_document(without=(new, gone)), ready_document(without=(gone,))]
+    assert waiting_text(documents).startswith(
+        "view a: its topic as had partitions and has none now: it was deleted, or "
+    )
+    assert "bs" not in waiting_text(documents)
 
 
 def test_nginx_without_its_lua_module_is_named(tmp_path: Path) -> None:

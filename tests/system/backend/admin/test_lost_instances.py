@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +62,9 @@ def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) ->
 
     page.wait(lambda: full("3 of 3"), "a deployment with all its replicas")
     assert metric(first, "view_partitions_below_replicas") == 0
-    assert first.get("/health/ready").json()["redundancy"] == {"wanted": 2, "below": 0, "lost": []}
+    whole = {"wanted": 2, "below": 0, "unknown": 0, "lost": []}
+    # reports of others are up to half a second old
+    first.wait(lambda: first.get("/health/ready").json()["redundancy"] == whole, "their reports")
     held = [p["role"] for p in third.instance()["partitions"]]
     assert "active" in held
 
@@ -99,7 +102,7 @@ def test_an_instance_that_is_killed(page: AdminPage, backends: list[Backend]) ->
     assert metric(second, "view_partitions_below_replicas") == len(held)
     assert metric(second, "lost_instances") == 1
     # each instance decides by its own heartbeats: the metrics contain what the first one has found
-    redundancy = {"wanted": 2, "below": len(held), "lost": [third.id]}
+    redundancy = {"wanted": 2, "below": len(held), "unknown": 0, "lost": [third.id]}
     second.wait(
         lambda: second.get("/health/ready").json()["redundancy"] == redundancy, "that it is lost"
     )
@@ -138,3 +141,34 @@ def test_an_instance_that_is_stopped_is_not_lost(backends: list[Backend]) -> Non
         assert backend.instance()["lost"] == []
         # the cached document is up to a second old
         backend.wait(lambda b=backend: metric(b, "lost_instances") == 0, "the metric to say so")
+
+
+def test_a_replica_that_cannot_be_opened_is_missing(backends: list[Backend]) -> None:
+    """Regression: it was assigned, so it counted as one that can answer."""
+    first, second, third = backends
+
+    def below() -> list[int]:
+        return [b.get("/health/ready").json()["redundancy"]["below"] for b in (first, second)]
+
+    first.wait(lambda: below() == [0, 0], "all replicas")
+    assert third.stop() == 0
+    # a folder that is not its own cannot be opened, as a store on a full disk
+    foreign = [third.data_dir / "things" / str(n) / "foreign" for n in range(PARTITIONS)]
+    for file in foreign:
+        shutil.rmtree(file.parent, ignore_errors=True)
+        file.parent.mkdir(parents=True)
+        file.touch()
+    third.launch()
+
+    def unable() -> int:
+        held = third.instance()["partitions"]
+        return sum(p["state"] != "answerable" and p["role"] != "warming" for p in held)
+
+    third.wait(lambda: third.try_get("/health/live") and unable(), "its share of the partitions")
+    first.wait(lambda: below() == [unable()] * 2, "both to know what it cannot answer")
+    first.wait(lambda: metric(first, "view_partitions_below_replicas") == unable(), "the metric")
+    assert third.get("/health/ready").status == 503
+    for file in foreign:
+        shutil.rmtree(file.parent)
+    third.wait_ready(3)
+    first.wait(lambda: below() == [0, 0], "all replicas")

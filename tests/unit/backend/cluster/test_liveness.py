@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import orjson
 import pytest
 
 from backend.cluster import heartbeats as heartbeats_module
 from backend.cluster.heartbeats import Heartbeats
-from backend.cluster.liveness import MISSED_BEFORE_DEAD, Heartbeat, Peers
+from backend.cluster.liveness import MISSED_BEFORE_DEAD, Heartbeat, PartitionReport, Peers
 from backend.wire.answer import Answer
 from model.problems import Unavailable
 from model.topology import Epoch, Member, PlacedView, Topology
@@ -269,3 +270,61 @@ def test_of_many_replicas_some_are_asked() -> None:
     for n in range(100):
         instance.group.peers.failed(f"b{n}")
     assert asked() == ["b2", "b0", "b1", "b3", "b4"]
+
+
+# decode() of the last release: no further field, in a heartbeat or in its answer
+def decoded_before(body: bytes) -> tuple[str, ...]:
+    *names, sent_at = orjson.loads(body)
+    group, sender, receiver, state = names
+    assert type(sent_at) is int
+    return group, sender, receiver, state
+
+
+REPORT = PartitionReport("5-1", {"orders": (0, 2)})
+
+
+def test_an_answer_to_a_heartbeat_reports_which_partitions_are_not_answerable() -> None:
+    posts, instance = FakePosts(), context(heartbeat_interval=60)
+    receiver = context(instance_id="b2", heartbeat_interval=60)
+    for each in (instance, receiver):
+        each.group.apply_topology(placed((0, 1)))
+
+    async def exchange() -> None:
+        other = Heartbeats(receiver.group, cast(Any, FakePosts()), 60.0, lambda: REPORT)
+        posts.answers["b2"] = other.answer
+        await beat(Heartbeats(instance.group, cast(Any, posts), 60.0))
+
+    asyncio.run(exchange())
+    assert instance.group.peers.reports() == {"b2": REPORT}
+    assert receiver.group.peers.reports() == {}, "the next heartbeat is b2's, and b1 answers it"
+
+
+def test_instances_of_the_last_release_understand_heartbeats_and_answers() -> None:
+    sent: list[bytes] = []
+    posts, instance = FakePosts(), context(heartbeat_interval=60)
+    instance.group.apply_topology(placed((0, 1)))
+
+    def older(body: bytes) -> Answer:
+        sent.append(body)
+        group, sender, receiver, _ = decoded_before(body)
+        at = orjson.loads(body)[-1]
+        return Answer(200, [], orjson.dumps([group, receiver, sender, "running", at]))
+
+    posts.answers["b2"] = older
+    asyncio.run(send_rounds(posts, instance, 1))
+    assert (len(sent), instance.group.peers.states()) == (1, {"b2": "running"})
+
+    async def answer() -> Answer:
+        heartbeats = Heartbeats(instance.group, cast(Any, FakePosts()), 60.0, lambda: REPORT)
+        return heartbeats.answer(orjson.dumps([GROUP, "b2", "b1", "running", 7]))
+
+    assert decoded_before(asyncio.run(answer()).body) == (GROUP, "b1", "b2", "running")
+
+
+@pytest.mark.parametrize(
+    "report",
+    [["5-1"], ["5-1", {}, 1], [5, {}], ["5-1", {"orders": 3}], ["5-1", {"orders": ["0"]}],
+     ["5-1", [1]], ["5-1", None]],
+)  # fmt: skip
+def test_a_malformed_report_is_refused(report: list[Any]) -> None:
+    assert Heartbeat.decode(orjson.dumps([GROUP, "b2", "b1", "running", 7, *report])) is None

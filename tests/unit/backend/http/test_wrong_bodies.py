@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backend.cluster.heartbeats import Heartbeats
-from backend.cluster.liveness import RUNNING, Heartbeat
+from backend.cluster.liveness import RUNNING, Heartbeat, PartitionReport
 from backend.http.router import Router
 from backend.http.routes.snapshots import SnapshotSender
 from backend.queries.batch import BATCH_PATH
@@ -142,7 +142,8 @@ def test_malformed_heartbeats_and_copies(text: Any) -> None:
 
 def test_a_heartbeat_with_an_infinite_time_is_refused() -> None:
     assert Heartbeat.decode(b'["g","b2","b1","running",1e999]') is None
-    whole = Heartbeat("g", "b2", "b1", RUNNING, 7)
+    report = PartitionReport("5-1", {"orders": (0, 7)})
+    whole = Heartbeat("g", "b2", "b1", RUNNING, 7, asks_for_report=True, report=report)
     assert Heartbeat.decode(whole.encode()) == whole
 
 
