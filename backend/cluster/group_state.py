@@ -74,6 +74,7 @@ class GroupState:
         """The current deployment of the service; None: not known, or there is no service."""
         self.topology = self._agreed = Topology()
         self.epoch_header = b"0-0"
+        self._obstacle = ""
         self.on_versions: list[Callable[[], None]] = []
         self.on_topology: list[Callable[[], None]] = []
         self.revision = 0
@@ -200,9 +201,7 @@ class GroupState:
                 raise Unavailable(
                     "nobody", f"No instance owns view {view.name} yet. Retry after a second."
                 )
-            raise Unavailable(
-                "no-topology", "This instance has not joined its group yet. Retry after a second."
-            )
+            raise self.no_topology()
         if placed.hash != view.hash:
             raise Unavailable(
                 "definition-differs",
@@ -215,6 +214,18 @@ class GroupState:
                 f"describe it: see their logs.",
             )
         return placed
+
+    def wait_for_kafka(self, why: str) -> None:
+        """Set why this instance cannot ask Kafka, in a clause without addresses."""
+        self._obstacle = why
+
+    def no_topology(self) -> Unavailable:
+        """The problem of a request before there is a topology."""
+        why = f" It waits for Kafka: {self._obstacle}." if self._obstacle else ""
+        return Unavailable(
+            "no-topology",
+            f"This instance has not joined its group yet.{why} Retry after a second.",
+        )
 
     @property
     def known(self) -> bool:

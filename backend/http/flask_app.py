@@ -33,7 +33,7 @@ from backend.http.representation import JSON as AS_JSON
 from backend.instance.context import InstanceContext
 from backend.wire.answer import etag_of
 from backend.wire.view_names import described, processors_for_clients
-from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem, Unavailable
+from model.problems import BadRequest, MethodNotAllowed, NotFound, Problem
 from model.versions import Versions
 from model.views import View
 
@@ -107,7 +107,7 @@ def create_flask_app(context: InstanceContext, raw_reads: RawReads) -> Flask:
     @pages.get("/processors")
     def processors() -> Response:
         if not group.known:
-            raise Unavailable("no-topology", "This instance has not joined its group yet.")
+            raise group.no_topology()
         revision = group.revision  # read first: a change meanwhile gets a later revision
         built, etag = group.processors_etag
         answer = Response(status=304)

@@ -279,7 +279,9 @@ class Instance:
     def check_broker(self) -> None:
         """Wait for the broker. Raises ConfigurationError if it does not answer in time."""
         timeout = self._constants.start_timeout
-        wait_for_broker(self._kafka, self.settings, timeout, self._stopping)
+        wait_for_broker(
+            self._kafka, self.settings, timeout, self._stopping, self._group.wait_for_kafka
+        )
 
     def read_versions(self) -> None:
         """Read which versions of views are current; see VersionFollower.start."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,44 +15,79 @@ from backend.instance.settings import Settings
 from backend.kafka.clients import KafkaClients
 from model.kafka.admin import cause_of, is_refusal, reason_of
 from model.kafka.clients import closing
+from model.kafka.obstacles import Obstacle, find_advertised_obstacle, find_obstacle
 from model.problems import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+_REQUEST_TIMEOUT = 2.0  # s
 
 
 def wait_for_broker(
-    kafka: KafkaClients, settings: Settings, timeout: float, stopping: threading.Event
+    kafka: KafkaClients,
+    settings: Settings,
+    timeout: float,
+    stopping: threading.Event,
+    on_obstacle: Callable[[str], None],
 ) -> None:
-    """Wait for the broker, at most `timeout` s. Returns within 2 s after `stopping` is set.
+    """Wait for the broker, at most `timeout` s and one more try. Returns within some seconds after
+    `stopping` is set.
 
-    Raises ConfigurationError if the broker does not answer.
+    Each new reason is logged, and `on_obstacle` gets a summary of it, without addresses. Raises
+    ConfigurationError if the broker does not answer.
     """
     errors: list[KafkaError] = []  # connection errors, from librdkafka's threads
     client: dict[str, Any] = {**kafka.librdkafka, "log_level": 0, "error_cb": errors.append}
     deadline = time.monotonic() + timeout
+    said = None
     with closing(AdminClient(client)) as admin:
         while not stopping.is_set():
-            try:
-                admin.list_topics(timeout=2.0)
+            failure = _try(admin, errors, kafka, settings)
+            if failure is None:
                 return
-            except KafkaException as e:
-                admin.poll(0)  # calls error_cb
-                if time.monotonic() > deadline:
-                    cause = cause_of(e, errors)
-                    # not the original error, because it may quote a secret
-                    why = kafka.hide(reason_of(cause))
-                    raise ConfigurationError(
-                        _message(settings, why, is_refusal(cause.args[0]))
-                    ) from None
+            message, obstacle = failure
+            if obstacle is not None and obstacle.step != said:
+                said = obstacle.step
+                log.warning("waiting for Kafka, up to %.0f s: %s", timeout, message)
+                on_obstacle(obstacle.summary)
+            if time.monotonic() > deadline:
+                raise ConfigurationError(message)
+            stopping.wait(0.2)  # a port that refuses is known at once
 
 
-def _message(settings: Settings, why: str, is_refused: bool) -> str:
-    servers, views = settings.bootstrap_servers, settings.views
+def _try(
+    admin: AdminClient, errors: list[KafkaError], kafka: KafkaClients, settings: Settings
+) -> tuple[str, Obstacle | None] | None:
+    """Why the broker cannot be asked, and what to do, in sentences, with the obstacle if it is
+    known. None if the broker can be asked."""
+    servers, source = settings.bootstrap_servers, f"[kafka] of {settings.views}"
+    known = {name: str(value) for name, value in kafka.librdkafka.items()}
+    try:
+        metadata = admin.list_topics(timeout=_REQUEST_TIMEOUT)
+    except KafkaException as e:
+        admin.poll(0)  # calls error_cb
+        cause = cause_of(e, errors)
+        # not the original error, because it may quote a secret
+        why = kafka.hide(reason_of(cause))
+        refusal = why if is_refusal(cause.args[0]) else ""
+        obstacle = find_obstacle(servers, known, source, refusal)
+        if obstacle is None:
+            return _message(servers, source, why, refusal != ""), None
+    else:
+        advertised = [(str(each.host), each.port) for each in metadata.brokers.values()]
+        obstacle = find_advertised_obstacle(servers, advertised, known, source)
+        if obstacle is None:
+            return None
+    return f"no connection to the broker at {servers}: {obstacle.text}", obstacle
+
+
+def _message(servers: str, source: str, why: str, is_refused: bool) -> str:
     if is_refused:
         return (
             f"no connection to the broker at {servers} could be authenticated ({why}). Correct the "
-            f"settings of SASL and TLS in [kafka] of {views}."
+            f"settings of SASL and TLS in {source}."
         )
     return (
         f"no broker answers at {servers} ({why}). Start Kafka there, or set "
-        f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in [kafka] of "
-        f"{views}."
+        f"QUERYABLE_BOOTSTRAP_SERVERS. Connection settings (SASL, TLS) belong in {source}."
     )

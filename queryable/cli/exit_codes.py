@@ -58,7 +58,12 @@ def exit_if_empty(rows: int, message: str) -> None:
 
 
 class NoBroker(NoAnswer):
-    """Kafka's broker does not answer, or refuses. The URL of the deployment does not matter."""
+    """Kafka's broker does not answer, or refuses. The URL of the deployment does not matter.
+    `remedy`: what to do, in the imperative, without a full stop."""
+
+    def __init__(self, detail: str, remedy: str) -> None:
+        super().__init__(detail)
+        self.remedy = remedy
 
 
 class NoRegistry(NoAnswer):
@@ -74,7 +79,9 @@ def exit_code_of(error: QueryableError) -> int:
 
 def advice(error: QueryableError) -> str:
     """What to do about an error that the command line can help with; otherwise empty."""
-    is_unreachable = isinstance(error, NoAnswer) and not isinstance(error, (NoBroker, NoRegistry))
+    if isinstance(error, NoBroker):
+        return f"{error.remedy[:1].upper()}{error.remedy[1:]}."
+    is_unreachable = isinstance(error, NoAnswer) and not isinstance(error, NoRegistry)
     is_other = error.code == "not-understood" and "of this API" in error.detail
     is_lost = error.code == "no-such-resource" and error.detail.startswith("Unknown path ")
     if is_unreachable or is_other or is_lost:

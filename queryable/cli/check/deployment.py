@@ -26,7 +26,7 @@ from queryable.cli.check.topics import (
     check_shared_topics,
 )
 from queryable.cli.exit_codes import NoBroker
-from queryable.cli.inspection.broker import Broker
+from queryable.cli.inspection.broker import Broker, kafka_table_of
 from queryable.cli.inspection.samples import TopicSample
 from queryable.cli.inspection.schema_sources import FetchedSchemas, schema_source
 from queryable.client.protocol.errors import BadUse
@@ -64,19 +64,14 @@ def check_deployment(
             for_librdkafka(kafka),
             timeout,
             lambda text: hide(text, table, kafka),
-            f"{views}, [kafka]",
+            kafka_table_of(views),
         )
         topics = broker.topics()
     except BadUse as error:
         yield wrong("broker", error.detail, "correct the setting (docs/security/kafka.md)")
         return
     except NoBroker as error:
-        yield wrong(
-            "broker",
-            error.detail,
-            "start Kafka, or set QUERYABLE_BOOTSTRAP_SERVERS; set SASL and TLS in [kafka] of "
-            f"{views}",
-        )
+        yield wrong("broker", error.detail, error.remedy)
         return
     yield ok("broker", f"{servers} answers and has {counted(len(topics), 'topic')}")
     if deployment is not None:

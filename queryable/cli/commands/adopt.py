@@ -9,7 +9,7 @@ import typer
 
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.declaration.command import command
-from queryable.cli.exit_codes import NOT_FOUND, NoBroker
+from queryable.cli.exit_codes import NOT_FOUND
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import Brokers, KafkaFile, RegistryURL, SampleSize
 
@@ -47,18 +47,14 @@ def adopt(
         from queryable.cli.adopt.proposals import proposals
         from queryable.cli.adopt.schemas import Schemas
         from queryable.cli.inspection.broker import broker_of
-        from queryable.cli.start.preflight import KAFKA_FILE, broker_advice
     seconds = brokers.seconds
     broker = broker_of(brokers.servers, connection_settings(kafka), seconds, kafka)
     is_interactive = not yes and sys.stdin.isatty() and sys.stderr.isatty()
     ask = ask_on_terminal if is_interactive else no_answer
     schemas = Schemas(schema_registry, is_interactive=is_interactive)
     has_changelogs = False
-    try:
-        for proposal in proposals(broker, application_id, ask, schemas, records, seconds):
-            has_changelogs = True
-            print(proposal, flush=True)
-    except NoBroker as error:
-        raise NoBroker(f"{error.detail} {broker_advice(brokers.servers, KAFKA_FILE)}") from None
+    for proposal in proposals(broker, application_id, ask, schemas, records, seconds):
+        has_changelogs = True
+        print(proposal, flush=True)
     if not has_changelogs:
         raise SystemExit(NOT_FOUND)

@@ -17,11 +17,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from model.kafka.admin import cause_of, configs, reason_of
+from model.kafka.admin import cause_of, configs, is_refusal, reason_of
 from model.kafka.clients import closing, own
 from model.kafka.config import hide
 from model.kafka.config_providers import resolve
 from model.kafka.headers import headers_of
+from model.kafka.obstacles import Obstacle, find_advertised_obstacle, find_obstacle
 from model.problems import ConfigurationError
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection.samples import SampledRecord, TopicSample
@@ -47,6 +48,8 @@ class Broker:
         source: str = "[kafka]",
     ) -> None:
         self.servers = servers
+        self._kafka = kafka
+        self._source = source
         self._hide = hide
         self._errors: list[KafkaError] = []
         self._timeout = timeout
@@ -68,20 +71,41 @@ class Broker:
             yield
         except (KafkaException, TimeoutError) as error:
             cause = cause_of(error, self._errors)
-            raise NoBroker(
-                f"Cannot read from the broker at {self.servers}: {self._hide(reason_of(cause))}."
+            why = self._hide(reason_of(cause))
+            is_refused = isinstance(cause, KafkaException) and is_refusal(cause.args[0])
+            raise self._no_broker(
+                find_obstacle(self.servers, self._kafka, self._source, why if is_refused else ""),
+                why,
             ) from None
 
+    def _no_broker(self, obstacle: Obstacle | None, why: str) -> NoBroker:
+        if obstacle is not None:
+            return NoBroker(
+                f"Cannot read from the broker at {self.servers}: {obstacle.what}.",
+                obstacle.remedy,
+            )
+        return NoBroker(
+            f"Cannot read from the broker at {self.servers}: {why}.",
+            "set the address of a running broker with QUERYABLE_BOOTSTRAP_SERVERS "
+            "(--bootstrap-servers); if the broker needs TLS or SASL, set it in "
+            f"{self._source} (docs/security/kafka.md)",
+        )
+
     def topics(self) -> dict[str, int]:
-        """The number of partitions of each topic."""
+        """The number of partitions of each topic. Also raises NoBroker if a broker answers, and
+        none can be reached at the address that it advertises."""
         with self._translating_errors():
             try:
                 # all topics, because a request for one that does not exist may create it
-                topics = self._admin.list_topics(timeout=self._timeout).topics
+                metadata = self._admin.list_topics(timeout=self._timeout)
             except KafkaException:
                 self._admin.poll(0)  # calls error_cb
                 raise
-        return {name: len(topic.partitions) for name, topic in topics.items()}
+        advertised = [(str(each.host), each.port) for each in metadata.brokers.values()]
+        obstacle = find_advertised_obstacle(self.servers, advertised, self._kafka, self._source)
+        if obstacle is not None:
+            raise self._no_broker(obstacle, "")
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def replicas(self) -> dict[str, int]:
         """The replicas of each topic: of the partition with the fewest."""
@@ -135,8 +159,15 @@ def broker_of(servers: str, table: Mapping[str, str], seconds: float, file: Path
     except ConfigurationError as error:
         raise BadUse(f"{file}: {error}.") from None
     return Broker(
-        servers, kafka, seconds, lambda text: hide(text, table, kafka), f"{file}, [kafka]"
+        servers, kafka, seconds, lambda text: hide(text, table, kafka), kafka_table_of(file)
     )
+
+
+def kafka_table_of(file: Path | None) -> str:
+    """Where the settings of the connection are, in words. None: there are none yet."""
+    if file is None:
+        return "the table [kafka] of a file that --kafka names"
+    return f"[kafka] of {file}"
 
 
 def _read(

@@ -11,13 +11,9 @@ from model.kafka.config import for_kafka_python, for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.views import Deployment
-from queryable.cli.exit_codes import NoBroker
-from queryable.cli.inspection.broker import Broker
+from queryable.cli.inspection.broker import Broker, kafka_table_of
 from queryable.cli.start.questions import did_you_mean
 from queryable.client.protocol.errors import BadUse
-
-KAFKA_FILE = "a file with a table [kafka], and give it with --kafka"
-"""Where the settings of the connection are, for commands without a views file."""
 
 
 def check_views(views: Path, servers: str, timeout: float) -> Mapping[str, int]:
@@ -43,24 +39,12 @@ def check_views(views: Path, servers: str, timeout: float) -> Mapping[str, int]:
         for_librdkafka(kafka),
         timeout,
         lambda text: hide(text, deployment.kafka, kafka),
-        f"{views}, [kafka]",
+        kafka_table_of(views),
     )
-    try:
-        topics = broker.topics()
-    except NoBroker as error:
-        raise NoBroker(f"{error.detail} {broker_advice(servers, f'[kafka] of {views}')}") from None
+    topics = broker.topics()
     if missing := list(missing_topics(deployment, topics)):
         raise BadUse(f"{' '.join(missing)} Create the topic, or correct {views}.")
     return topics
-
-
-def broker_advice(servers: str, kafka: str) -> str:
-    """`kafka`: where the settings of the connection are."""
-    return (
-        f"Is {servers} the address of a running broker? Set it with --bootstrap-servers or "
-        f"QUERYABLE_BOOTSTRAP_SERVERS. If the broker needs TLS or SASL, set it in {kafka} "
-        "(docs/security/kafka.md)."
-    )
 
 
 def missing_topics(deployment: Deployment, topics: Mapping[str, int]) -> Iterator[str]:

@@ -41,9 +41,17 @@ def test_startup_without_a_broker_fails_with_an_error(deploy: Deploy) -> None:
         assert (answer.status, answer.code) == (503, "no-topology")
         assert answer.headers["Retry-After"] == "1"
     assert backend.get("/health/ready").status == 503
+    backend.wait(
+        lambda: (
+            "It waits for Kafka: the port of Kafka refuses connections."
+            in backend.get("/views/v/keys/a").json()["detail"]
+        ),
+        "the reason in answers",
+    )
+    backend.wait_log("waiting for Kafka, up to 3 s: no connection")
     assert backend.wait_end() > 0
     log = backend.log()
-    assert f"no broker answers at {address}" in log
+    assert f"nothing listens at {address} (connection refused)" in log.lower()
     assert "QUERYABLE_BOOTSTRAP_SERVERS" in log
     assert "Traceback" not in log
 

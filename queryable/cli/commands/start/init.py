@@ -11,7 +11,7 @@ import typer
 
 from queryable.cli.connection_settings import connection_settings
 from queryable.cli.declaration.command import command
-from queryable.cli.exit_codes import NoBroker, print_stderr
+from queryable.cli.exit_codes import NoBroker, advice, print_stderr
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import DEFAULT_SERVERS, Brokers, KafkaFile, RegistryURL, SampleSize
 from queryable.client.protocol.errors import BadUse
@@ -104,7 +104,6 @@ def _connect(
     does not answer. Raises BadUse and NoBroker."""
     with server_extra("init"):
         from queryable.cli.inspection.broker import broker_of
-        from queryable.cli.start.preflight import KAFKA_FILE, broker_advice
         from queryable.cli.start.questions import ask_text
     while True:
         must_ask = is_interactive and brokers.named is None
@@ -113,9 +112,8 @@ def _connect(
         try:
             topics = broker.topics()
         except NoBroker as error:
-            advice = broker_advice(chosen, KAFKA_FILE)
             if not must_ask:
-                raise NoBroker(f"{error.detail} {advice}") from None
-            print_stderr(f"{error.detail} {advice}")
+                raise
+            print_stderr(f"{error.detail} {advice(error)}")
             continue
         return broker, {name: n for name, n in topics.items() if not name.startswith("__")}

@@ -67,7 +67,8 @@ def test_a_broker_that_does_not_answer_is_named(folder: Path, command: str) -> N
     servers = ["--bootstrap-servers", f"{LOOPBACK}:{port}", "--timeout", "1"]
     done = run(*command.split(), *servers, *force)
     assert done.exit_code == 3
-    assert f"Is {LOOPBACK}:{port} the address of a running broker?" in done.stderr
+    assert f"nothing listens at {LOOPBACK}:{port} (connection refused)" in done.stderr
+    assert "Start Kafka there" in done.stderr
     assert "--bootstrap-servers" in done.stderr
     assert "[kafka]" in done.stderr
 
