@@ -7,6 +7,7 @@ import getpass
 import hashlib
 import math
 import re
+import shlex
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,11 +22,14 @@ from local.interrupts import interrupted_once
 from local.kafka.connection import deployment_of
 from local.settings import StackSettings, load_settings
 from local.spark_views import DerivedView, declared_views
+from local.stack.services import backend_environment
 from local.stack.stack import Stack
 from local.unreadable_views import unreadable_lines
 from model.http.answers import Answer
 from model.machine.extras import how_to_install
 from queryable import Client, QueryableError
+from queryable.cli.check.env_file import format_env_file
+from queryable.cli.check.target import SERVED
 
 SPARK_PATIENCE = 60.0
 """Seconds to wait for Spark's views before the examples are shown without them."""
@@ -105,11 +109,24 @@ def _serve(settings: StackSettings, topics: Collection[str]) -> None:
         for line in unreadable_lines(settings, views):
             print(line)
         show_examples(settings, [view.name for view in views])
+        print(f"check it: {write_settings(settings)}", flush=True)
         run_until_interrupted(stack, Edits(settings.views, report).check)
     except KeyboardInterrupt:
         report("stopping everything")
     finally:
         stack.stop()
+
+
+def write_settings(settings: StackSettings) -> str:
+    """Writes the settings of the first backend, for `queryable check`; returns the command, which
+    checks them. The file has no secrets, but the path of one."""
+    path = settings.run_dir / SERVED.name
+    variables = backend_environment(settings, 1, settings.backend_ports[0])
+    path.write_text(format_env_file(variables))
+    command = "queryable check --production"
+    if path.absolute() == SERVED.absolute():
+        return command
+    return f"{command} --env-file {shlex.quote(str(path))}"
 
 
 def _spark_views(views: Path) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from local.settings import StackSettings
 from local.spark_views import DerivedView
 from local.stack.nginx import find_nginx
 from model.kafka.admin import reason_of
+from model.kafka.obstacles import find_obstacle
 from model.problems import ConfigurationError
 
 _MAX_PORT = 65_535
@@ -50,6 +51,13 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
             with admin_of(settings.kafka) as admin:
                 admin.list_topics(timeout=10)
         except KafkaException as error:
+            source = f"[kafka] of {settings.views}"
+            obstacle = find_obstacle(settings.bootstrap_servers, settings.kafka, source)
+            if obstacle is not None:
+                raise LocalError(
+                    f"Kafka at {settings.bootstrap_servers} cannot be asked: {obstacle.text} "
+                    "Without QUERYABLE_BOOTSTRAP_SERVERS, there is an embedded broker."
+                ) from None
             why = without_secrets(reason_of(error), settings.views)
             raise LocalError(
                 f"no Kafka broker answers on {settings.bootstrap_servers} ({why}). Correct "

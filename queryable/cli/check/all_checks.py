@@ -18,19 +18,23 @@ from queryable.cli.check.machine import (
     read_settings,
 )
 from queryable.cli.check.production import check_production
+from queryable.cli.check.target import Target
 
 
 def check_all(
-    environment: Mapping[str, str],
+    target: Target,
     overrides: Mapping[str, Any],
     sample_size: int,
     timeout: float,
     production: bool = False,
 ) -> Iterator[Finding]:
-    """`overrides`: settings that replace those of the environment, unless they are None.
+    """`target`: what is checked; it must be applied. `overrides`: settings that replace those of
+    its environment, unless they are None.
     `sample_size`: records per topic. `timeout`: seconds for a request to the broker.
     `production`: also what a production deployment needs."""
-    settings, findings = read_settings(environment)
+    if target.finding is not None:
+        yield target.finding
+    settings, findings = read_settings(target.environment)
     settings = settings.model_copy(
         update={name: value for name, value in overrides.items() if value is not None}
     )
@@ -49,4 +53,4 @@ def check_all(
     yield from check_cluster_secret(settings)
     yield check_nginx()
     if production:
-        yield from check_production(settings, timeout)
+        yield from check_production(settings, timeout, target.open_files, target.memory_max)

@@ -26,10 +26,16 @@ MIN_MEMORY = 512 << 20
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm", "/run")
 
 
-def check_production(settings: Settings, timeout: float) -> Iterator[Finding]:
-    """The findings beyond those of every set-up. `timeout`: s, for the broker."""
+def check_production(
+    settings: Settings,
+    timeout: float,
+    open_files: int | None = None,
+    memory_max: int | None = None,
+) -> Iterator[Finding]:
+    """The findings beyond those of every set-up. `timeout`: s, for the broker. `open_files`,
+    `memory_max` (bytes): limits of the instance; None: those of this process and the machine."""
     yield from check_instance(settings)
-    yield from _check_limits()
+    yield from _check_limits(open_files, memory_max)
     yield from _check_topics(settings, timeout)
 
 
@@ -99,9 +105,9 @@ def _check_folder(path: Path) -> Finding:
     return ok("data folder", f"{path} stays after a restart")
 
 
-def _check_limits() -> Iterator[Finding]:
+def _check_limits(open_files: int | None, memory_max: int | None) -> Iterator[Finding]:
     # an instance raises its soft limit to the hard one
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1] if open_files is None else open_files
     if 0 <= files < MIN_FILES:
         yield warning(
             "open files", f"the limit is {files:,}",
@@ -109,10 +115,12 @@ def _check_limits() -> Iterator[Finding]:
         )  # fmt: skip
     else:
         yield ok("open files", f"the limit is {files:,}")
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory, whose = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "the machine has"
+    if memory_max is not None and memory_max < memory:
+        memory, whose = memory_max, "the unit may use"
     if memory < MIN_MEMORY:
         yield warning(
-            "memory", f"the machine has {memory >> 20:,} MiB",
+            "memory", f"{whose} {memory >> 20:,} MiB",
             f"give each instance {MIN_MEMORY >> 20:,} MiB or more (docs/sizing.md)",
         )  # fmt: skip
 

@@ -50,11 +50,18 @@ def _check(
         some = f"{len(of_schema)} of {len(records)} {what}s have schema {schema_id}"
         try:
             schema = source.fetch(schema_id)
-        except (SchemaSourceUnavailable, SchemaNotFound) as error:
+        except SchemaSourceUnavailable as error:
+            yield wrong(
+                subject,
+                f"{some}, which cannot be read now: {error}. Their partitions wait for it",
+                "start the schema registry, or correct [schemas] (docs/reference/formats.md)",
+            )
+        except SchemaNotFound as error:
             yield wrong(
                 subject,
                 f"{some}, which cannot be read: {error}. Their partitions wait for it",
-                "correct [schemas], or put the schemas into a folder (docs/reference/formats.md)",
+                "register the schema, correct [schemas], or put the schemas into a folder "
+                "(docs/reference/formats.md)",
             )
         except (ValueError, ConfigurationError) as error:
             yield _unreadable(subject, f"{some}: {error}")

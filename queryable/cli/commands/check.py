@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -36,30 +35,52 @@ def check(
     production: Annotated[
         bool, typer.Option("--production", help="Also check what a production deployment needs.")
     ] = False,
+    unit: Annotated[
+        str | None,
+        typer.Option(
+            "--unit", metavar="NAME", help="Check the backend that this unit of systemd starts."
+        ),
+    ] = None,
+    env_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--env-file",
+            metavar="FILE",
+            help="Check a backend with the settings of this file; repeat it for several files.",
+        ),
+    ] = None,
     output: DocumentOutput,
 ) -> None:
     """Check settings, views file, broker, topics and machine.
 
     Prints one line per finding: ok, warning or wrong, with what to do. The environment is read as
-    a backend reads it. Nothing is changed. Exits with 1 if a finding is wrong.
+    a backend reads it: that of the shell, or of a unit of systemd, or of files as in its
+    EnvironmentFile=. In a folder of `queryable serve`, that of its first backend, unless options or
+    the shell name a deployment. Nothing is changed. Exits with 1 if a finding is wrong.
 
     \b
     Examples:
       queryable check
       queryable check --views views.toml --bootstrap-servers broker:9092
       queryable check --production
+      queryable check --production --unit queryable-backend@b1
+      queryable check --env-file /etc/queryable/settings --env-file /etc/queryable/b1
       queryable check --json | grep -v '"ok"'
     """
     with server_extra("check"):
         from queryable.cli.check.all_checks import check_all
+        from queryable.cli.check.target import find_target
+    target = find_target(env_file or [], unit, views is not None or data_dir is not None)
     overrides = {
-        "views": views,
-        "data_dir": data_dir,
+        # of this folder, not of the unit's
+        "views": views.absolute() if views and target.folder else views,
+        "data_dir": data_dir.absolute() if data_dir and target.folder else data_dir,
         "bootstrap_servers": brokers.bootstrap_servers,
     }
     findings = []
-    for finding in check_all(os.environ, overrides, records, brokers.seconds, production):
-        findings.append(finding)
-        output.show(finding.row(), finding.line())
+    with target.applied():
+        for finding in check_all(target, overrides, records, brokers.seconds, production):
+            findings.append(finding)
+            output.show(finding.row(), finding.line())
     if has_errors(findings):
         raise SystemExit(NOT_FOUND)

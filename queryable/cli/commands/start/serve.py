@@ -10,13 +10,14 @@ from typing import Annotated
 import typer
 
 from model.machine.extras import how_to_install
+from queryable.cli.check.target import SERVED
 from queryable.cli.declaration.command import command
 from queryable.cli.exit_codes import UNAVAILABLE, print_stderr
 from queryable.cli.optional_dependencies import server_extra
 from queryable.cli.options import Brokers
 from queryable.client.protocol.errors import BadUse
 
-DATA_DIR = Path(".queryable")
+DATA_DIR = SERVED.parent
 
 
 @command

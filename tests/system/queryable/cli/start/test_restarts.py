@@ -1,10 +1,11 @@
-"""`queryable serve` starts a process again that has died."""
+"""`queryable serve`: a process that has died starts again, and `check` looks at what runs."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def test_a_killed_backend_and_nginx_start_again(
     ]
     with Terminal(command, env, columns=80) as terminal:
         terminal.wait_for(lambda text: "Ctrl-C stops everything" in text, 90)
+        assert "check it: queryable check --production" in terminal.text
+        check = [*command[:5], "check", "--production", "--json"]
+        done = subprocess.run(check, env=env, capture_output=True, text=True, timeout=60)
+        found = {row["about"]: row for row in map(json.loads, done.stdout.splitlines())}
+        assert found[f"port {backend}"]["says"] == "instance b1 listens there"
+        [data] = (tmp_path / ".queryable" / "state").glob("*/backends/b1")
+        assert found[f"data folder {data}"]["status"] == "ok"
+        assert found["broker"]["says"].startswith(broker.bootstrap_servers)
         for name in ("backend-1", "nginx"):
             pid = json.loads((tmp_path / ".queryable" / f"{name}.pid").read_text())["pid"]
             os.kill(pid, signal.SIGKILL)

@@ -69,6 +69,8 @@ def test_a_registry_that_does_not_answer() -> None:
         url = running.url
     [finding] = found(url, [framed(7, ORDER, ORDERS)])
     assert "does not answer" in finding.message
+    assert "Their partitions wait for it" in finding.message
+    assert finding.action.startswith("start the schema registry")
 
 
 def test_deletions_in_avro_that_are_not_read() -> None:
