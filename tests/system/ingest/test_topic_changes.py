@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from local.kafka.broker import Broker, quiet_admin
+from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
 from model.partitioner import partition_of
 from queryable import Client as QueryableClient
@@ -115,6 +116,32 @@ def test_topics_recreated_while_the_backend_was_down_are_read_again(
         backend.wait(lambda: read_loop.check() or read_loop.rounds() > rounds, "everything once")
     for view, topic in topics.items():
         backend.wait_log(f"view {view}, partition 1 is rebuilt: topic {topic} was deleted")
+
+
+def test_readiness_while_a_topic_does_not_exist(
+    admin: AdminClient, deploy: Deploy, make_topic: MakeTopic, writer: Writer
+) -> None:
+    """A new deployment is ready before its topics exist. One that had the topic, and has lost sight
+    of it, is not."""
+    topic = make_topic(PARTITIONS)
+    deployment = deploy(views_toml(v={"topic": topic}, new={"topic": f"{topic}-new"}))
+    [backend] = deployment.start()
+
+    def without() -> dict[str, bool]:
+        document = backend.get("/health/ready").json()
+        return {each["view"]: each["had_partitions"] for each in document["without_partitions"]}
+
+    assert (backend.get("/health/ready").status, without()) == (200, {"new": False})
+    assert backend.stop() == 0
+    delete(admin, topic)
+    backend.launch().wait_listening()
+    backend.wait(lambda: without() == {"new": False, "v": True}, "the topology")
+    assert backend.get("/health/ready").status == 503
+    assert backend.get(key_path("v", "a")).code == "topic-missing"
+    create_topics(admin, [Topic(topic, PARTITIONS)])
+    writer.table(topic, {"a": 1})
+    backend.wait_ready(timeout=60)
+    assert without() == {"new": False}
 
 
 def test_a_recreated_topic_is_not_answered_from_old_data(
