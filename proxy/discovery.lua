@@ -14,6 +14,7 @@ local addresses = require "proxy.addresses"
 local cjson = require "cjson.safe"
 local clock = require "proxy.telemetry.clock"
 local current_deployment = require "proxy.current_deployment"
+local failures = require "proxy.discovery.failures"
 local processors = require "proxy.processors"
 local refresh_timer = require "proxy.discovery.refresh_timer"
 local resolver = require "proxy.resolver"
@@ -30,9 +31,6 @@ local MIN_FOLLOW_INTERVAL_S = 0.1
 local MAX_SOURCES = 4
 local MAX_ADDRESSES = 4
 local MAX_LOGGED_BYTES = 64
--- Only the last source is asked while it answers. So those that have failed are asked again once in
--- ASK_FAILED_S, and a round of them begins no further request after MAX_ROUND_S
-local ASK_FAILED_S, MAX_ROUND_S = 5 * settings.refresh, 1
 
 --- Timers of this module that may run at the same time in a worker: a refresh, a tick that finds it
 -- running, and one that follows an epoch. See lua_max_running_timers in nginx.conf.
@@ -213,14 +211,7 @@ local function read(backend, takes_older)
             break
         end
     end
-    local name, failures = name_of(backend), shared_topology.failures()
-    if err ~= failures[name] then
-        if err then
-            ngx.log(ngx.WARN, "cannot read the topology from ", name, ": ", err)
-        end
-        failures[name] = err
-        shared_topology.set_failures(failures)
-    end
+    failures.record(name_of(backend), err)
     return answered
 end
 
@@ -287,33 +278,12 @@ local function read_any(takes_older)
     return false
 end
 
---- Asks the backends again whose topology could not be read, so that `failures` says what is true
--- now.
-local function ask_failed()
-    local failures = shared_topology.failures()
-    if not next(failures) or not shared_topology.may_ask_failed(ASK_FAILED_S) then
-        return
-    end
-    local ends_at, names = clock.steady() + MAX_ROUND_S, {}
-    for _, backends in ipairs { settings.seeds, current and current.backends or {} } do
-        local start = #backends > 0 and math.random(#backends) or 0
-        for i = 1, #backends do
-            local backend = backends[(start + i) % #backends + 1]
-            local name = name_of(backend)
-            if failures[name] and not names[name] and clock.steady() < ends_at then
-                names[name] = true
-                read(backend)
-            end
-        end
-    end
-end
-
 local function refresh()
     if not read_any(false) and is_forgotten() then
         read_any(true)
     end
     if current then
-        ask_failed()
+        failures.ask_again({ settings.seeds, current.backends }, name_of, read)
         update_addresses()
     else
         shared_topology.shorten_turn(RETRY_INTERVAL_S)

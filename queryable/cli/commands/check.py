@@ -64,7 +64,7 @@ def check(
       queryable check --views views.toml --bootstrap-servers broker:9092
       queryable check --production
       queryable check --production --unit queryable-backend@b1
-      queryable check --env-file /etc/queryable/settings --env-file /etc/queryable/b1
+      queryable check --env-file settings --env-file b1
       queryable check --json | grep -v '"ok"'
     """
     with server_extra("check"):

@@ -70,7 +70,6 @@ def test_a_broker_that_does_not_answer_is_named(folder: Path, command: str) -> N
     assert f"nothing listens at {LOOPBACK}:{port} (connection refused)" in done.stderr
     assert "Start Kafka there" in done.stderr
     assert "--bootstrap-servers" in done.stderr
-    assert "[kafka]" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["serve", "init orders --kafka views.toml"])
@@ -81,7 +80,7 @@ def test_a_setting_that_kafka_refuses_is_named_with_its_file(folder: Path, comma
     done = run(*command.split(), *force)
     assert done.exit_code == 2
     assert done.stderr == (
-        'queryable: views.toml, [kafka]: Invalid value "pigeon" for configuration property '
+        'queryable: [kafka] of views.toml: Invalid value "pigeon" for configuration property '
         '"security.protocol".\n'
     )
 
