@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,11 +124,11 @@ def _assignments(value: str) -> dict[str, str]:
 
 
 def _expanded(value: str, unit: str) -> str:
-    """The value with systemd's specifiers for names of units."""
-    name = unit.removesuffix(".service")
+    """The value with systemd's specifiers for names of units and of this machine."""
+    name, host = unit.removesuffix(".service"), socket.gethostname()
     prefix, _, instance = name.partition("@")
     known = {"i": instance, "I": _unescaped(instance), "n": unit, "N": name, "p": prefix,
-             "P": _unescaped(prefix), "%": "%"}  # fmt: skip
+             "P": _unescaped(prefix), "H": host, "l": host.partition(".")[0], "%": "%"}  # fmt: skip
     return re.sub("%(.)", lambda found: known.get(found[1], found[0]), value)
 
 

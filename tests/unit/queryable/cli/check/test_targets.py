@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,9 @@ def test_the_packaged_unit(folder: Path) -> None:
         "QUERYABLE_INSTANCE_ID": "x",  # a file overrides Environment=
     }
     assert (found.folder, found.open_files, found.memory_max) == (Path("/"), 65_536, 1 << 30)
+    (folder / "settings").write_text("")
+    of_unit = read(folder, "queryable-backend@b1").environment
+    assert of_unit["QUERYABLE_INSTANCE_ID"] == f"b1-{socket.gethostname()}"
 
 
 def test_drop_ins_add_and_reset(folder: Path) -> None:
