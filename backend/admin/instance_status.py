@@ -186,14 +186,17 @@ def readiness(context: InstanceContext) -> tuple[bool, dict[str, Any]]:
 
     A view whose topic has no partitions yet does not count: a new deployment is ready before its
     topics exist. If the data folder has stores of the view, the topic had partitions, and its reads
-    were answered. Then the instance is not ready.
+    were answered. Then an instance that starts does not become ready, so that a rolling restart
+    with missing permissions stops. One that was ready stays so: it answers for the other views.
     """
     document = instance_document(context)
     waiting = [p for p in document["partitions"] if p["state"] != "answerable"]
     listed = context.group.me in context.group.topology.members
     no_partitions = _views_without_partitions(context)
     is_lost = any(view["had_partitions"] for view in no_partitions)
-    ready = context.group.state == RUNNING and listed and not waiting and not is_lost
+    ready = context.group.state == RUNNING and listed and not waiting
+    ready = ready and (context.group.has_been_ready or not is_lost)
+    context.group.has_been_ready |= ready
     return ready, {
         "ready": ready,
         "state": context.group.state,

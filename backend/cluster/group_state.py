@@ -67,6 +67,8 @@ class GroupState:
         self.peers.on_change = self.revise
         self.lost = LostInstances()
         self.state = STARTING
+        self.has_been_ready = False
+        """Whether /health/ready was 200 since the start. Written by readiness."""
         self.drained = False
         """Whether other instances should take over this instance's partitions."""
         self.versions = versions or Versions(tuple(views.values()))

@@ -103,6 +103,16 @@ def test_an_instance_that_has_lost_sight_of_a_topic_is_not_ready() -> None:
     assert ready(served)[0], "stores of a view that is no longer declared"
 
 
+def test_an_instance_that_was_ready_stays_so_when_a_topic_is_deleted() -> None:
+    """All instances lose sight of it at once, and would no longer answer for the other views."""
+    served = context(B1, active=())
+    assert ready(served)[0]
+    served.on_disk = lambda: {"orders": [0, 1]}
+    is_ready, [view] = ready(served)
+    assert is_ready
+    assert view["had_partitions"]
+
+
 def test_an_instance_that_owns_no_partition_of_a_topic_is_ready() -> None:
     served = context(B1, B2, active=(1,))
     served.on_disk = lambda: {"orders": [0]}
