@@ -48,8 +48,8 @@ _GROUPS: dict[str, Group] = {
 _HELP = """Measure reads, scans, ingest and launch, each alternately with a reference.
 
 Takes about half an hour. Other load on the machine distorts the numbers, and is reported.
-A reference that fails or answers wrongly is reported beside its row. The status is 1 only if ours
-does, or if a row is not complete. All rows measured before are kept in results.json.
+A reference that fails or answers wrongly is reported below its row. The status is 1 only if ours
+does, or if a row is not complete. All rows that have been measured are kept in results.json.
 
 \b
 Examples:
@@ -95,7 +95,7 @@ def main(
         ".run/bench"
     ),
 ) -> None:
-    # a file or a log has no width: use the table's
+    # a file or a log has no width, so this is wide enough for the table
     console = Console(width=None if sys.stdout.isatty() else 180)
     # SIGTERM acts like Ctrl-C, so that the servers are stopped
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -124,17 +124,17 @@ def main(
 
 
 def _show(report: Report, console: Console, path: Path) -> None:
-    """Prints the rows, and on what they were measured."""
+    """Prints the rows, the processor and the interpreter."""
     console.print(report.table())
     facts = report.machine
-    found = facts["interpreter"]
-    for about in (
+    interpreter = facts["interpreter"]
+    for line in (
         f"Processor: {facts['cpu']}, {facts['cores']} cores; other processes used "
         f"{facts['others']:.0%} of them during the run.",
-        f"Interpreter: {machine.describe_interpreter(found)} ({found['path']}).",
+        f"Interpreter: {machine.describe_interpreter(interpreter)} ({interpreter['path']}).",
         f"{path} has all numbers.",
     ):
-        console.print(about, highlight=False, markup=False, soft_wrap=True)
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if facts["others"] > 0.05:
         console.print("Trust the ratios, not the numbers.", style="yellow")
 

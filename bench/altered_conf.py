@@ -1,7 +1,7 @@
 """gunicorn's settings for a backend with other constants, for measurements and tests.
 
-The variable ALTERED_CONSTANTS has them: a JSON object with fields of `Constants`. All else is as in
-`backend.gunicorn_conf`, which knows nothing of this module.
+The variable ALTERED_CONSTANTS has them: a JSON object with fields of `Constants`. All other
+settings are those of `backend.gunicorn_conf`, which does not know this module.
 """
 
 import json

@@ -55,10 +55,10 @@ class Feeder:
 
     def flush(self) -> None:
         """Returns when the broker has confirmed all records."""
-        left = self._producer.flush(60.0)
+        unwritten = self._producer.flush(60.0)
         self.serve()
-        if left:
-            raise LocalError(f"{left} records were not written within a minute.")
+        if unwritten:
+            raise LocalError(f"{unwritten} records were not written within a minute.")
 
 
 def feed(servers: str, count: int, rate: int) -> None:

@@ -61,7 +61,7 @@ def parse(output: str) -> Measurement:
         f"of {requests:,} requests, {refused:,} were answered with an error and {unanswered:,} "
         "not at all"
     )
-    values = {f"{each}_ms": report[f"{each}_us"] / 1e3 for each in ("p50", "p99", "p99_9")}
+    values = {f"{name}_ms": report[f"{name}_us"] / 1e3 for name in ("p50", "p99", "p99_9")}
     rate = requests / report["duration_us"] * 1e6
     return Measurement(
         {"requests": requests, "rps": rate, **values}, [wrong] if refused or unanswered else []
@@ -70,19 +70,19 @@ def parse(output: str) -> Measurement:
 
 def find_wrk() -> str:
     """The path of wrk; LocalError if it is not installed."""
-    if found := shutil.which("wrk"):
-        return found
+    if path := shutil.which("wrk"):
+        return path
     raise LocalError("wrk is not installed: run `make bench`, or install Debian's package wrk.")
 
 
 def measure(
-    asked: Server, servers: Sequence[Server], workload: Workload, connections: int, seconds: int
+    target: Server, servers: Sequence[Server], workload: Workload, connections: int, seconds: int
 ) -> Measurement:
-    """Sends the workload to the server `asked`, and measures the CPU time of `servers` for a
-    request, and their memory after it. Rate and CPU time are of keys if a request has several.
+    """Sends the workload to the server `target`. Measures the CPU time of `servers` per request,
+    and their memory afterwards. Rate and CPU time are per key if a request has several keys.
     LocalError if no request was answered."""
     command = [find_wrk(), "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(_SCRIPT)]
-    command += [asked.url, "--", *workload.arguments(random.randrange(2**31))]
+    command += [target.url, "--", *workload.arguments(random.randrange(2**31))]
     pids = [server.pid for server in servers]
     before = cpu_seconds(*pids)
     done = subprocess.run(
@@ -90,19 +90,19 @@ def measure(
     )
     cpu = cpu_seconds(*pids) - before
     try:
-        found = parse(done.stdout)
+        measurement = parse(done.stdout)
     except (ValueError, KeyError):
         output = (done.stdout + done.stderr).strip()
         raise LocalError(f"wrk ended with status {done.returncode}: {output}") from None
-    if not found.values["requests"]:
-        raise LocalError(f"{asked.url} answered no request.")
+    if not measurement.values["requests"]:
+        raise LocalError(f"{target.url} answered no request.")
     keys = workload.batch or 1
     used = {
-        "rps": found.values["rps"] * keys,
-        "cpu_us": cpu / (found.values["requests"] * keys) * 1e6,
+        "rps": measurement.values["rps"] * keys,
+        "cpu_us": cpu / (measurement.values["requests"] * keys) * 1e6,
         "rss_mb": sum(map(pss_mb, pids)),
     }
-    return Measurement({**found.values, **used}, found.wrong)
+    return Measurement({**measurement.values, **used}, measurement.wrong)
 
 
 class Batches(NamedTuple):
@@ -116,10 +116,10 @@ def batches(proxy: Server, token: str = "") -> Batches:
     """The current counts of our nginx. `token`: a token with the scope `metrics`."""
     answer = proxy.get("/proxy/metrics", token)
     pattern = r"^queryable_proxy_batch_reads_(count|sum) (\S+)$"
-    found = dict(re.findall(pattern, answer.body.decode(), re.M))
-    if len(found) != 2:
+    values = dict(re.findall(pattern, answer.body.decode(), re.M))
+    if len(values) != 2:
         raise LocalError(f"{proxy.name} does not return its metrics: {answer}")
-    return Batches(float(found["count"]), float(found["sum"]))
+    return Batches(float(values["count"]), float(values["sum"]))
 
 
 def reads_per_request(reads: float, before: Batches, after: Batches) -> float:

@@ -53,14 +53,14 @@ def interpreter() -> dict[str, Any]:
         for name in ("CONFIG_ARGS", "PY_CFLAGS", "PY_CORE_CFLAGS", "PY_CORE_LDFLAGS")
     }
     is_shared = "libpython" in Path("/proc/self/maps").read_text()
-    # Debian declares the build of its shared library, but its interpreter is another build, without
-    # that library
-    of_this = is_shared or not sysconfig.get_config_var("Py_ENABLE_SHARED")
+    # Debian declares the build of its shared library. Its interpreter is another build, without
+    # that library.
+    is_declared_build = is_shared or not sysconfig.get_config_var("Py_ENABLE_SHARED")
     return {
         "implementation": platform.python_implementation(),
         "version": platform.python_version(),
         "path": sys.executable,
-        **(optimizations(declared) if of_this else {"pgo": None, "lto": None}),
+        **(optimizations(declared) if is_declared_build else {"pgo": None, "lto": None}),
     }
 
 
@@ -73,16 +73,16 @@ def optimizations(declared: Mapping[str, str]) -> dict[str, bool]:
     }
 
 
-def describe_interpreter(found: Mapping[str, Any]) -> str:
+def describe_interpreter(facts: Mapping[str, Any]) -> str:
     """`CPython 3.11.7, built with PGO and without LTO`."""
-    name = f"{found['implementation']} {found['version']}"
-    if found["pgo"] is None:
+    name = f"{facts['implementation']} {facts['version']}"
+    if facts["pgo"] is None:
         return f"{name}, built in an unknown way"
-    pgo, lto = ("with" if found[name] else "without" for name in ("pgo", "lto"))
+    pgo, lto = ("with" if facts[name] else "without" for name in ("pgo", "lto"))
     return f"{name}, built {pgo} PGO and {lto} LTO"
 
 
 def _first_number(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
-    return found.group(0) if found else "?"
+    match = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return match.group(0) if match else "?"

@@ -89,12 +89,12 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A quantity of ours and of the reference with the name `beside`. `reference` and `ratio` are
-    None if the reference was not measured; `ratio` also if the reference was zero."""
+    """A quantity of ours and of the row `baseline`. `reference` has the values of that row.
+    `reference` and `ratio` are None if it was not measured; `ratio` also if it was zero."""
 
     quantity: str
     ours: Spread
-    beside: str
+    baseline: str
     reference: Spread | None
     ratio: Spread | None
     target: Target | None = None
@@ -104,15 +104,15 @@ class Comparison:
         cls,
         quantity: str,
         ours: Sequence[float],
-        beside: str,
+        baseline: str,
         reference: Sequence[float],
         target: Target | None = None,
     ) -> Comparison:
         """Compares the rounds of both, given in the same order; the reference may have fewer."""
         if not reference:
-            return cls(quantity, Spread.of(ours), beside, None, None, target)
+            return cls(quantity, Spread.of(ours), baseline, None, None, target)
         ratio = paired_ratio(ours, reference) if any(reference[: len(ours)]) else None
-        return cls(quantity, Spread.of(ours), beside, Spread.of(reference), ratio, target)
+        return cls(quantity, Spread.of(ours), baseline, Spread.of(reference), ratio, target)
 
     @property
     def met(self) -> bool | None:
@@ -133,10 +133,10 @@ class Comparison:
         what, unit = QUANTITIES[self.quantity]
         ours = f"{what} {number(self.ours.median)} {unit}"
         if self.reference is None:
-            return f"{ours}; {self.beside}: {NOT_MEASURED}"
+            return f"{ours}; {self.baseline}: {NOT_MEASURED}"
         if self.ratio is None:
-            return f"{ours}; {self.beside}: {number(self.reference.median)}"
-        return f"{ours} = {self.ratio} × {self.beside}"
+            return f"{ours}; {self.baseline}: {number(self.reference.median)}"
+        return f"{ours} = {self.ratio} × {self.baseline}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Row:
     name: str
     connections: int | None = None
     values: Mapping[str, float] = field(default_factory=dict)
-    beside: list[Comparison] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
     rounds: int = 1
     reference: bool = False
     wrong: list[str] = field(default_factory=list)
@@ -165,7 +165,7 @@ class Row:
         """What went wrong, for the table: without the logs, which results.json has."""
         failure = self.failure.partition("\n")[0]
         whose = "the reference" if self.reference else "OURS"
-        wrong = [f"{whose} gave wrong answers: {each}" for each in self.wrong]
+        wrong = [f"{whose} gave wrong answers: {text}" for text in self.wrong]
         return [*wrong, *([f"{whose} failed: {failure}"] if failure else [])]
 
     @property
@@ -177,12 +177,12 @@ class Row:
 
     def without_targets(self) -> Row:
         """The same row without targets."""
-        return replace(self, beside=[replace(each, target=None) for each in self.beside])
+        return replace(self, comparisons=[replace(c, target=None) for c in self.comparisons])
 
     def document(self) -> dict[str, Any]:
         """The row in results.json."""
         document = asdict(self)
-        for comparison, written in zip(self.beside, document["beside"], strict=True):
+        for comparison, written in zip(self.comparisons, document["comparisons"], strict=True):
             written["met"] = comparison.met
         return document
 
@@ -202,14 +202,14 @@ class Report:
         return [row for rows in self.groups.values() for row in rows]
 
     def put(self, group: str, rows: Iterable[Row]) -> None:
-        """Replaces the rows of a group by those measured so far; drops rows without content."""
+        """Replaces the rows of a group with those measured so far; drops rows without content."""
         self.groups[group] = [row for row in rows if row.rounds or row.faults]
 
     @property
     def problems(self) -> list[str]:
         """Why the run has failed: wrong answers of ours, and groups that are not complete."""
         wrong = [
-            f"{row.title}: {each}" for row in self.rows if not row.reference for each in row.wrong
+            f"{row.title}: {text}" for row in self.rows if not row.reference for text in row.wrong
         ]
         begun = {group: why for group, why in self.unfinished.items() if why != NOT_MEASURED}
         others = ", ".join(group for group in self.unfinished if group not in begun)
@@ -232,11 +232,11 @@ class Report:
         table.add_column("ours = ratio × reference")
         table.add_column("target", no_wrap=True)
         for row in self.rows:
-            missed = any(each.met is False for each in row.beside)
+            missed = any(comparison.met is False for comparison in row.comparisons)
             is_ours_wrong = bool(row.faults) and not row.reference
             style = "red" if missed or is_ours_wrong else "yellow" if row.faults else None
-            lines = [(str(each), each.verdict) for each in row.beside]
-            lines += [(escape(each), "") for each in row.faults]
+            lines = [(str(comparison), comparison.verdict) for comparison in row.comparisons]
+            lines += [(escape(fault), "") for fault in row.faults]
             first, *others = lines or [("", "")]
             table.add_row(row.name, *row.cells, *first, style=style)
             for line in others:

@@ -38,14 +38,14 @@ def run(
     report.unfinished = dict.fromkeys(groups, NOT_MEASURED)
     with start() as stack:
         keep(path)
-        others = _Others(stack)
+        other_processes = _OtherProcesses(stack)
         for name, group in groups.items():
             try:
                 with stack.group():
                     for rows in measured(name, group(stack, plan), plan):
                         # a small run cannot show whether a target is met
                         report.put(name, rows if plan.is_full else map(Row.without_targets, rows))
-                        others.count(report)
+                        other_processes.count(report)
                         report.write(path)
                 del report.unfinished[name]
             except KeyboardInterrupt:
@@ -60,7 +60,7 @@ def run(
                 stack.check_broker()
             finally:
                 report.write(path)
-    others.count(report)
+    other_processes.count(report)
     report.write(path)
 
 
@@ -71,7 +71,7 @@ def keep(path: Path) -> None:
         os.replace(path, path.with_stem(f"{path.stem}-{ended}"))
 
 
-class _Others:
+class _OtherProcesses:
     """The share of the machine's CPU that other processes have used since the servers started."""
 
     def __init__(self, stack: Stack) -> None:
@@ -80,8 +80,9 @@ class _Others:
 
     def _foreign_seconds(self) -> float:
         """CPU time of all other processes since the machine has started."""
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        ended = sum(each.ru_utime + each.ru_stime for each in used)
+        groups = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        usages = [resource.getrusage(group) for group in groups]
+        ended = sum(usage.ru_utime + usage.ru_stime for usage in usages)
         return busy_seconds() - ended - self._stack.cpu_seconds()
 
     def count(self, report: Report) -> None:

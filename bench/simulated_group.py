@@ -1,8 +1,8 @@
 """Members of a consumer group without an instance behind them. They speak the group's protocol with
 a real broker, and fetch the topologies that the leader, a real instance, sends by reference.
 
-Each has a connection of its own: the broker answers a join when all members have joined, and reads
-no other request of that connection meanwhile.
+Each member has its own connection: the broker answers a join when all members have joined, and
+reads no other request of that connection meanwhile.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ class SimulatedGroup:
     async def join(self, metadata: Sequence[MemberMetadata], timeout: float) -> float:
         """Starts a member for each item of `metadata`; returns the seconds until all have the same
         topology."""
-        self._members = [SimulatedMember(each, self._topic, self) for each in metadata]
+        self._members = [
+            SimulatedMember(member_metadata, self._topic, self) for member_metadata in metadata
+        ]
         began = time.monotonic()
         self._tasks = [asyncio.create_task(member.run()) for member in self._members]
         return await self._wait(began, timeout)

@@ -28,7 +28,7 @@ from local.stack.supervisor import Supervisor
 from model.http.answers import Answer
 
 _START_TIMEOUT = 60.0  # s
-_ASK_EVERY = 0.05  # s. Each question takes CPU: with one every 0.02 s, launches took 7 % longer
+_ASK_EVERY = 0.05  # s. A request takes CPU time: with one every 0.02 s, launches took 7 % longer
 _MIN_INGEST_RATE = 15_000  # records/s of a backend that recovers on a busy machine
 _IDLE_CPU = 0.1  # CPU seconds per second of a backend without requests and compactions
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -114,8 +114,11 @@ class Stack:
 
     def cpu_seconds(self) -> float:
         """CPU time of the servers that are running."""
-        running = [each for of in self._supervisors.values() for each in of.children.values()]
-        pids = [each.process.pid for each in running]
+        pids = [
+            child.process.pid
+            for supervisor in self._supervisors.values()
+            for child in supervisor.children.values()
+        ]
         return cpu_seconds(*pids, *([self._broker.process.pid] if self._broker.is_running else []))
 
     @property
@@ -217,8 +220,10 @@ class Stack:
             for backend in backends:
                 if backend.get("/health/ready").status != 200:
                     return False
-                known = backend.get("/processors", token)
-                if not known.status or len(json.loads(known.body)["processors"]) != len(backends):
+                answer = backend.get("/processors", token)
+                if not answer.status:
+                    return False
+                if len(json.loads(answer.body)["processors"]) != len(backends):
                     return False
             return True
 
@@ -294,8 +299,8 @@ class Stack:
         *,
         reference: bool = False,
     ) -> None:
-        """Waits until `condition()`, asking each `every` s. Raises LocalError after `timeout` s, or
-        if one of our servers has died; with `reference`, one of the references."""
+        """Waits until `condition()` is true, checking it every `every` s. Raises LocalError after
+        `timeout` s, or if one of our servers has died; with `reference`, one of the references."""
         self._supervisors[reference].wait_until(condition, timeout, what, every)
 
     def answering(self, server: Server, path: str) -> Server:
@@ -312,7 +317,7 @@ class Stack:
 
     def stop(self, *servers: Server) -> None:
         for reference, supervisor in self._supervisors.items():
-            supervisor.stop([each.name for each in servers if each.reference is reference])
+            supervisor.stop([server.name for server in servers if server.reference is reference])
 
 
 def _is_balanced(backend: Server) -> bool:
@@ -323,7 +328,7 @@ def _is_balanced(backend: Server) -> bool:
 def is_balanced(processors: dict[str, Any]) -> bool:
     """Whether the numbers of active partitions of the backends differ by at most one, per view."""
     counts_by_view = [
-        [len(each["topicPartitions"].get(view, ())) for each in processors["processors"]]
+        [len(processor["topicPartitions"].get(view, ())) for processor in processors["processors"]]
         for view in processors["views"]
     ]
     return all(max(counts) - min(counts) <= 1 for counts in counts_by_view)

@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """A quantity that a row is compared by, with the row `reference` of the same group. `target`:
-    for all numbers of connections, or by number."""
+class Baseline:
+    """A row of the same group with which a quantity is compared. `row`: its name. `target`: one for
+    all numbers of connections, or one by number."""
 
     quantity: str
-    reference: str
+    row: str
     target: Target | Mapping[int, Target] | None = None
 
 
@@ -50,21 +50,21 @@ class Subject:
     def __init__(
         self,
         name: str,
-        once: Callable[[int | None], Measurement],
+        measure_round: Callable[[int | None], Measurement],
         *,
-        beside: Sequence[Beside] = (),
+        baselines: Sequence[Baseline] = (),
         reference: bool = False,
-        at: Sequence[int | None] = (None,),
+        connections: Sequence[int | None] = (None,),
     ) -> None:
-        """`once` measures one round, with one of the numbers of connections `at`; None: a row
+        """`measure_round` measures one round, with one of the numbers `connections`; None: a row
         without connections."""
         self.name = name
         self.reference = reference
-        self.at = at
+        self.connections = connections
         self.failure = ""
-        self._once = once
-        self._beside = beside
-        self._rounds: dict[int | None, list[Measurement]] = {each: [] for each in at}
+        self._measure_round = measure_round
+        self._baselines = baselines
+        self._rounds: dict[int | None, list[Measurement]] = {number: [] for number in connections}
         self._wrong_at_start: list[str] = []
 
     def start(self) -> None:
@@ -72,17 +72,17 @@ class Subject:
 
     def measure(self, connections: int | None = None) -> None:
         """Measures one round."""
-        found = self.attempt(lambda: self._once(connections))
-        if found is not None:
-            self._rounds[connections].append(found)
+        measurement = self.attempt(lambda: self._measure_round(connections))
+        if measurement is not None:
+            self._rounds[connections].append(measurement)
 
-    def attempt(self, do: Callable[[], T]) -> T | None:
-        """The result of `do`; None if this is a reference that fails, or has failed before. Raises
-        the errors of ours."""
+    def attempt(self, action: Callable[[], T]) -> T | None:
+        """Run `action`, and return its result; None if this is a reference that fails, or has
+        failed before. Raises the errors of ours."""
         if self.failure:
             return None
         try:
-            return do()
+            return action()
         except Exception as error:
             text = str(error) if isinstance(error, LocalError) else repr(error)
             if self.reference:
@@ -100,32 +100,35 @@ class Subject:
         """A quantity in each round that has it. A subject that has no such number of connections
         has the same values for all."""
         rounds = self._rounds.get(connections, self._rounds.get(None, []))
-        return [each.values[quantity] for each in rounds if quantity in each.values]
+        return [round_.values[quantity] for round_ in rounds if quantity in round_.values]
 
     def row(self, connections: int | None, others: Mapping[str, Subject]) -> Row:
         """A row with the medians of all quantities, compared with those of `others`."""
         rounds = self._rounds[connections]
-        names = dict.fromkeys(name for each in rounds for name in each.values)
+        names = dict.fromkeys(name for measurement in rounds for name in measurement.values)
         return Row(
             self.name,
             connections,
             {name: median(self.values(name, connections)) for name in names},
-            [self._compared(each, connections, others) for each in self._beside if rounds],
+            [self._compared(base, connections, others) for base in self._baselines if rounds],
             rounds=len(rounds),
             reference=self.reference,
-            wrong=[*self._wrong_at_start, *(wrong for each in rounds for wrong in each.wrong)],
+            wrong=[
+                *self._wrong_at_start,
+                *(wrong for measurement in rounds for wrong in measurement.wrong),
+            ],
             failure=self.failure,
         )
 
     def _compared(
-        self, beside: Beside, connections: int | None, others: Mapping[str, Subject]
+        self, baseline: Baseline, connections: int | None, others: Mapping[str, Subject]
     ) -> Comparison:
-        ours, other = self.values(beside.quantity, connections), others.get(beside.reference)
-        theirs = other.values(beside.quantity, connections) if other else []  # of a later phase
-        target = beside.target
+        ours, other = self.values(baseline.quantity, connections), others.get(baseline.row)
+        values = other.values(baseline.quantity, connections) if other else []  # of a later phase
+        target = baseline.target
         if isinstance(target, Mapping):
             target = target.get(connections or 0)
-        return Comparison.of(beside.quantity, ours, beside.reference, theirs, target)
+        return Comparison.of(baseline.quantity, ours, baseline.row, values, target)
 
 
 class Loaded(Subject):
@@ -138,19 +141,21 @@ class Loaded(Subject):
         workload: Workload,
         plan: Plan,
         *,
-        beside: Sequence[Beside] = (),
-        at: Sequence[int] = (),
+        baselines: Sequence[Baseline] = (),
+        connections: Sequence[int] = (),
         reference: bool = False,
         is_proxy: bool = False,
         token: str = "",
         warm_up: int = 0,
     ) -> None:
-        """`launch` returns the servers; the first one gets the requests. `at`: numbers of
-        connections; by default those of the plan. `is_proxy`: whether the first server is our
-        nginx. `token`: for a first read, and the metrics. `warm_up`: seconds of load before the
-        first round; 0: as long as each load."""
-        at = at or plan.connections
-        super().__init__(name, self._loaded, beside=beside, reference=reference, at=at)
+        """`launch` returns the servers; the first one gets the requests. `connections`: by default
+        the numbers of the plan. `is_proxy`: whether the first server is our nginx. `token`: for a
+        first read, and the metrics. `warm_up`: seconds of load before the first round; 0: as long
+        as each load."""
+        connections = connections or plan.connections
+        super().__init__(
+            name, self._loaded, baselines=baselines, reference=reference, connections=connections
+        )
         self._launch = launch
         self._workload = workload
         self._seconds = plan.seconds
@@ -195,10 +200,10 @@ class Loaded(Subject):
         if not self._is_proxy:
             return self._load(connections, self._seconds)
         before = load.batches(self.server, self._token)
-        found = self._load(connections, self._seconds)
+        measurement = self._load(connections, self._seconds)
         after = load.batches(self.server, self._token)
-        batch = load.reads_per_request(found.values["requests"], before, after)
-        return Measurement({**found.values, "batch": batch}, found.wrong)
+        batch = load.reads_per_request(measurement.values["requests"], before, after)
+        return Measurement({**measurement.values, "batch": batch}, measurement.wrong)
 
 
 def run_reference(module: str, *arguments: object) -> Measurement:
@@ -214,7 +219,7 @@ def run_reference(module: str, *arguments: object) -> Measurement:
 
 
 def measured(name: str, phases: Iterator[Sequence[Subject]], plan: Plan) -> Iterator[list[Row]]:
-    """Measures the subjects of each phase alternately, at each number of connections; yields all
+    """Measures the subjects of each phase alternately, with each number of connections. Yields all
     rows of the group so far after each measurement."""
     known: dict[str, Subject] = {}
     for subjects in phases:
@@ -222,12 +227,13 @@ def measured(name: str, phases: Iterator[Sequence[Subject]], plan: Plan) -> Iter
         for subject in subjects:
             subject.start()
         points = sorted(
-            {each for subject in subjects for each in subject.at}, key=lambda at: at or 0
+            {number for subject in subjects for number in subject.connections},
+            key=lambda number: number or 0,
         )
-        turns = [(at, subject) for at in points for subject in subjects if at in subject.at]
+        turns = [(point, s) for point in points for s in subjects if point in s.connections]
         with bar(f"measuring {name}", plan.rounds * len(turns)) as update:
-            for number, (at, subject) in enumerate(turns * plan.rounds, 1):
-                subject.measure(at)
-                update(number)
-                rows = [each.row(point, known) for each in known.values() for point in each.at]
+            for done, (point, subject) in enumerate(turns * plan.rounds, 1):
+                subject.measure(point)
+                update(done)
+                rows = [s.row(number, known) for s in known.values() for number in s.connections]
                 yield sorted(rows, key=lambda row: row.connections or 0)

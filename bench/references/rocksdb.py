@@ -37,14 +37,14 @@ _GREATEST = 100
 _seen = 0  # entries
 
 Work = Callable[[], int]
-"""Does what is measured; returns the number of keys or entries."""
+"""Does the measured work; returns the number of keys or entries."""
 
 
 def get(stores: list[Rdict], keys: int, gets: int) -> Work:
-    asked = [key(random.randrange(keys)) for _ in range(gets)]
-    partitions = partitions_of_batch("murmur2", asked, PARTITIONS).tolist()
+    keys_read = [key(random.randrange(keys)) for _ in range(gets)]
+    partitions = partitions_of_batch("murmur2", keys_read, PARTITIONS).tolist()
     read = [store.get for store in stores]
-    work = [(read[p], ENTRY + k) for p, k in zip(partitions, asked, strict=True)]
+    work = [(read[p], ENTRY + k) for p, k in zip(partitions, keys_read, strict=True)]
 
     def run() -> int:
         missing = 0
@@ -61,23 +61,24 @@ def get(stores: list[Rdict], keys: int, gets: int) -> Work:
 def many(stores: list[Rdict], keys: int, batches: int, size: int) -> Work:
     work: list[dict[int, list[bytes]]] = []
     for _ in range(batches):
-        asked = [key(random.randrange(keys)) for _ in range(size)]
+        keys_read = [key(random.randrange(keys)) for _ in range(size)]
         by_partition: dict[int, list[bytes]] = {}
-        for p, k in zip(partitions_of_batch("murmur2", asked, PARTITIONS), asked, strict=True):
+        partitions = partitions_of_batch("murmur2", keys_read, PARTITIONS)
+        for p, k in zip(partitions, keys_read, strict=True):
             by_partition.setdefault(int(p), []).append(ENTRY + k)
         work.append(by_partition)
     read = [store.get for store in stores]
 
     def run() -> int:
-        made = 0
+        count = 0
         for by_partition in work:
             items = [
                 b'{"key":%b,"value":%b}' % (orjson.dumps(k[1:].decode()), stored[ENTRY_HEAD_SIZE:])
                 for p, stored_keys in by_partition.items()
                 for k, stored in zip(stored_keys, read[p](stored_keys), strict=True)  # type: ignore[arg-type]
             ]
-            made += len(b",".join(items)) > 0 and len(items)
-        return made
+            count += len(b",".join(items)) > 0 and len(items)
+        return count
 
     return run
 

@@ -18,14 +18,14 @@ _STREAMS = Path(__file__).with_name("streams")
 
 def constant(stack: Stack, answer: Answer) -> Server:
     """gunicorn with a backend's settings, and an application that always sends this answer."""
-    name = stack.new_name("constant")
-    recorded = stack.folder_of(f"{name}.json")
-    headers = {each: text for each, text in answer.headers.items() if each not in _OF_SERVER}
+    server_name = stack.new_name("constant")
+    recorded = stack.folder_of(f"{server_name}.json")
+    headers = {name: text for name, text in answer.headers.items() if name not in _OF_SERVER}
     body = answer.body.decode()
     recorded.write_text(json.dumps({"status": answer.status, "headers": headers, "body": body}))
     env = {"BENCH_ANSWER": str(recorded)}
     configuration = "python:bench.references.asgi_conf"
-    server = stack.launch_gunicorn(name, configuration, env=env, reference=True)
+    server = stack.launch_gunicorn(server_name, configuration, env=env, reference=True)
     return stack.answering(server, "/")
 
 

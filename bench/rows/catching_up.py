@@ -1,5 +1,5 @@
-"""New instances: how fast they read a topic (`ingest`, beside a consumer that stores nothing), and
-when their keys are readable (`launch`, beside a Kafka Streams application)."""
+"""New instances: how fast they read a topic (`ingest`, compared with a consumer that stores
+nothing), and when their keys are readable (`launch`, compared with a Kafka Streams application)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from bench.proc import cpu_seconds, peak_rss_mb
 from bench.report import Target
 from bench.rows.instances import applications, wrong_reads
 from bench.stack import Server, Stack
-from bench.subject import Beside, Subject, run_reference
+from bench.subject import Baseline, Subject, run_reference
 
-# s between two samples. Each takes CPU from ingest: with one every 0.02 s, it was 9 % slower. Only
-# the last sample must be taken soon
+# s between two samples. A sample takes CPU time from ingest, which was 9 % slower with one every
+# 0.02 s. Only the last sample must be taken without delay.
 _SAMPLE_EVERY, _SAMPLE_EVERY_NEAR_THE_END = 0.1, 0.02
 _NEAR_THE_END = 0.95  # of the records
-_SAMPLE_EVERY_PER_RECORD = 1e-7  # s; a topic with few records has several samples, too
+_SAMPLE_EVERY_PER_RECORD = 1e-7  # s per record: a small topic has several samples, too
 
 
 def ingest(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     """An empty instance reads a whole topic."""
-    asked = ["consume", stack.servers, stack.table.topic, *range(records.PARTITIONS)]
-    beside = [
-        Beside("rps", "consume", Target(0.6, at_least=True, of_ratio=True)),
-        Beside("cpu_us", "consume"),
-        Beside("rss_mb", "consume", Target(250.0)),
+    reference = ["consume", stack.servers, stack.table.topic, *range(records.PARTITIONS)]
+    baselines = [
+        Baseline("rps", "consume", Target(0.6, at_least=True, of_ratio=True)),
+        Baseline("cpu_us", "consume"),
+        Baseline("rss_mb", "consume", Target(250.0)),
     ]
     yield [
-        Subject("ingest", lambda _: _replay(stack), beside=beside),
-        Subject("consume", lambda _: run_reference(*asked), reference=True),
+        Subject("ingest", lambda _: _replay(stack), baselines=baselines),
+        Subject("consume", lambda _: run_reference(*reference), reference=True),
     ]
 
 
@@ -83,9 +83,9 @@ def _replay(stack: Stack) -> Measurement:
 
     timeout = max(120.0, stack.table.count / 15_000)
     stack.wait(answerable, "the instance to be answerable", timeout, _SAMPLE_EVERY_NEAR_THE_END)
-    found = {**between(samples), "rss_mb": peak_rss_mb(backend.pid)}
+    values = {**between(samples), "rss_mb": peak_rss_mb(backend.pid)}
     stack.stop(backend)
-    return Measurement(found)
+    return Measurement(values)
 
 
 def _sample(backend: Server) -> Sample | None:
@@ -96,9 +96,9 @@ def _sample(backend: Server) -> Sample | None:
     return Sample(
         at=time.monotonic(),
         cpu=cpu_seconds(backend.pid),
-        applied=sum(each.get("position", 0) for each in partitions),
+        applied=sum(partition.get("position", 0) for partition in partitions),
         answerable=len(partitions) == records.PARTITIONS
-        and all(each["state"] == "answerable" for each in partitions),
+        and all(partition["state"] == "answerable" for partition in partitions),
     )
 
 
@@ -107,22 +107,24 @@ def launch(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
 
     def ours() -> list[Server]:
         group = stack.new_name("group")
-        both = [stack.launch_backend(stack.new_name("launch"), group) for _ in range(2)]
-        stack.wait_ready(*both)
-        return both
+        servers = [stack.launch_backend(stack.new_name("launch"), group) for _ in range(2)]
+        stack.wait_ready(*servers)
+        return servers
 
     def measure(start: Callable[[], Sequence[Server]], _: int | None) -> Measurement:
         began = time.monotonic()
-        both = start()
+        servers = start()
         seconds = time.monotonic() - began
         numbers = random.sample(range(stack.table.count), min(plan.sample, stack.table.count))
-        wrong = [text for n, each in enumerate(both) for text in wrong_reads(each, numbers[n::2])]
-        stack.stop(*both)
+        wrong = [
+            text for n, server in enumerate(servers) for text in wrong_reads(server, numbers[n::2])
+        ]
+        stack.stop(*servers)
         return Measurement({"seconds": seconds}, wrong)
 
     streams = partial(measure, lambda: applications(stack))
-    beside = [Beside("seconds", "launch-streams", Target(0.5, of_ratio=True))]
+    baselines = [Baseline("seconds", "launch-streams", Target(0.5, of_ratio=True))]
     yield [
-        Subject("launch", partial(measure, ours), beside=beside),
+        Subject("launch", partial(measure, ours), baselines=baselines),
         Subject("launch-streams", streams, reference=True),
     ]

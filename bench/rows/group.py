@@ -32,7 +32,7 @@ _QUICK_CASES = ((60, 200),)
 
 _AT_ONCE = 5_000  # partitions that a request creates; the broker limits them
 _TIMEOUT = 300.0  # s
-_JOIN_DELAY_MS = 12_000  # the broker waits so long for members, so that all join at once
+_JOIN_DELAY_MS = 12_000  # for which the broker waits for members, so that all join at once
 _VIEWS = """[views.orders]
 topic = "orders"
 path = "/orders"
@@ -85,7 +85,7 @@ async def _rebalances(
             await asyncio.sleep(10)  # until replicas that have warmed up are active
             before, failed = cpu_seconds(leader.pid), simulated.failed
             seconds = await simulated.leave(max(1, instances // 100), _TIMEOUT)
-            fetches = [1000 * each for each in simulated.fetch_seconds]
+            fetches = [1000 * seconds_taken for seconds_taken in simulated.fetch_seconds]
             times = {"p50_ms": median(fetches)} if fetches else {}
             if len(fetches) > 1:
                 times["p99_ms"] = quantiles(fetches, n=100)[-1]
@@ -114,7 +114,7 @@ def _create(broker: Broker, partitions: int) -> None:
 def _is_joining(broker: Broker, group: str) -> bool:
     admin = quiet_admin(broker.bootstrap_servers)
     try:
-        found = admin.describe_consumer_groups([group])[group].result(5)
-    except (KafkaException, TimeoutError):  # it creates the topic of groups at the first join
+        description = admin.describe_consumer_groups([group])[group].result(5)
+    except (KafkaException, TimeoutError):  # the first join creates the broker's topic of groups
         return False
-    return bool(found.state == ConsumerGroupState.PREPARING_REBALANCING)
+    return bool(description.state == ConsumerGroupState.PREPARING_REBALANCING)

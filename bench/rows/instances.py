@@ -1,10 +1,10 @@
-"""Two instances without standbys, with half of the keys each, beside two of a Kafka Streams
-application with a REST endpoint that reads the same topic: under load (`forwarded`) and without
-requests (`idle`).
+"""Two instances without standbys, with half of the keys each, compared with two instances of a
+Kafka Streams application with a REST endpoint that reads the same topic: under load (`forwarded`)
+and without requests (`idle`).
 
-Reads go to one of the instances, which has half of the keys and forwards the others, or to both
-through nginx. nginx sends ours to the owner of the key; it does not know where the Kafka Streams
-application has a key, so it takes turns.
+Reads go to one of the instances, which has half of the keys and forwards the other reads, or to
+both through nginx. nginx sends a read of ours to the owner of the key. It does not know where the
+Kafka Streams application has a key, so it asks its instances in turn.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from bench.proc import cpu_seconds, pss_mb, threads
 from bench.references import servers
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Beside, Loaded, Subject
+from bench.subject import Baseline, Loaded, Subject
 
-_JVM_WARM_UP, _SHORT_WARM_UP = 30, 1  # s of load by each way, in which the JVM compiles
+_JVM_WARM_UP, _SHORT_WARM_UP = 30, 1  # s of load before each row, in which the JVM compiles
 _START_TIMEOUT = 180.0  # s
 _IDLE, _SHORT_IDLE = 20, 2  # s of a round
 _SETTLE = 60  # s before the first idle round, in which the JVM still compiles
@@ -47,15 +47,15 @@ def forwarded(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         return servers.front(stack, [direct.server, *direct.servers[1:]])
 
     at_least = {n: Target(1.5, at_least=True, of_ratio=True) for n in plan.connections if n >= 16}
-    beside = [
-        Beside("p50_ms", "forwarded-one-by-one", {1: Target(1.05, of_ratio=True)}),
-        Beside("p99_ms", "forwarded-one-by-one", {256: Target(50.0)}),
-        Beside("cpu_us", "forwarded-one-by-one"),
-        *_beside(direct.name, at_least),
+    baselines = [
+        Baseline("p50_ms", "forwarded-one-by-one", {1: Target(1.05, of_ratio=True)}),
+        Baseline("p99_ms", "forwarded-one-by-one", {256: Target(50.0)}),
+        Baseline("cpu_us", "forwarded-one-by-one"),
+        *_baselines(direct.name, at_least),
     ]
-    by_proxy = partial(load, "two-proxy", is_proxy=True, beside=_beside("streams-nginx"))
+    by_proxy = partial(load, "two-proxy", is_proxy=True, baselines=_baselines("streams-nginx"))
     yield [
-        load("forwarded", lambda: backends, reads, beside=beside),
+        load("forwarded", lambda: backends, reads, baselines=baselines),
         load("forwarded-one-by-one", lambda: backends, replace(reads, traced=True)),
         direct,
         by_proxy(lambda: [proxy, *backends], reads),
@@ -63,9 +63,9 @@ def forwarded(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     ]
 
 
-def _beside(reference: str, at_least: dict[int, Target] | None = None) -> list[Beside]:
-    others = [Beside(each, reference) for each in ("cpu_us", "rss_mb")]
-    return [Beside("rps", reference, at_least), *others]
+def _baselines(reference: str, at_least: dict[int, Target] | None = None) -> list[Baseline]:
+    cost = [Baseline(quantity, reference) for quantity in ("cpu_us", "rss_mb")]
+    return [Baseline("rps", reference, at_least), *cost]
 
 
 def idle(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
@@ -83,43 +83,43 @@ def idle(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         time.sleep(seconds)
         percent = (cpu_seconds(*pids) - before) / seconds * 100
         stack.check(*instances, *others)
-        mb, count = (median(get(each.pid) for each in instances) for get in (pss_mb, threads))
+        mb, count = (median(get(server.pid) for server in instances) for get in (pss_mb, threads))
         return Measurement({"percent": percent, "rss_mb": mb, "threads": count})
 
-    theirs = Subject("idle-streams", lambda _: use(launched), reference=True)
-    theirs.attempt(lambda: launched.extend(applications(stack)))
+    streams = Subject("idle-streams", lambda _: use(launched), reference=True)
+    streams.attempt(lambda: launched.extend(applications(stack)))
     for server in launched:
-        theirs.attempt(partial(stack.wait_idle, server))
+        streams.attempt(partial(stack.wait_idle, server))
     time.sleep(settle)
-    beside = [
-        Beside("percent", theirs.name, Target(1.0)),
-        Beside("rss_mb", theirs.name, Target(80.0)),
+    baselines = [
+        Baseline("percent", streams.name, Target(1.0)),
+        Baseline("rss_mb", streams.name, Target(80.0)),
     ]
-    yield [Subject("idle", lambda _: use(backends, proxy), beside=beside), theirs]
+    yield [Subject("idle", lambda _: use(backends, proxy), baselines=baselines), streams]
 
 
 def applications(stack: Stack) -> list[Server]:
-    """Starts two instances of the Kafka Streams application; waits until both answer with the
-    newest records, and each has half of the partitions, so that it forwards half of the reads."""
+    """Starts two instances of the Kafka Streams application. Waits until both answer with the
+    newest records and each has half of the partitions, so that it forwards half of the reads."""
     name = stack.new_name("streams")
     topic = stack.table.topic
-    both = [
+    pair = [
         servers.streams(stack, stack.new_name(name), "KeyedTable", name, topic) for _ in range(2)
     ]
     newest = range(stack.table.count - min(100, stack.table.count), stack.table.count)
 
     def is_readable() -> bool:
-        if any(each.get("/").body != b"%d" % (records.PARTITIONS // 2) for each in both):
+        if any(server.get("/").body != b"%d" % (records.PARTITIONS // 2) for server in pair):
             return False
-        return not any(wrong_reads(each, newest) for each in both)
+        return not any(wrong_reads(server, newest) for server in pair)
 
     try:
         what = "Kafka Streams to have the newest records"
         stack.wait(is_readable, what, _START_TIMEOUT, reference=True)
     except BaseException:
-        stack.stop(*both)
+        stack.stop(*pair)
         raise
-    return both
+    return pair
 
 
 def wrong_reads(server: Server, numbers: Sequence[int], connections: int = 4) -> list[str]:
@@ -140,10 +140,10 @@ def wrong_reads(server: Server, numbers: Sequence[int], connections: int = 4) ->
                 return ""
             return f"{name}: {answer.status} {answer.data[:200]!r}"
 
-        found = [text for text in threads.map(wrong, numbers) if text]
-    if not found:
+        wrong_answers = [text for text in threads.map(wrong, numbers) if text]
+    if not wrong_answers:
         return []
     return [
-        f"of {len(numbers):,} reads of {server.name} after it was ready, {len(found):,} were "
-        f"answered wrongly, the first: {found[0]}"
+        f"of {len(numbers):,} reads of {server.name} after it was ready, {len(wrong_answers):,} "
+        f"were answered wrongly, the first: {wrong_answers[0]}"
     ]

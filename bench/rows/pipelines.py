@@ -24,7 +24,7 @@ from bench.proc import cpu_seconds, pss_mb
 from bench.references import servers
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Beside, Subject
+from bench.subject import Baseline, Subject
 from local.demo.datasets import FLIGHTS, TEXTS, Dataset, demo_topics, texts
 from local.demo.load import end_offsets, load
 from local.errors import LocalError
@@ -48,8 +48,10 @@ def pipelines(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     create_topics(quiet_admin(stack.servers), demo_topics(declared_views(VIEWS_TOML).values()))
     load(stack.servers, FLIGHTS)
     lines = itertools.chain.from_iterable(texts() for _ in itertools.count())
-    some = Dataset(TEXTS.topic, lambda: plan.texts, lambda: itertools.islice(lines, plan.texts))
-    load(stack.servers, some)
+    limited_texts = Dataset(
+        TEXTS.topic, lambda: plan.texts, lambda: itertools.islice(lines, plan.texts)
+    )
+    load(stack.servers, limited_texts)
     for view, topic in _CATCH_UP.items():
         yield _catching_up(
             stack, view, topic, FLIGHTS.count() if topic == "flights" else plan.texts
@@ -80,7 +82,7 @@ def spark_job(stack: Stack, *views: str, real_time: bool = False) -> Job:
 
     def is_running() -> bool:
         statuses = _progress(progress).values()
-        return bool(statuses) and all(each["state"] == "running" for each in statuses)
+        return bool(statuses) and all(status["state"] == "running" for status in statuses)
 
     server = stack.launch(name, lambda _: command)
     stack.wait(is_running, "the Spark job to run", _RUN_TIMEOUT)
@@ -114,14 +116,14 @@ def streams_job(stack: Stack, *views: str) -> Job:
 
 
 def _wait_caught_up(stack: Stack, job: Job, view: str, topic: str) -> None:
-    """Returns when the view has committed the offsets that are the ends of its topic now."""
+    """Waits until the view has committed the current end offsets of its topic."""
     consumer = Consumer({"bootstrap.servers": stack.servers, "group.id": job.groups[view]})
     ends = end_offsets(stack.servers, topic)
     partitions = [TopicPartition(topic, number) for number in ends]
 
     def has_caught_up() -> bool:
         committed = consumer.committed(partitions, 10)
-        return sum(max(0, each.offset) for each in committed) >= sum(ends.values())
+        return sum(max(0, partition.offset) for partition in committed) >= sum(ends.values())
 
     what = f"{view} to catch up"
     stack.wait(has_caught_up, what, _CATCH_UP_TIMEOUT, reference=job.server.reference)
@@ -145,9 +147,9 @@ def _catching_up(stack: Stack, view: str, topic: str, count: int) -> list[Subjec
             stack.stop(job.server)
 
     name = f"streams-catch-up-{view}"
-    beside = [Beside(each, name) for each in ("rps", "cpu_us", "rss_mb")]
+    baselines = [Baseline(quantity, name) for quantity in ("rps", "cpu_us", "rss_mb")]
     return [
-        Subject(f"catch-up-{view}", partial(measure, spark_job), beside=beside),
+        Subject(f"catch-up-{view}", partial(measure, spark_job), baselines=baselines),
         Subject(name, partial(measure, streams_job), reference=True),
     ]
 
@@ -185,8 +187,8 @@ _REAL_TIME = {f"{MAP.name}-real-time": (MAP, MAP.name, Target(50.0))}
 
 
 def _latencies(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
-    """While all views of the demo are live: of micro-batches and of a real-time view, through the
-    proxy; then of the Kafka Streams application."""
+    """Latencies while all views of the demo are live: first of micro-batches and of a real-time
+    view, through the proxy, then of the Kafka Streams application."""
     for rows in (_MICRO_BATCHES, _REAL_TIME):
         name = stack.new_name("demo")
         backend = stack.launch_backend(name, name, views=views_toml())
@@ -198,7 +200,7 @@ def _latencies(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
             Subject(
                 name,
                 partial(_latency, stack, plan, kind, proxy, kind.ours),
-                beside=[Beside("p50_ms", reference, target), Beside("p99_ms", reference)],
+                baselines=[Baseline("p50_ms", reference, target), Baseline("p99_ms", reference)],
             )
             for name, (kind, reference, target) in rows.items()
         ]
@@ -233,9 +235,10 @@ def _wait_all(stack: Stack, job: Job) -> None:
 def _latency(
     stack: Stack, plan: Plan, kind: Kind, server: Server, path: str, _: int | None = None
 ) -> Measurement:
-    """ms from the write of a record with a new key until its result can be read."""
+    """Measures the time (ms) from the write of a record with a new key until its result can be
+    read."""
     feeder = Feeder(stack.servers, linger_ms=0)
-    found: list[float] = []
+    latencies_ms: list[float] = []
     for number in range(_WARM_UP + plan.freshness):
         key = f"{kind.name.replace('-', '_')}_{random.getrandbits(40):x}_{number}"
         name, text = kind.record(key)
@@ -246,9 +249,9 @@ def _latency(
             if time.monotonic() - began > _TIMEOUT:
                 raise LocalError(f"{kind.name}: no result of a record after {_TIMEOUT:g} s")
             time.sleep(_POLL)
-        found.append(1000 * (time.monotonic() - began))
+        latencies_ms.append(1000 * (time.monotonic() - began))
         time.sleep(random.uniform(0, _PAUSE))
-    measured = found[_WARM_UP:]
+    measured = latencies_ms[_WARM_UP:]
     p99 = quantiles(measured, n=100, method="inclusive")[98]
     return Measurement({"p50_ms": median(measured), "p99_ms": p99})
 

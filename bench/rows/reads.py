@@ -21,26 +21,26 @@ from bench.records import Table
 from bench.references import servers
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Beside, Loaded, Subject, run_reference
+from bench.subject import Baseline, Loaded, Subject, run_reference
 from model.http.answers import Answer
 
 TOKENS = 64
 _LIFETIME = 24 * 3600  # s
 _FACTOR_CONNECTIONS = 64
-_BESIDE_PROXY = [
+_PROXY_BASELINES = [
     # coalescing must not delay a single reader
-    Beside("p50_ms", "proxy-one-by-one", {1: Target(1.05, of_ratio=True)}),
-    Beside("p99_ms", "proxy-one-by-one", {64: Target(5.0)}),
-    Beside("cpu_us", "proxy-one-by-one", {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}),
-    Beside(
+    Baseline("p50_ms", "proxy-one-by-one", {1: Target(1.05, of_ratio=True)}),
+    Baseline("p99_ms", "proxy-one-by-one", {64: Target(5.0)}),
+    Baseline("cpu_us", "proxy-one-by-one", {16: Target(70.0), 64: Target(34.0), 256: Target(22.0)}),
+    Baseline(
         "cpu_us",
         "proxy-to-static",
         {n: Target(most, of_ratio=True) for n, most in ((16, 1.4), (64, 1.0), (256, 0.9))},
     ),
 ]
-_BESIDE_BACKEND = [
-    Beside("cpu_us", "asgi-constant", {16: Target(100.0)}),
-    Beside("cpu_us", "rocksdict"),
+_BACKEND_BASELINES = [
+    Baseline("cpu_us", "asgi-constant", {16: Target(100.0)}),
+    Baseline("cpu_us", "rocksdict"),
 ]
 
 
@@ -54,19 +54,19 @@ def reads(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     def proxy(batches: bool) -> list[Server]:
         return [stack.launch_proxy(backend, batches), backend]
 
-    def bare(_: int | None) -> Measurement:
+    def read_rocksdb(_: int | None) -> Measurement:
         folder = stack.copy_of(backend)
         return run_reference("rocksdb", folder, "get", stack.table.count, plan.gets)
 
     static = reference("nginx-static", lambda: [servers.static(stack, sample)])
     yield [
-        load("proxy", lambda: proxy(True), is_proxy=True, beside=_BESIDE_PROXY),
+        load("proxy", lambda: proxy(True), is_proxy=True, baselines=_PROXY_BASELINES),
         load("proxy-one-by-one", lambda: proxy(False), is_proxy=True),
-        load("backend", lambda: [backend], beside=_BESIDE_BACKEND),
+        load("backend", lambda: [backend], baselines=_BACKEND_BASELINES),
         static,
         reference("proxy-to-static", lambda: servers.front(stack, [static.server])),
         reference("asgi-constant", lambda: [servers.constant(stack, sample)]),
-        Subject("rocksdict", bare, reference=True),
+        Subject("rocksdict", read_rocksdb, reference=True),
     ]
 
 
@@ -76,26 +76,26 @@ def _sample(server: Server, table: Table) -> Answer:
 
 
 def tokens(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
-    """Reads with a token: each has one of 64, as in front of many clients. Two backends have the
-    same records, and each has its own nginx. One of them checks tokens."""
-    made = create_tokens(stack.folder_of("."))
+    """Reads with one of 64 tokens, as from many clients. Two backends have the same records, and
+    each has its own nginx. One of them checks tokens."""
+    issued = create_tokens(stack.folder_of("."))
     plain = stack.filled_backend()
-    checking = stack.restarted_backend(made.backend, made.first)
+    checking = stack.restarted_backend(issued.backend, issued.first)
     plain_proxy = stack.launch_proxy(plain)
-    proxy = stack.launch_proxy(checking, settings=made.proxy)
+    proxy = stack.launch_proxy(checking, settings=issued.proxy)
     load = partial(Loaded, workload=Workload(stack.table), plan=plan)
     checked = partial(
-        Loaded, workload=Workload(stack.table, tokens=made.file), plan=plan, token=made.first
+        Loaded, workload=Workload(stack.table, tokens=issued.file), plan=plan, token=issued.first
     )
     by_proxy, by_backend = (
-        [Beside("cpu_us", f"{each}-no-token", Target(1.15, of_ratio=True))]
-        for each in ("proxy", "backend")
+        [Baseline("cpu_us", f"{row}-no-token", Target(1.15, of_ratio=True))]
+        for row in ("proxy", "backend")
     )
     yield [
         load("proxy-no-token", lambda: [plain_proxy, plain], is_proxy=True),
-        checked("proxy-token", lambda: [proxy, checking], is_proxy=True, beside=by_proxy),
+        checked("proxy-token", lambda: [proxy, checking], is_proxy=True, baselines=by_proxy),
         load("backend-no-token", lambda: [plain]),
-        checked("backend-token", lambda: [checking], beside=by_backend),
+        checked("backend-token", lambda: [checking], baselines=by_backend),
     ]
 
 
@@ -113,9 +113,9 @@ class Tokens:
 def create_tokens(folder: Path) -> Tokens:
     """Tokens as an identity provider issues them: some claims, signed with RS256; 700 to 800 B."""
     key = rsa.generate_private_key(65537, 2048)
-    made = [_token(key, number) for number in range(TOKENS)]
+    issued = [_token(key, number) for number in range(TOKENS)]
     file, public, secret = (folder / name for name in ("tokens", "key.pem", "secret"))
-    file.write_text("".join(f"{token}\n" for token in made))
+    file.write_text("".join(f"{token}\n" for token in issued))
     public.write_bytes(
         key.public_key().public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -123,9 +123,9 @@ def create_tokens(folder: Path) -> Tokens:
     )
     secret.touch(mode=0o600)
     secret.write_text(secrets.token_hex(32) + "\n")
-    of_cluster = {"QUERYABLE_CLUSTER_SECRET_FILE": str(secret)}
-    backend = {"QUERYABLE_AUTH": "jwt", "QUERYABLE_JWT_KEY_FILE": str(public), **of_cluster}
-    return Tokens(made[0], file, backend, of_cluster)
+    secret_setting = {"QUERYABLE_CLUSTER_SECRET_FILE": str(secret)}
+    backend = {"QUERYABLE_AUTH": "jwt", "QUERYABLE_JWT_KEY_FILE": str(public), **secret_setting}
+    return Tokens(issued[0], file, backend, secret_setting)
 
 
 def _token(key: rsa.RSAPrivateKey, number: int) -> str:
@@ -144,7 +144,7 @@ def _token(key: rsa.RSAPrivateKey, number: int) -> str:
 
 
 def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
-    """Reads by proxy that differ in one thing from `proxy-base`, which has one backend, values of
+    """Reads by proxy that differ in one factor from `proxy-base`, which has one backend, values of
     100 bytes and 6 partitions. (The row with large values has fewer keys. The row `proxy` of
     `reads` has more keys.) Each table has its own backends, because a view that is not read also
     costs a little."""
@@ -157,7 +157,7 @@ def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         "proxy-partitions-64": (replace(base, view="many", partitions=64), 1),
     }
     stack.fill(list(dict.fromkeys(table for table, _ in cases.values())))
-    load = partial(Loaded, plan=plan, at=[_FACTOR_CONNECTIONS])
+    load = partial(Loaded, plan=plan, connections=[_FACTOR_CONNECTIONS])
 
     def launch(table: Table, count: int) -> list[Server]:
         backends = stack.launch_backends(count, table)
@@ -169,11 +169,13 @@ def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         return servers.front(stack, [servers.static(stack, sample)])
 
     static = load("static-beside-2-backends", launch_static, Workload(base), reference=True)
-    beside = {name: [Beside("cpu_us", "proxy-base")] for name in cases if name != "proxy-base"}
-    beside["proxy-backends-2"] = [Beside("cpu_us", static.name, Target(1.0, of_ratio=True))]
+    baselines = {name: [Baseline("cpu_us", "proxy-base")] for name in cases if name != "proxy-base"}
+    baselines["proxy-backends-2"] = [Baseline("cpu_us", static.name, Target(1.0, of_ratio=True))]
     by_proxy = partial(load, is_proxy=True)
     subjects = {
-        name: by_proxy(name, partial(launch, *case), Workload(case[0]), beside=beside.get(name, ()))
+        name: by_proxy(
+            name, partial(launch, *case), Workload(case[0]), baselines=baselines.get(name, ())
+        )
         for name, case in cases.items()
     }
     first, two, *others = subjects.values()

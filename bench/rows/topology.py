@@ -1,8 +1,9 @@
 """Measures the CPU time that the topology of a large deployment takes in the group's leader, which
-computes and encodes it, and in a worker of nginx, which reads it. Asks no server.
+computes and encodes it, and in a worker of nginx, which reads it. No server is started.
 
-In a row, p50 is the CPU time, and the CPU of nginx that of a look-up. `bytes` in results.json are
-those of the user data that each member of the group gets, or of the document that nginx gets.
+In a row, p50 is this CPU time. In the row of nginx, CPU is the time of a look-up. `bytes` in
+results.json is the size of the user data that each member of the group gets, or of the document
+that nginx gets.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def subjects(instances: int, partitions: int, file: Path) -> list[Subject]:
         encoded = topology.encode()
         ms = (time.process_time() - began) * 1000
         file.write_bytes(orjson.dumps(topology.processors({})))
-        of_leader = {"p50_ms": ms, "bytes": len(encoded), "metadata_bytes": metadata}
-        return Measurement({**size, **of_leader})
+        values = {"p50_ms": ms, "bytes": len(encoded), "metadata_bytes": metadata}
+        return Measurement({**size, **values})
 
     def nginx(_: int | None) -> Measurement:
         done = subprocess.run(
@@ -70,7 +71,7 @@ def subjects(instances: int, partitions: int, file: Path) -> list[Subject]:
 
 def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[MemberMetadata]:
     """The members of a group that has lost a tenth of its members, at random. Without losses, the
-    placement would be so regular that it needs few bytes."""
+    placement would be so regular that few bytes describe it."""
     members = [
         MemberMetadata(
             Member(f"instance-{n:04d}", f"10.0.{n // 250}.{n % 250}", 8080),
@@ -80,7 +81,7 @@ def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[Mem
         for n in range(instances + instances // 9)
     ]  # fmt: skip
     dice = random.Random(7)
-    left = dice.sample(members, instances)
+    remaining = dice.sample(members, instances)
     topology = place(members, {view.topic: partitions}, 10**12, _POLICY)
     placed = topology.views[view.name]
     index_of = {member.id: n for n, member in enumerate(topology.members)}
@@ -92,11 +93,11 @@ def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[Mem
         for other in placed.standbys[partition]:
             standby.setdefault(other, []).append(partition)
     ends = [dice.randrange(10_000_000) for _ in range(partitions)]
-    found = []
-    for member in left:
+    survivors = []
+    for member in remaining:
         index = index_of[member.member.id]
         own, others = active.get(index, []), standby.get(index, [])
-        found.append(
+        survivors.append(
             replace(
                 member,
                 positions={view.name: {partition: ends[partition] for partition in own + others}},
@@ -106,4 +107,4 @@ def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[Mem
                 epoch=topology.epoch,
             )
         )
-    return found
+    return survivors

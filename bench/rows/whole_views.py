@@ -21,7 +21,7 @@ from bench.proc import cpu_seconds, peak_rss_mb, reset_peak_rss
 from bench.records import Table
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Beside, Loaded, Subject, run_reference
+from bench.subject import Baseline, Loaded, Subject, run_reference
 from local.errors import LocalError
 
 BATCH = 100  # keys
@@ -38,18 +38,18 @@ _READERS, _THINK_MS = 16, 4
 def batch(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     """Rate and CPU are those of a key."""
     backend, batches = stack.filled_backend(), Workload(stack.table, batch=BATCH)
-    beside = [
-        Beside("cpu_us", "rocksdict-many"),
-        Beside("rps", "rocksdict-many", {16: Target(60_000.0, at_least=True)}),
+    baselines = [
+        Baseline("cpu_us", "rocksdict-many"),
+        Baseline("rps", "rocksdict-many", {16: Target(60_000.0, at_least=True)}),
     ]
 
-    def bare(_: int | None) -> Measurement:
-        asked = [stack.table.count, plan.gets // BATCH, BATCH]
-        return run_reference("rocksdb", stack.copy_of(backend), "many", *asked)
+    def read_rocksdb(_: int | None) -> Measurement:
+        numbers = [stack.table.count, plan.gets // BATCH, BATCH]
+        return run_reference("rocksdb", stack.copy_of(backend), "many", *numbers)
 
     yield [
-        Loaded("batch", lambda: [backend], batches, plan, beside=beside, at=[1, 16]),
-        Subject("rocksdict-many", bare, reference=True),
+        Loaded("batch", lambda: [backend], batches, plan, baselines=baselines, connections=[1, 16]),
+        Subject("rocksdict-many", read_rocksdb, reference=True),
     ]
 
 
@@ -69,19 +69,21 @@ def ndjson(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         values = {"rps": entries / seconds, "cpu_us": cpu_us, "seconds": seconds, "rss_mb": peak}
         return Measurement(values)
 
-    def bare(_: int | None) -> Measurement:
+    def read_rocksdb(_: int | None) -> Measurement:
         return run_reference("rocksdb", stack.copy_of(backend), "lines")
 
     peak = Target(400.0)
-    beside = [
-        Beside("rps", "rocksdict-lines", Target(200_000.0, at_least=True)),
-        Beside("cpu_us", "rocksdict-lines"),
-        Beside("rss_mb", "ndjson-slow", peak),
+    baselines = [
+        Baseline("rps", "rocksdict-lines", Target(200_000.0, at_least=True)),
+        Baseline("cpu_us", "rocksdict-lines"),
+        Baseline("rss_mb", "ndjson-slow", peak),
     ]
     yield [
-        Subject("ndjson", lambda _: read(0.0), beside=beside),
-        Subject("ndjson-slow", lambda _: read(_PAUSE), beside=[Beside("rss_mb", "ndjson", peak)]),
-        Subject("rocksdict-lines", bare, reference=True),
+        Subject("ndjson", lambda _: read(0.0), baselines=baselines),
+        Subject(
+            "ndjson-slow", lambda _: read(_PAUSE), baselines=[Baseline("rss_mb", "ndjson", peak)]
+        ),
+        Subject("rocksdict-lines", read_rocksdb, reference=True),
     ]
 
 
@@ -125,11 +127,17 @@ def top(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         cpu_us = (cpu_seconds(backend.pid) - used) / stack.table.count * 1e6
         return Measurement({"seconds": seconds, "cpu_us": cpu_us})
 
-    def bare(_: int | None) -> Measurement:
+    def read_rocksdb(_: int | None) -> Measurement:
         return run_reference("rocksdb", stack.copy_of(backend), "top")
 
-    beside = [Beside("seconds", "rocksdict-top", Target(2.0)), Beside("cpu_us", "rocksdict-top")]
-    yield [Subject("top", ask, beside=beside), Subject("rocksdict-top", bare, reference=True)]
+    baselines = [
+        Baseline("seconds", "rocksdict-top", Target(2.0)),
+        Baseline("cpu_us", "rocksdict-top"),
+    ]
+    yield [
+        Subject("top", ask, baselines=baselines),
+        Subject("rocksdict-top", read_rocksdb, reference=True),
+    ]
 
 
 def _ask_top(backend: Server, table: Table, expected: bytes) -> None:
@@ -154,7 +162,7 @@ def latency(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
 
     @contextmanager
     def rankings() -> Iterator[None]:
-        """Asks for `top` again and again; LocalError at the end if an answer was wrong."""
+        """Asks for `top` repeatedly; LocalError at the end if an answer was wrong."""
         is_over = Event()
 
         def ask() -> None:
@@ -183,11 +191,11 @@ def latency(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     def reads(during: AbstractContextManager[None]) -> Measurement:
         with during:
             began, before = time.monotonic(), _applied(backend)
-            found = load.measure(backend, [backend], workload, _READERS, 3 * plan.seconds)
+            measurement = load.measure(backend, [backend], workload, _READERS, 3 * plan.seconds)
             rate = (_applied(backend) - before) / (time.monotonic() - began)
-        return Measurement({**found.values, "ingested_per_s": rate}, found.wrong)
+        return Measurement({**measurement.values, "ingested_per_s": rate}, measurement.wrong)
 
-    paced, twice = partial(Subject, at=[_READERS]), Target(2.0, of_ratio=True)
+    paced, twice = partial(Subject, connections=[_READERS]), Target(2.0, of_ratio=True)
     alone = paced("reads-idle", lambda _: reads(nullcontext()))
     alone.attempt(lambda: reads(nullcontext()))  # warms up
     yield [
@@ -195,12 +203,12 @@ def latency(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         paced(
             "reads-during-top",
             lambda _: reads(rankings()),
-            beside=[Beside("p50_ms", alone.name, twice), Beside("p99_ms", alone.name)],
+            baselines=[Baseline("p50_ms", alone.name, twice), Baseline("p99_ms", alone.name)],
         ),
         paced(
             "reads-while-ingesting",
             lambda _: reads(arriving()),
-            beside=[Beside("p50_ms", alone.name), Beside("p99_ms", alone.name, twice)],
+            baselines=[Baseline("p50_ms", alone.name), Baseline("p99_ms", alone.name, twice)],
         ),
     ]
 
@@ -210,4 +218,4 @@ def _applied(backend: Server) -> int:
     answer = backend.get("/instance")
     if answer.status != 200:
         return 0
-    return sum(each.get("position", 0) for each in json.loads(answer.body)["partitions"])
+    return sum(partition.get("position", 0) for partition in json.loads(answer.body)["partitions"])

@@ -45,13 +45,13 @@ def test_target_is_met_at_its_bound() -> None:
 
 def _report() -> Report:
     report = Report({"cores": 2}, {"rounds": 3})
-    beside = [
+    comparisons = [
         Comparison.of("cpu_us", [80.0, 90.0, 70.0], "bare", [40.0, 45.0, 35.0], Target(100.0)),
         Comparison.of("rss_mb", [300.0], "bare", [100.0], Target(250.0)),
         Comparison.of("p99_ms", [3.0], "idle", [2.0]),
         Comparison.of("p50_ms", [2.0], "idle", [2.0], Target(1.05, of_ratio=True)),
     ]
-    ours = Row("backend", 16, {"rps": 10_000.0, "cpu_us": 80.0, "threads": 9.0}, beside)
+    ours = Row("backend", 16, {"rps": 10_000.0, "cpu_us": 80.0, "threads": 9.0}, comparisons)
     report.put("reads", [ours, Row("bare", values={"cpu_us": 40.0})])
     return report
 
@@ -82,9 +82,9 @@ def test_results_are_complete_json(tmp_path: Path) -> None:
     row, bare = document["rows"]
     assert row["values"] == {"rps": 10_000.0, "cpu_us": 80.0, "threads": 9.0}
     assert (row["name"], row["connections"], row["group"]) == ("backend", 16, "reads")
-    assert [each["met"] for each in row["beside"]] == [True, False, None, True]
-    assert row["beside"][0]["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0}
-    assert bare["beside"] == []
+    assert [each["met"] for each in row["comparisons"]] == [True, False, None, True]
+    assert row["comparisons"][0]["ratio"] == {"median": 2.0, "low": 2.0, "high": 2.0}
+    assert bare["comparisons"] == []
 
 
 def test_a_target_may_be_a_bound_of_the_ratio() -> None:
@@ -95,7 +95,7 @@ def test_a_target_may_be_a_bound_of_the_ratio() -> None:
 
 def test_a_row_without_targets_has_no_verdicts() -> None:
     [row, _] = _report().rows
-    assert all(each.met is None for each in row.without_targets().beside)
+    assert all(each.met is None for each in row.without_targets().comparisons)
 
 
 def test_a_comparison_with_a_failed_reference_keeps_ours() -> None:

@@ -18,7 +18,7 @@ from bench.plan import FULL, QUICK, Plan
 from bench.report import Report, Target
 from bench.run import Group, keep, run
 from bench.stack import Server, Stack
-from bench.subject import Beside, Subject
+from bench.subject import Baseline, Subject
 from local.errors import LocalError
 from local.waiting import wait_until
 
@@ -64,8 +64,8 @@ def _group(name: str, rounds: int = 2, fails: Callable[[], None] | None = None) 
         done += 1
         return Measurement({"cpu_us": 1.0})
 
-    beside = [Beside("cpu_us", name, Target(9.0))]
-    return lambda stack, plan: iter([[Subject(name, once, beside=beside)]])
+    baselines = [Baseline("cpu_us", name, Target(9.0))]
+    return lambda stack, plan: iter([[Subject(name, once, baselines=baselines)]])
 
 
 def _raise(error: BaseException) -> None:
@@ -151,7 +151,7 @@ def test_a_run_ends_without_a_broker(tmp_path: Path) -> None:
 def test_a_small_run_has_no_targets(tmp_path: Path) -> None:
     for plan, met in ((QUICK, None), (replace(FULL, rounds=1), True)):
         report = _run(tmp_path / "results.json", {"first": _group("a")}, plan)
-        assert [each.met for row in report.rows for each in row.beside] == [met]
+        assert [each.met for row in report.rows for each in row.comparisons] == [met]
         assert report.problems == []
 
 

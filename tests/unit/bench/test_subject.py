@@ -17,7 +17,7 @@ from bench.plan import QUICK
 from bench.report import Row, Target
 from bench.rows.instances import wrong_reads
 from bench.stack import Server
-from bench.subject import Beside, Loaded, Subject, measured, run_reference
+from bench.subject import Baseline, Loaded, Subject, measured, run_reference
 from local.errors import LocalError
 
 _REPORT = (
@@ -55,12 +55,12 @@ def test_rounds_become_medians() -> None:
 def test_each_round_measures_all_subjects_in_turn_at_each_number_of_connections() -> None:
     turns: list[tuple[str, int | None]] = []
 
-    def subject(name: str, *at: int | None) -> Subject:
-        def once(connections: int | None) -> Measurement:
-            turns.append((name, connections))
+    def subject(name: str, *connections: int | None) -> Subject:
+        def once(number: int | None) -> Measurement:
+            turns.append((name, number))
             return Measurement({"rps": 1.0})
 
-        return Subject(name, once, at=at)
+        return Subject(name, once, connections=connections)
 
     rows = _rows(subject("a", 1, 16), subject("b", 1), subject("c", None), rounds=2)
     assert turns == 2 * [("c", None), ("a", 1), ("b", 1), ("a", 16)]
@@ -69,39 +69,41 @@ def test_each_round_measures_all_subjects_in_turn_at_each_number_of_connections(
 
 
 def test_rows_of_a_phase_are_compared_with_those_of_a_later_one() -> None:
-    ours = Subject("ours", _Once(6.0), beside=[Beside("rps", "theirs", Target(2.0))])
+    ours = Subject("ours", _Once(6.0), baselines=[Baseline("rps", "theirs", Target(2.0))])
     theirs = Subject("theirs", _Once(2.0), reference=True)
     first, last = measured("some", iter([[ours], [theirs]]), _PLAN)
     assert [row.name for row in first] == ["ours"]
-    assert [str(each) for each in first[0].beside] == ["rate 6.00 /s; theirs: not measured"]
-    assert [str(each) for each in last[0].beside] == ["rate 6.00 /s = 3.00 × theirs"]
-    assert [each.met for each in last[0].beside] == [False]
+    assert [str(each) for each in first[0].comparisons] == ["rate 6.00 /s; theirs: not measured"]
+    assert [str(each) for each in last[0].comparisons] == ["rate 6.00 /s = 3.00 × theirs"]
+    assert [each.met for each in last[0].comparisons] == [False]
 
 
 def test_a_target_may_depend_on_the_number_of_connections() -> None:
-    beside = [Beside("rps", "bare", {16: Target(1.0)}), Beside("rps", "bare", Target(9.0))]
-    ours = Subject("ours", _Once(4.0, 5.0), beside=beside, at=[16, 64])
+    baselines = [Baseline("rps", "bare", {16: Target(1.0)}), Baseline("rps", "bare", Target(9.0))]
+    ours = Subject("ours", _Once(4.0, 5.0), baselines=baselines, connections=[16, 64])
     bare, at_16, at_64 = _rows(ours, Subject("bare", _Once(2.0), reference=True))
-    assert bare.beside == []
-    assert [each.met for each in at_16.beside] == [False, True]
-    assert [each.met for each in at_64.beside] == [None, True]
-    assert at_64.beside[0].ratio is not None
-    assert at_64.beside[0].ratio.median == 2.5
+    assert bare.comparisons == []
+    assert [each.met for each in at_16.comparisons] == [False, True]
+    assert [each.met for each in at_64.comparisons] == [None, True]
+    assert at_64.comparisons[0].ratio is not None
+    assert at_64.comparisons[0].ratio.median == 2.5
 
 
 def test_a_reference_that_fails_keeps_its_rounds_and_is_not_measured_again() -> None:
-    ours = Subject("ours", _Once(2.0, 2.0, 2.0), beside=[Beside("rps", "theirs")])
+    ours = Subject("ours", _Once(2.0, 2.0, 2.0), baselines=[Baseline("rps", "theirs")])
     theirs = Subject("theirs", _Once(4.0), reference=True)
     row, reference = _rows(ours, theirs, rounds=3)
     assert (reference.values, reference.rounds, reference.failure) == ({"rps": 4.0}, 1, "it ended")
     assert reference.faults == ["the reference failed: it ended"]
-    [beside] = row.beside
-    assert beside.ratio is not None
-    assert beside.ratio.median == 0.5
+    [comparison] = row.comparisons
+    assert comparison.ratio is not None
+    assert comparison.ratio.median == 0.5
 
 
 def test_errors_of_a_reference_are_recorded_whatever_they_are() -> None:
-    reference = Subject("theirs", _Once(error=ValueError("no number")), reference=True, at=[16])
+    reference = Subject(
+        "theirs", _Once(error=ValueError("no number")), reference=True, connections=[16]
+    )
     [row] = _rows(reference)
     assert row.failure == "ValueError('no number')"
 
@@ -117,7 +119,7 @@ def test_wrong_answers_belong_to_a_number_of_connections_or_to_all() -> None:
     def once(connections: int | None) -> Measurement:
         return Measurement({}, ["under load"] if connections == 16 else [])
 
-    subject = Subject("theirs", once, reference=True, at=[16, 64])
+    subject = Subject("theirs", once, reference=True, connections=[16, 64])
     subject.note("at launch")
     at_16, at_64 = _rows(subject)
     assert (at_16.wrong, at_64.wrong) == (["at launch", "under load"], ["at launch"])
@@ -195,7 +197,9 @@ def test_a_first_read_that_is_wrong_is_in_all_rows(wrk: Path, application: Serve
 def test_rate_and_cost_of_batches_are_those_of_a_key(wrk: Path, application: Server) -> None:
     wrk.write_text(_REPORT % 0)
     batches = Workload(records.customers(10), batch=50)
-    [row] = _rows(Loaded("batch", lambda: [application], batches, _PLAN, at=[16], reference=True))
+    [row] = _rows(
+        Loaded("batch", lambda: [application], batches, _PLAN, connections=[16], reference=True)
+    )
     assert row.values["rps"] == 50_000
     [wrong] = row.wrong  # the application has no batches
     assert wrong.startswith("/views/customers/batch: 501")
