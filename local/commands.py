@@ -19,9 +19,9 @@ from local.stack.stack import Stack
 from model.http.answers import Answer
 
 FIRST_VIEWS = ("latest-departure", "word-count")
-"""Derived and shown first; DEMO_ONCE verifies only these."""
+"""The views that are derived and shown first; DEMO_ONCE verifies only these."""
 ACCESS_LOG = "weblog"
-"""This raw topic has records only after requests to the proxy."""
+"""A raw topic that has records only after requests to the proxy."""
 
 TRY = ("/messages/N14228", "/words/lambda", "/flights/N14228", "/messages/no-such-aircraft")
 TRY_MORE = {
@@ -38,10 +38,10 @@ HEADERS = ("partition", "offset", "lag", "served-by")
 
 
 def demo(settings: StackSettings, *, once: bool) -> None:
-    """Raises ``LocalError`` if a process cannot start or ends, or (``once``) an answer is wrong.
+    """Starts the stack with the demo's data, and shows example answers until KeyboardInterrupt.
 
-    Without ``once`` it runs until KeyboardInterrupt. ``once`` derives and verifies only the first
-    views, because all of them would take twice as long.
+    With ``once``, derives and verifies only the first views, because all of them would take twice
+    as long. Raises ``LocalError`` if a process cannot start or ends, or if an answer is wrong.
     """
     if not settings.has_demo:
         raise LocalError(
@@ -83,17 +83,15 @@ def curl(settings: StackSettings, path: str) -> str:
 
 
 def show_more(stack: Stack) -> None:
-    """Shows the other views. Those derived from the access log need a request in it."""
-    others = [view for view in stack.spark_views.values() if view.name not in FIRST_VIEWS]
-    stack.wait_for_spark(view.name for view in others if ACCESS_LOG not in view.sources)
+    """Shows the other views. Views of the access log need at least one request in the log."""
+    remaining = [view for view in stack.spark_views.values() if view.name not in FIRST_VIEWS]
+    stack.wait_for_spark(view.name for view in remaining if ACCESS_LOG not in view.sources)
     servers = stack.settings.kafka
     stack.wait_until(lambda: any(end_offsets(servers, ACCESS_LOG).values()), 20, "the access log")
-    stack.wait_for_spark(view.name for view in others if ACCESS_LOG in view.sources)
+    stack.wait_for_spark(view.name for view in remaining if ACCESS_LOG in view.sources)
     entries = {entry.topic: entry for entry in deployment_of(stack.settings.views).views}
-    found = [entries[view.topic] for view in others if view.topic in entries]
-    show(
-        stack, (TRY_MORE.get(entry.name) or f"/views/{entry.name}/keys?limit=1" for entry in found)
-    )
+    names = [entries[view.topic].name for view in remaining if view.topic in entries]
+    show(stack, (TRY_MORE.get(name) or f"/views/{name}/keys?limit=1" for name in names))
 
 
 def answer_without_lag(stack: Stack, url: str) -> Answer:
@@ -135,8 +133,8 @@ def check_answers(settings: StackSettings) -> None:
 
 
 def run_until_interrupted(stack: Stack, meanwhile: Callable[[], None] = lambda: None) -> None:
-    """Runs until Ctrl-C. Reports a process that ends, and starts it again after a pause; if it is
-    the broker, ``LocalError``. ``meanwhile`` is called twice a second."""
+    """Runs until Ctrl-C. Reports a process that ends, and starts it again after a pause.
+    ``LocalError`` if the broker ends. ``meanwhile`` is called twice a second."""
     report("Ctrl-C stops everything")
     restarts = Restarts()
 

@@ -12,15 +12,16 @@ R = TypeVar("R")
 
 
 class LocalError(Exception):
-    """What failed, where, and what to do. The message is shown without a stack trace."""
+    """An error of the user's machine. The message says what failed, where, and what to do. It is
+    shown without a stack trace."""
 
 
 class TimedOut(LocalError):
-    """What did not happen in time."""
+    """A condition was not met in time. The message says which one."""
 
 
 def friendly(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: the command prints a ``LocalError`` on stderr and exits with status 1."""
+    """Decorator for a command: a ``LocalError`` is printed on stderr, and the exit status is 1."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def interrupted_once() -> Iterator[None]:
-    """Lets the first of these signals raise KeyboardInterrupt. Others have no effect then: a second
-    Ctrl-C must not leave processes behind, and each has a deadline. A SIGHUP that is ignored, as
-    after ``nohup``, stays ignored."""
+    """Lets the first of these signals raise KeyboardInterrupt. Later ones are ignored: a second
+    Ctrl-C must not leave processes behind, and ending each process has a deadline. A SIGHUP that is
+    ignored before, as after ``nohup``, stays ignored."""
     is_stopping = False
 
     def handle(*_: object) -> None:
@@ -23,9 +23,9 @@ def interrupted_once() -> Iterator[None]:
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    before = [signal.signal(number, handle) for number in numbers]
+    previous_handlers = [signal.signal(number, handle) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(numbers, previous_handlers, strict=True):
             signal.signal(number, handler)

@@ -13,14 +13,14 @@ LOOPBACK = "127.0.0.1"
 _LOWEST = 10_000
 _MAX_TRIED = 1_000
 
-# found, but perhaps not in use yet
-_found: deque[int] = deque(maxlen=500)
+# the last ports returned, which are perhaps not in use yet
+_recent: deque[int] = deque(maxlen=500)
 _part, _parts = 0, 1
 
 
 def use_part(part: int, parts: int) -> None:
-    """Let this process find only ports of one of ``parts`` equal parts (0, 1, …), so that none of
-    several concurrent processes gets the port that another one is about to use."""
+    """Let this process find only ports of one of ``parts`` equal ranges (0, 1, …), so that it never
+    gets a port that a concurrent process is about to use."""
     global _part, _parts
     _part, _parts = part, parts
 
@@ -29,21 +29,21 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     """``count`` different ports that are not in use.
 
     They are below the range of outgoing connections, because such a connection could use the port
-    before the server does. They are random, so that concurrent callers hardly get the same one, and
-    none of the last ones that this process has found.
+    before the server does. They are random, so that concurrent callers hardly get the same port.
+    The last ports that this process got are not returned again.
     """
-    found: list[int] = []
+    ports: list[int] = []
     size = (_first_ephemeral() - _LOWEST) // _parts
     candidates = range(_LOWEST + _part * size, _LOWEST + (_part + 1) * size)
     for port in random.sample(candidates, min(_MAX_TRIED, len(candidates))):
-        if len(found) == count:
+        if len(ports) == count:
             break
-        if port not in _found and is_free(port, host):
-            found.append(port)
-            _found.append(port)
-    if len(found) < count:
+        if port not in _recent and is_free(port, host):
+            ports.append(port)
+            _recent.append(port)
+    if len(ports) < count:
         raise LocalError(f"cannot find {count} free ports on {host}.")
-    return found
+    return ports
 
 
 def _first_ephemeral() -> int:
@@ -58,7 +58,7 @@ def _first_ephemeral() -> int:
 def is_free(port: int, host: str = LOOPBACK) -> bool:
     """Whether a server could listen on the port."""
     with socket.socket() as probe:
-        # Servers also set this: connections of an earlier server in TIME_WAIT do not matter.
+        # Servers set this option, too: earlier connections in TIME_WAIT are no obstacle for them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))

@@ -61,10 +61,10 @@ def exit_status(process: subprocess.Popen[bytes]) -> int | None:
     pid is not reused before ``end`` has ended the rest of its process group."""
     if process.returncode is not None:
         return process.returncode
-    found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    if found is None:
+    info = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if info is None:
         return None
-    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
+    return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
 
 
 def end(process: subprocess.Popen[bytes], grace: float) -> int:
@@ -116,7 +116,7 @@ def has_rest(pid: int, folder: Path) -> bool:
             if int(group) == pid and (path / "fd" / "1").readlink().is_relative_to(folder):
                 return True
         except OSError:
-            continue  # it has ended, or is one of another user
+            continue  # the process has ended, or belongs to another user
     return False
 
 

@@ -1,10 +1,10 @@
 """The software bill of materials (CycloneDX, JSON) of what `make setup` installs.
 
-``cyclonedx-py`` lists the Python packages of an environment on standard input. This adds the jars,
-with the SHA-256 that they are pinned by, and validates the whole with the format's own schema. The
+The standard input is the list of Python packages that ``cyclonedx-py`` writes. This program adds
+the jars, with their pinned SHA-256, and validates the document with the format's schema. The
 repository has no other third-party software. Debian's packages (nginx, its Lua modules, the JDK)
-are not listed: their own database has them. It runs in the environment of the tools, so it imports
-nothing of the project.
+are not listed, because Debian's package database has them. The program runs in the environment of
+the tools, so it imports nothing of the project.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def with_components(bom: dict[str, Any], added: list[dict[str, Any]]) -> dict[st
     """The document with more components, on which its root component depends."""
     root = bom["metadata"]["component"]["bom-ref"]
     refs = [component["bom-ref"] for component in added]
-    dependencies = {each["ref"]: each for each in bom.get("dependencies", ())}
-    of_root = dependencies.get(root, {"ref": root})
-    dependencies[root] = {**of_root, "dependsOn": sorted({*of_root.get("dependsOn", ()), *refs})}
+    dependencies = {entry["ref"]: entry for entry in bom.get("dependencies", ())}
+    entry = dependencies.get(root, {"ref": root})
+    dependencies[root] = {**entry, "dependsOn": sorted({*entry.get("dependsOn", ()), *refs})}
     return {
         **bom,
         "components": [*bom.get("components", ()), *added],
@@ -55,7 +55,8 @@ def with_components(bom: dict[str, Any], added: list[dict[str, Any]]) -> dict[st
 
 
 def main(output: Path) -> str:
-    """Reads the document of the packages from stdin and writes the whole; returns a summary."""
+    """Reads the document of the packages from stdin, writes the complete document, and returns a
+    summary."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 

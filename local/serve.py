@@ -44,10 +44,10 @@ _MAX_SHOWN = 200
 
 
 def serve(views: Path, servers: str, options: dict[str, Any], topics: Collection[str]) -> None:
-    """Runs until Ctrl-C or SIGTERM; then all processes have ended.
+    """Runs until Ctrl-C or SIGTERM, and returns when all processes have ended.
 
     ``options``: fields of ``StackSettings``; None: from the environment, else the default.
-    ``topics``: those that exist. Raises ``LocalError``, which names the options of the command.
+    ``topics``: the existing topics. Raises ``LocalError``, which names the options of the command.
     """
     try:
         with interrupted_once():
@@ -57,11 +57,11 @@ def serve(views: Path, servers: str, options: dict[str, Any], topics: Collection
 
 
 def stack_settings(views: Path, servers: str, options: dict[str, Any]) -> StackSettings:
-    """The settings of the stack. The deployment's name is unique for its folder, because backends
-    with the same name on one Kafka share the partitions."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """The settings of the stack. Each data folder has its own deployment name, because backends
+    with the same name on one Kafka cluster share the partitions."""
+    fields = {name: value for name, value in options.items() if value is not None}
     settings = load_settings(
-        **given, views=views.absolute(), bootstrap_servers=servers, demo_data=False
+        **fields, views=views.absolute(), bootstrap_servers=servers, demo_data=False
     )
     if "application_id" in settings.model_fields_set:
         return settings
@@ -136,7 +136,7 @@ def _spark_views(views: Path) -> tuple[str, ...]:
     except ModuleNotFoundError as error:
         if error.name not in ("pyspark", "pandas", "pyarrow"):
             raise
-        derived = [each.name for each in deployment_of(views).views if each.uses_spark]
+        derived = [entry.name for entry in deployment_of(views).views if entry.uses_spark]
         raise LocalError(
             f"Spark derives {', '.join(derived)}, and {error.name} is not installed. "
             f"{how_to_install('server', 'spark')}"
@@ -144,11 +144,11 @@ def _spark_views(views: Path) -> tuple[str, ...]:
 
 
 def require_sources(views: Mapping[str, DerivedView], topics: Collection[str]) -> None:
-    """Raises ``LocalError`` if a topic does not exist that Spark reads and does not make itself."""
-    made = {view.topic for view in views.values()}
+    """Raises ``LocalError`` if a topic that Spark reads is missing, unless Spark derives it."""
+    derived_topics = {view.topic for view in views.values()}
     for view in views.values():
         for topic in view.sources:
-            if topic not in made and topic not in topics:
+            if topic not in derived_topics and topic not in topics:
                 close = difflib.get_close_matches(topic, topics, 1, 0.6)
                 hint = f"; did you mean {close[0]}?" if close else "."
                 raise LocalError(
@@ -157,7 +157,7 @@ def require_sources(views: Mapping[str, DerivedView], topics: Collection[str]) -
 
 
 def _wait_for_spark(stack: Stack) -> None:
-    """Returns when Spark's views have all records that exist now, or after ``SPARK_PATIENCE`` s."""
+    """Waits until Spark's views have all current records, at most ``SPARK_PATIENCE`` s."""
     try:
         stack.wait_for_spark(stack.spark_views, SPARK_PATIENCE)
     except TimedOut:
@@ -165,29 +165,31 @@ def _wait_for_spark(stack: Stack) -> None:
 
 
 def show_examples(settings: StackSettings, views: Iterable[str]) -> None:
-    """Prints a request that was answered, for the first view with an entry; and the pages."""
+    """Prints a request and its answer, for the first view with an entry; and the addresses of the
+    admin page and of the data."""
     print("\ntry:")
     for name in views:
-        if (found := _example(settings, name)) is not None:
-            target, answer = found
+        if (example := _example(settings, name)) is not None:
+            target, answer = example
             body = answer.body.decode(errors="replace")
             shown = body if len(body) <= _MAX_SHOWN else f"{body[:_MAX_SHOWN]}…"
             print(f"  {curl(settings, target)}\n    {shown}")
             break
     else:
         needs_token = settings.auth == "jwt" and not settings.headers
-        why = (
+        reason = (
             "set QUERYABLE_TOKEN for an example"
             if needs_token
             else "no view has an entry that can be read"
         )
-        print(f"  {curl(settings, '/views')}\n    {why}")
+        print(f"  {curl(settings, '/views')}\n    {reason}")
     print(f"\nadmin page: {settings.proxy_url}/admin")
     print(f"data and logs: {settings.run_dir.absolute()}", flush=True)
 
 
 def _example(settings: StackSettings, view: str) -> tuple[str, Answer] | None:
-    """None if the view has no entry, its topic is missing, or the token may not read it."""
+    """An example request and its answer; None if the view has no entry, its topic is missing, or
+    the token may not read it."""
     with closing(Client(settings.proxy_url, timeout=5)) as client:
         try:
             return example_request(settings, client, view)
@@ -196,7 +198,7 @@ def _example(settings: StackSettings, view: str) -> tuple[str, Answer] | None:
 
 
 class Edits:
-    """Reports once for each edit of the views file that the running backends keep the old one."""
+    """Watches the views file. Reports each edit once: the running backends keep the old file."""
 
     def __init__(self, views: Path, report: Callable[[str], None]) -> None:
         self._views = views

@@ -85,7 +85,7 @@ class StackSettings(BaseSettings):
 
     @property
     def headers(self) -> dict[str, str]:
-        """The headers of requests to the proxy."""
+        """Headers for requests to the proxy, with the token if there is one."""
         token = self.token.strip()
         return {"Authorization": f"Bearer {token}"} if token else {}
 
@@ -112,8 +112,8 @@ class StackSettings(BaseSettings):
 
     @property
     def state_dir(self) -> Path:
-        """The folder of checkpoints and stores. Each Kafka has its own, because they match only
-        one."""
+        """The folder of checkpoints and stores. Each Kafka cluster has a separate folder, because
+        they match only one cluster."""
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", self.bootstrap_servers) or "embedded"
         return self.run_dir.absolute() / "state" / slug
 
@@ -127,17 +127,18 @@ class StackSettings(BaseSettings):
 
 
 def absolute_paths(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that name a file or a folder, absolute: processes run in other folders."""
-    given = {name: environment[name] for name in PATHS if environment.get(name)}
+    """The variables that name a file or a folder, as absolute paths, because processes run in other
+    folders."""
+    paths = {name: environment[name] for name in PATHS if environment.get(name)}
     return {
-        name: str(Path(value).absolute()) for name, value in given.items() if "://" not in value
+        name: str(Path(value).absolute()) for name, value in paths.items() if "://" not in value
     }
 
 
-def load_settings(**given: Any) -> StackSettings:
-    """Reads the environment; ``given`` takes precedence. ``LocalError`` names the variable and the
+def load_settings(**fields: Any) -> StackSettings:
+    """Reads the environment; ``fields`` take precedence. ``LocalError`` names the variable and the
     problem."""
     try:
-        return StackSettings(**given)
+        return StackSettings(**fields)
     except ValidationError as error:
         raise LocalError(problems_of(error)) from None

@@ -21,9 +21,9 @@ RESTARTS = 3
 
 
 class DerivedView(NamedTuple):
-    """``sources``: all topics that it reads; ``streams``: those that are not static;
-    ``argument``: the view's name or path for ``spark.run``; ``partitions`` and ``config``: of a
-    topic that is created for it."""
+    """A view that Spark derives. ``sources``: all topics that it reads; ``streams``: those that are
+    not static; ``argument``: the view's name or path for ``spark.run``; ``partitions`` and
+    ``config``: for creating its topic."""
 
     name: str
     sources: tuple[str, ...]
@@ -35,9 +35,9 @@ class DerivedView(NamedTuple):
 
 
 def derived_views(settings: StackSettings) -> dict[str, DerivedView]:
-    """The views that the settings name; by default those that views.toml derives with Spark. In
-    the user's own Kafka, this does not include the demo's. They are in the order of their start.
-    ``LocalError`` if one is unknown."""
+    """The views that the settings name, in the order of their start; by default those that
+    views.toml derives with Spark. In the user's own Kafka, the default does not include the demo's
+    views. ``LocalError`` if a view is unknown."""
     if settings.spark_views:
         return select(settings.spark_views.split(","), settings.views)
     if settings.has_demo or not settings.has_demo_views:
@@ -54,10 +54,10 @@ def declared_views(views: Path) -> dict[str, DerivedView]:
     from spark.errors import JobError
 
     try:
-        found = discovery.declared_views(deployment, views.parent)
+        views_by_name = discovery.declared_views(deployment, views.parent)
     except JobError as error:
         raise LocalError(f"{views}: {error}") from None
-    return {name: _derived(view, name) for name, view in found.items()}
+    return {name: _derived(view, name) for name, view in views_by_name.items()}
 
 
 def select(names: Iterable[str], views: Path) -> dict[str, DerivedView]:
@@ -68,16 +68,16 @@ def select(names: Iterable[str], views: Path) -> dict[str, DerivedView]:
     from spark.views import VIEWS
 
     deployment = deployment_of(views)
-    found: dict[str, DerivedView] = {}
-    for each in (text.strip() for text in names):
+    selected: dict[str, DerivedView] = {}
+    for name in (text.strip() for text in names):
         # absolute, because Spark runs in another folder
-        argument = str(Path(each).absolute()) if is_path(each) else each
+        argument = str(Path(name).absolute()) if is_path(name) else name
         try:
             chosen = select_views([argument], VIEWS, deployment, views.parent)
         except JobError as error:
             raise LocalError(f"QUERYABLE_SPARK_VIEWS: {error}") from None
-        found |= {name: _derived(view, argument) for name, view in chosen.items()}
-    return found
+        selected |= {view.name: _derived(view, argument) for view in chosen.values()}
+    return selected
 
 
 def _derived(view: View, argument: str) -> DerivedView:
@@ -93,15 +93,16 @@ def source_offsets(progress: Mapping[str, Any]) -> dict[str, dict[tuple[str, int
     return {
         view: {
             (topic, int(partition)): int(offset)
-            for topic, of_topic in status["source_offsets"].items()
-            for partition, offset in of_topic.items()
+            for topic, offsets in status["source_offsets"].items()
+            for partition, offset in offsets.items()
         }
         for view, status in progress.items()
     }
 
 
 def spark_failure(progress: Mapping[str, Any], views: Iterable[str]) -> str | None:
-    """An error message if one of these views fails repeatedly, or is not started again."""
+    """An error message if one of these views fails repeatedly, or has failed for good; else
+    None."""
     for view in views:
         status = progress.get(view, {})
         if status.get("state") == "failed" and (

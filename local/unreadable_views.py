@@ -1,4 +1,4 @@
-"""What `queryable serve` says about views whose records cannot be read."""
+"""The messages of `queryable serve` about views whose records cannot be read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ def unreadable_lines(settings: StackSettings, views: Iterable[View]) -> Iterator
     for view in views:
         counts = _counts(settings, view)
         if counts is not None and (counts["keys"] or counts["values"]):
-            yield from said(view, counts, _newest_letter(settings, view))
+            yield from sentences(view, counts, _newest_letter(settings, view))
 
 
-def said(view: View, counts: Mapping[str, int], letter: Mapping[str, Any] | None) -> Iterator[str]:
-    """`counts`: the records with unreadable `keys` and `values`, and the `entries` of the view (-1:
-    unknown), of which some are `refused`. `letter`: the newest dead letter, as
-    `GET /admin/views/{view}/dead-letters` has it."""
+def sentences(
+    view: View, counts: Mapping[str, int], letter: Mapping[str, Any] | None
+) -> Iterator[str]:
+    """Sentences about one view. `counts`: the numbers of records with unreadable `keys` and
+    `values`, of the view's `entries` (-1: unknown), and of the `refused` ones among them.
+    `letter`: the newest dead letter, as in `GET /admin/views/{view}/dead-letters`."""
     keys, values = counts["keys"], counts["values"]
     entries = counts["entries"]
     if keys and entries == 0:
@@ -46,9 +48,9 @@ def said(view: View, counts: Mapping[str, int], letter: Mapping[str, Any] | None
 def _counts(settings: StackSettings, view: View) -> dict[str, int] | None:
     """The counts of the whole view; None if no instance reports them."""
     document = _document(settings, "/admin/topology.json")
-    for each in () if document is None else document["views"]:
-        if each["name"] == view.name:
-            partitions = each["placement"]
+    for entry in () if document is None else document["views"]:
+        if entry["name"] == view.name:
+            partitions = entry["placement"]
             keys, values = (
                 sum(partition.get(name) or 0 for partition in partitions)
                 for name in ("unreadable_keys", "unreadable_values")

@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline. This package waits in no other way."""
+"""Waits for a condition, with a deadline. This package has no other way to wait."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def wait_until(condition: Callable[[], T], timeout: float, what: str, interval: 
 
 
 def stretch() -> float:
-    """The factor by which load slows down work: runnable processes per core, between 1 and
-    ``MAX_STRETCH``."""
+    """The factor by which other processes slow down this one: runnable processes per core, between
+    1 and ``MAX_STRETCH``."""
     cores = len(os.sched_getaffinity(0))
     return min(max(1.0, os.getloadavg()[0] / cores), MAX_STRETCH)

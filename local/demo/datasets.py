@@ -103,7 +103,7 @@ def reference_rows(name: str) -> list[dict[str, str]]:
 
 
 def _reference(name: str, key: str, numbers: frozenset[str] = frozenset()) -> Iterator[Record]:
-    """Value: the row as JSON, with the numbers of ``numbers``, and ``NA`` as null."""
+    """Value: the row as JSON, with the fields ``numbers`` as numbers, and ``NA`` as null."""
     for row in reference_rows(name):
         value = {
             field: None if text == "NA" else int(text) if field in numbers else text
@@ -155,11 +155,11 @@ WEBLOG = Topic("weblog", 3, {"cleanup.policy": "delete"})
 
 def demo_topics(derived: Iterable[DerivedView]) -> list[Topic]:
     """The raw topics, the topics of derived views, and dead-letter topics."""
-    own = {topic.name: topic for topic in (*(each.topic for each in DATASETS), WEBLOG)}
+    topics = {topic.name: topic for topic in (*(dataset.topic for dataset in DATASETS), WEBLOG)}
     for view in derived:
-        own.setdefault(view.topic, Topic(view.topic, view.partitions, view.config))
-    letters = {**_COMPACT, "max.message.bytes": str(2 << 20)}
-    return [*own.values(), *(Topic(f"{name}.dead-letter", 1, letters) for name in own)]
+        topics.setdefault(view.topic, Topic(view.topic, view.partitions, view.config))
+    config = {**_COMPACT, "max.message.bytes": str(2 << 20)}
+    return [*topics.values(), *(Topic(f"{name}.dead-letter", 1, config) for name in topics)]
 
 
 @cache

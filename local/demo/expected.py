@@ -51,23 +51,23 @@ def aircraft(
     airlines: Iterable[Row],
     airports: Iterable[Row],
 ) -> dict[str, object]:
-    """Aircraft ► its latest departure, with what the other tables have; no unknown fields."""
-    of_plane = {row["tailnum"]: row for row in planes}
-    of_airline = {row["carrier"]: row["name"] for row in airlines}
-    of_airport = {row["faa"]: row["name"] for row in airports}
-    found: dict[str, object] = {}
+    """Aircraft ► its latest departure, joined with the other tables; without unknown fields."""
+    planes_by_tailnum = {row["tailnum"]: row for row in planes}
+    airline_names = {row["carrier"]: row["name"] for row in airlines}
+    airport_names = {row["faa"]: row["name"] for row in airports}
+    joined: dict[str, object] = {}
     for tailnum, departure in latest_departures(rows).items():
         assert isinstance(departure, dict)
-        plane = of_plane.get(tailnum, {})
-        known = {
+        plane = planes_by_tailnum.get(tailnum, {})
+        fields = {
             **{name: plane.get(name, "NA") for name in ("manufacturer", "model")},
             **{name: _number(plane.get(name, "NA")) for name in ("year", "seats")},
-            "airline": of_airline.get(departure["flight"][:2], "NA"),
-            "destination": of_airport.get(departure["dest"], "NA"),
+            "airline": airline_names.get(departure["flight"][:2], "NA"),
+            "destination": airport_names.get(departure["dest"], "NA"),
             **departure,
         }
-        found[tailnum] = {name: value for name, value in known.items() if value != "NA"}
-    return found
+        joined[tailnum] = {name: value for name, value in fields.items() if value != "NA"}
+    return joined
 
 
 def _number(text: str) -> int | str:
@@ -76,19 +76,19 @@ def _number(text: str) -> int | str:
 
 def departures(rows: Iterable[Row]) -> dict[tuple[str, int], object]:
     """(Aircraft, departure time in ms since 1970) ► the departure; the last one if several."""
-    found: dict[tuple[str, int], object] = {}
+    by_time: dict[tuple[str, int], object] = {}
     for row in rows:
         if row["tailnum"] == "NA" or row["dep_time"] == "NA":
             continue
         delay = int(row["dep_delay"])
-        left = _time(row["time_hour"]).timestamp() + 60 * (int(row["minute"]) + delay)
-        found[row["tailnum"], round(left) * 1000] = {
+        departed_s = _time(row["time_hour"]).timestamp() + 60 * (int(row["minute"]) + delay)
+        by_time[row["tailnum"], round(departed_s) * 1000] = {
             "flight": row["carrier"] + row["flight"],
             "origin": row["origin"],
             "dest": row["dest"],
             "delay": delay,
         }
-    return found
+    return by_time
 
 
 def airports(rows: Iterable[Row]) -> dict[str, object]:

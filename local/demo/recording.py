@@ -36,7 +36,7 @@ COMMANDS = (
 )
 
 
-def shown(command: str) -> str:
+def terminal_output(command: str) -> str:
     """The output of a command in a terminal, with colours; ``LocalError`` if it fails."""
     arguments = [sys.executable, "-m", *shlex.split(command)]
     status, output = run_in_terminal(arguments, os.environ, WIDTH, "xterm-256color")
@@ -50,7 +50,7 @@ def record(commands: tuple[str, ...] = COMMANDS) -> str:
     screen = Console(record=True, width=WIDTH, file=StringIO())
     for command in commands:
         screen.print(Text(f"$ {command}", style="bold"))
-        screen.print(Text.from_ansi(shown(command)))
+        screen.print(Text.from_ansi(terminal_output(command)))
     # Without web fonts, the reader's fonts are used.
     return re.sub(r"@font-face \{.*?\}|<!--.*?-->", "", screen.export_svg(title=TITLE), flags=re.S)
 

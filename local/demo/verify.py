@@ -42,24 +42,24 @@ class Findings:
     checked: int = 0
     differences: list[str] = field(default_factory=list)
 
-    def compare(self, what: str, found: object, wanted: object) -> None:
+    def compare(self, what: str, actual: object, expected: object) -> None:
         self.checked += 1
-        if found != wanted:
-            self.differences.append(f"{what}: {_short(found)}, expected {_short(wanted)}")
+        if actual != expected:
+            self.differences.append(f"{what}: {_short(actual)}, expected {_short(expected)}")
 
     def summary(self) -> str:
         """The first differences, one line each."""
         lines = self.differences[:SHOWN]
-        if more := len(self.differences) - len(lines):
-            lines.append(f"and {more:,} more")
+        if omitted := len(self.differences) - len(lines):
+            lines.append(f"and {omitted:,} more")
         return "\n".join(f"  {line}" for line in lines)
 
 
 def verify(
     proxy_url: str, servers: str | Kafka, headers: Mapping[str, str] | None = None
 ) -> Findings:
-    """Compares every aircraft, every word, some missing keys, and the dead letters. ``headers``: of
-    each request."""
+    """Compares every aircraft, every word, some missing keys, and the dead letters. All requests
+    have the ``headers``."""
     rows = list(flight_rows())
     views = (
         ("latest-departure", "/messages", latest_departures(rows)),
@@ -68,40 +68,40 @@ def verify(
     )
     findings = Findings()
     for topic, path, expected in views:
-        wanted = {**dict.fromkeys(MISSES, None), **expected}
+        entries = {**dict.fromkeys(MISSES, None), **expected}
         ends = end_offsets(servers, topic)
-        with bar(f"verifying {path}", len(wanted)) as update:
+        with bar(f"verifying {path}", len(entries)) as update:
             base = f"{proxy_url}{path}"
-            asyncio.run(_verify_view(base, wanted, ends, findings, update, headers))
+            asyncio.run(_verify_view(base, entries, ends, findings, update, headers))
     _verify_dead_letters(servers, rows, findings)
     return findings
 
 
 def verify_more(proxy_url: str, servers: str | Kafka) -> Findings:
-    """Compares every destination, aircraft and departure: views that Spark derives last."""
+    """Compares every destination, aircraft and departure, the views that Spark derives last."""
     rows = list(flight_rows())
     findings = Findings()
-    more = [reference_rows(name) for name in ("planes", "airlines", "airports")]
-    for name, expected in (("airports", airports(rows)), ("aircraft", aircraft(rows, *more))):
+    references = [reference_rows(name) for name in ("planes", "airlines", "airports")]
+    for name, expected in (("airports", airports(rows)), ("aircraft", aircraft(rows, *references))):
         ends = end_offsets(servers, name)
         with bar(f"verifying /{name}", len(expected)) as update:
             asyncio.run(_verify_view(f"{proxy_url}/{name}", expected, ends, findings, update))
-    wanted = departures(rows)
-    with bar("verifying departures", len(wanted)) as update:
-        asyncio.run(_verify_departures(f"{proxy_url}/views/departures", wanted, findings, update))
+    entries = departures(rows)
+    with bar("verifying departures", len(entries)) as update:
+        asyncio.run(_verify_departures(f"{proxy_url}/views/departures", entries, findings, update))
     return findings
 
 
 async def _verify_departures(
     view: str,
-    wanted: dict[tuple[str, int], object],
+    expected: dict[tuple[str, int], object],
     findings: Findings,
     update: Callable[[int], None],
 ) -> None:
     """Reads all windows of the view as one stream when the backends have no lag."""
     deadline = time.monotonic() + CATCH_UP_TIMEOUT
     url = f"{view}/windows"
-    found = 0
+    count = 0
     async with aiohttp.ClientSession() as session:
         while time.monotonic() < deadline:
             async with session.get(url, params={"limit": "1"}) as response:
@@ -113,17 +113,17 @@ async def _verify_departures(
             async for line in response.content:
                 item = json.loads(line)
                 key = (item["key"], item["start"])
-                findings.compare(f"{url} {key}", item["value"], wanted.get(key))
-                found += 1
-                if found % 1000 == 0:
-                    update(found)
-    update(found)
-    findings.compare(f"count of {url}", found, len(wanted))
+                findings.compare(f"{url} {key}", item["value"], expected.get(key))
+                count += 1
+                if count % 1000 == 0:
+                    update(count)
+    update(count)
+    findings.compare(f"count of {url}", count, len(expected))
 
 
 async def _verify_view(
     base: str,
-    wanted: Mapping[str, object],
+    expected: Mapping[str, object],
     ends: Mapping[int, int],
     findings: Findings,
     update: Callable[[int], None],
@@ -135,7 +135,7 @@ async def _verify_view(
     records that Spark wrote, and the key is read again.
     """
     deadline = time.monotonic() + CATCH_UP_TIMEOUT
-    pending = list(wanted)
+    pending = list(expected)
     done = 0
     timeout = aiohttp.ClientTimeout(total=10)
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
@@ -153,7 +153,7 @@ async def _verify_view(
             is_last_chance = time.monotonic() > deadline
             if not is_last_chance and (status in (0, 503) or not _has_reached(received, ends)):
                 return key
-            value = wanted[key]
+            value = expected[key]
             if value is None:
                 findings.compare(url, (status, _field(body, "code")), (404, "key-not-found"))
             else:
@@ -187,7 +187,7 @@ def _has_reached(headers: Mapping[str, str] | None, ends: Mapping[int, int]) -> 
     try:
         return headers is not None and int(headers["Offset"]) >= ends[int(headers["Partition"])]
     except (KeyError, ValueError):
-        return True  # not the answer of a store: it differs from the expected one
+        return True  # not an answer of a store, so it differs from the expected one
 
 
 def _verify_dead_letters(
@@ -197,15 +197,15 @@ def _verify_dead_letters(
 
     Waits for them, because Spark writes them after the view, in a separate query.
     """
-    wanted = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
+    expected = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
     deadline = time.monotonic() + CATCH_UP_TIMEOUT
     letters = dead_letters(servers, "flights.dead-letter")
-    while len(letters) < len(wanted) and time.monotonic() < deadline:
+    while len(letters) < len(expected) and time.monotonic() < deadline:
         time.sleep(0.2)
         letters = dead_letters(servers, "flights.dead-letter")
-    found = sorted(_canonical(_decoded(value)) for value, _ in letters.values())
-    findings.compare("count of flights.dead-letter", len(found), len(wanted))
-    findings.compare("values of flights.dead-letter differ", found != wanted, False)
+    actual = sorted(_canonical(_decoded(value)) for value, _ in letters.values())
+    findings.compare("count of flights.dead-letter", len(actual), len(expected))
+    findings.compare("values of flights.dead-letter differ", actual != expected, False)
     without_reason = sum("reason" not in headers for _, headers in letters.values())
     findings.compare("dead letters without a reason", without_reason, 0)
 
@@ -214,7 +214,7 @@ def dead_letters(
     servers: str | Kafka, topic: str
 ) -> dict[bytes, tuple[bytes, dict[str, bytes | None]]]:
     """Key ► value and headers of its last record, in a topic with one partition."""
-    found = {}
+    letters = {}
     settings = {
         **settings_of(servers),
         "group.id": "unused",
@@ -228,10 +228,10 @@ def dead_letters(
             error = message.error()
             if error is None:
                 headers = {name: _bytes(value) for name, value in _headers(message)}
-                found[message.key() or b""] = (message.value() or b"", headers)
+                letters[message.key() or b""] = (message.value() or b"", headers)
             elif error.code() == KafkaError._PARTITION_EOF:
                 break
-    return found
+    return letters
 
 
 def _headers(message: Message) -> list[tuple[str, str | bytes | None]]:

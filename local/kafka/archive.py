@@ -19,7 +19,7 @@ from local.kafka.connection import admin_of, quiet
 from local.kafka.topics import Topic, create_topics
 from model.kafka.clients import closing
 
-_END = 120.0  # s; when it ends, the JVM writes the archive
+_END = 120.0  # s for the JVM to end, because it writes the archive then
 
 
 class _RecordedBroker(Broker):
@@ -43,7 +43,7 @@ def main() -> None:
         description=f"Writes {ARCHIVE}, from which the broker's JVM starts twice as fast. This "
         "takes some 10 s, and 50 MB.",
     ).parse_args()
-    # the broker would map it, and a JVM that maps such an archive cannot write one
+    # the broker would map the old archive, and a JVM that maps an archive cannot write one
     ARCHIVE.unlink(missing_ok=True)
     temporary = ARCHIVE.with_suffix(".new")
     temporary.unlink(missing_ok=True)
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _use(servers: str) -> None:
-    """Does what clients of the product do: topics, transactions, a consumer group."""
+    """Sends the requests of the product's clients: topics, transactions, a consumer group."""
     client = {"bootstrap.servers": servers}
     with admin_of(client) as admin:
         create_topics(admin, [Topic("archive", 1, {"cleanup.policy": "compact"})])

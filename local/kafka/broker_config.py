@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from local.ports import LOOPBACK
 
-# For a small machine, one user, and fast tests; other settings have Kafka's defaults.
+# For a small machine, one user, and fast tests. All other settings have Kafka's defaults.
 DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",

@@ -47,7 +47,7 @@ def kafka_of(servers: str, views: Path | None = None) -> Kafka:
 
 
 def without_secrets(message: str, views: Path) -> str:
-    """A message of librdkafka, which may quote a value of ``[kafka]``."""
+    """A message of librdkafka, without the secrets of ``[kafka]`` that it may quote."""
     table = deployment_of(views).kafka
     try:
         return hide(message, table, resolve(table, open, os.environ))

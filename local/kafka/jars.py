@@ -2,12 +2,12 @@
 
 A jar set is a folder ``<cache>/jars/<name>``. It is filled under another name and then renamed. Its
 stamp is a digest of the POM: a folder with another stamp is fetched again. Maven's own
-configuration (``~/.m2/settings.xml``) has the repository.
+configuration (``~/.m2/settings.xml``) names the repository.
 
-A set's sums file names each jar and its SHA-256, in the format of ``sha256sum`` and with the paths
-of a Maven repository, so ``sha256sum -c`` checks ``~/.m2/repository``, too. The jars are compared
-with it after the download and before each use. ``python -m local.kafka.jars --pin`` writes the
-files when a version changes.
+The sums file of a set names each jar and its SHA-256, in the format of ``sha256sum`` and with the
+paths of a Maven repository, so ``sha256sum -c`` checks ``~/.m2/repository``, too. The jars are
+compared with it after the download and before each use. After a change of a version, ``python -m
+local.kafka.jars --pin`` writes the sums files.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ HDFS = JarSet(
 
 def cache_dir() -> Path:
     """``$QUERYABLE_CACHE``, else ``queryable-topics`` in the user's cache folder."""
-    if given := os.environ.get("QUERYABLE_CACHE"):
-        return Path(given).expanduser().absolute()
+    if folder := os.environ.get("QUERYABLE_CACHE"):
+        return Path(folder).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "queryable-topics"
 
@@ -135,7 +135,7 @@ def kafka_jars(cache: Path | None = None) -> Path:
 def streams_class_path(cache: Path | None = None) -> str:
     """The class path of a Kafka Streams application."""
     cache = cache or cache_dir()
-    return os.pathsep.join(f"{resolve(each, cache)}/*" for each in (KAFKA, STREAMS))
+    return os.pathsep.join(f"{resolve(jar_set, cache)}/*" for jar_set in (KAFKA, STREAMS))
 
 
 def hdfs_jars(cache: Path | None = None) -> Path:
@@ -149,7 +149,7 @@ def spark_jars(cache: Path | None = None) -> list[Path]:
 
 
 def resolve(jar_set: JarSet, cache: Path) -> Path:
-    """The folder of a jar set; fetches the set first if it is not complete or not as pinned.
+    """The folder of a jar set. Fetches the set first if it is incomplete or not as pinned.
 
     Raises ``LocalError`` if Maven is missing, fails or has other files than the pinned ones, or the
     cache is not writable.
@@ -159,9 +159,9 @@ def resolve(jar_set: JarSet, cache: Path) -> Path:
     digest = hashlib.sha256(jar_set.pom().encode()).hexdigest()
     pinned = jar_set.pinned()
     if _is_complete(target, digest):
-        if not (wrong := _differences(target, pinned)):
+        if not (differences := _differences(target, pinned)):
             return target
-        print(f"{target} is not as pinned and is fetched again: {wrong}", file=sys.stderr)
+        print(f"{target} is not as pinned and is fetched again: {differences}", file=sys.stderr)
     try:
         home.mkdir(parents=True, exist_ok=True)
         with _locked(home / ".lock"):
@@ -184,16 +184,18 @@ def _is_complete(target: Path, digest: str) -> bool:
 
 
 def _differences(folder: Path, pinned: dict[str, str]) -> str:
-    """What differs between the jars of a folder and the pinned ones; empty if nothing does.
+    """The differences between the jars of a folder and the pinned ones, as text; empty if there are
+    none.
 
-    Every file counts: Java's class path ``<folder>/*`` and Spark take each jar that they find.
+    Additional jars are differences, too: Java's class path ``<folder>/*`` and Spark use all jars of
+    the folder.
     """
     present = {path.name: path for path in folder.glob("*.[jJ][aA][rR]")}
     findings = [f"{name} is missing" for name in sorted(pinned.keys() - present.keys())]
     findings += [f"{name} does not belong there" for name in sorted(present.keys() - pinned.keys())]
     for name in sorted(present.keys() & pinned.keys()):
-        if (found := _sha256(present[name])) != pinned[name]:
-            findings.append(f"{name} has SHA-256 {found} instead of {pinned[name]}")
+        if (digest := _sha256(present[name])) != pinned[name]:
+            findings.append(f"{name} has SHA-256 {digest} instead of {pinned[name]}")
     return "; ".join(findings)
 
 
@@ -224,11 +226,12 @@ def _fetch(jar_set: JarSet, target: Path, digest: str, pinned: dict[str, str]) -
             _run_maven(jar_set, pom, jars)
         if not any(jars.glob("*.jar")):
             raise LocalError(f"Maven ended without error but left no {jar_set.name} jar in {jars}.")
-        if wrong := _differences(jars, pinned):
+        if differences := _differences(jars, pinned):
             raise LocalError(
                 f"Maven's {jar_set.name} jars differ from {jar_set.sums} and are not used: "
-                f"{wrong}. Delete the jar from Maven's local repository (~/.m2/repository) and try "
-                "again. If that does not help, its repository has another file under this version."
+                f"{differences}. Delete the jar from Maven's local repository (~/.m2/repository) "
+                "and try again. If that does not help, the repository that Maven uses has another "
+                "file under this version."
             )
         (jars / STAMP).write_text(digest)
         if target.exists():
@@ -245,8 +248,8 @@ def pin(jar_set: JarSet) -> None:
         pom.write_text(jar_set.pom())
         jars = Path(work) / "jars"
         _run_maven(jar_set, pom, jars, "-Dmdep.useRepositoryLayout=true")
-        found = sorted(jars.rglob("*.jar"))
-        lines = [f"{_sha256(path)}  {path.relative_to(jars)}\n" for path in found]
+        paths = sorted(jars.rglob("*.jar"))
+        lines = [f"{_sha256(path)}  {path.relative_to(jars)}\n" for path in paths]
     jar_set.sums.write_text("".join(lines))
 
 

@@ -26,20 +26,20 @@ def find_java() -> str:
     if java is None or not os.access(java, os.X_OK):
         where = f"in JAVA_HOME ({home})" if home else "on the PATH"
         raise LocalError(f"no java {where}. Install a JDK {OLDEST} or newer.")
-    shown = subprocess.run(
+    output = subprocess.run(
         [java, "-version"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     ).stderr
-    major = java_major(shown)
+    major = java_major(output)
     if major is None or major < OLDEST:
-        found = shown.splitlines()[0] if shown else "no version"
+        version = output.splitlines()[0] if output else "no version"
         raise LocalError(
-            f"Kafka needs Java {OLDEST} or newer; {java} is {found}. "
+            f"Kafka needs Java {OLDEST} or newer; {java} is {version}. "
             f"Install a JDK {OLDEST} and point JAVA_HOME at it."
         )
     return java
 
 
-def java_major(shown: str) -> int | None:
+def java_major(output: str) -> int | None:
     """The major version in the output of ``java -version``; ``1.8`` is 8."""
-    found = re.search(r'version "(?:1\.)?(\d+)', shown)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    return int(match.group(1)) if match else None

@@ -57,21 +57,21 @@ def _is_created(admin: AdminClient, topic: Topic, timeout: float) -> bool:
 
 def _is_visible(admin: AdminClient, topic: Topic) -> bool:
     try:
-        shown = admin.list_topics(topic.name, timeout=5.0).topics.get(topic.name)
+        metadata = admin.list_topics(topic.name, timeout=5.0).topics.get(topic.name)
     except KafkaException:
         return False
-    if shown is None or shown.error is not None:
+    if metadata is None or metadata.error is not None:
         return False
-    if len(shown.partitions) != topic.partitions:
+    if len(metadata.partitions) != topic.partitions:
         raise LocalError(
-            f"topic {topic.name} has {len(shown.partitions)} partitions and needs "
+            f"topic {topic.name} has {len(metadata.partitions)} partitions and needs "
             f"{topic.partitions}. Delete it, or use another broker or data folder."
         )
-    if any(partition.leader < 0 for partition in shown.partitions.values()):
+    if any(partition.leader < 0 for partition in metadata.partitions.values()):
         return False
     # The metadata has a leader shortly before the leader itself accepts requests.
     try:
-        offsets(admin, {topic.name: shown.partitions}, EARLIEST, 5.0)
+        offsets(admin, {topic.name: metadata.partitions}, EARLIEST, 5.0)
     except (KafkaException, TimeoutError):
         return False
     return True

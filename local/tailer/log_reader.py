@@ -138,7 +138,7 @@ class LogReader:
         self._file, self._head, self._offset, self._quiet_since = file, b"", 0, None
 
     def _resume(self, position: Position) -> None:
-        """Opens the file of the position and the newer ones. If it is gone, only the newer ones."""
+        """Opens the file of the position and the newer files. If that file is gone, only those."""
         paths = self._rotated(compressed=False)
         files: list[BinaryIO] = [path.open("rb") for path in paths]
         for number, file in enumerate(files):
@@ -150,7 +150,7 @@ class LogReader:
                 self._head, self._offset = head, position.offset
                 self._later = files[number + 1 :]
                 return
-        # Lines of a file that is read twice count once, so a file of the same time is read.
+        # A file with the same time is read, too: lines that are read twice are counted once.
         newer = [path for path in paths if _age(path) >= position.changed_ns]
         for path, file in zip(paths, files, strict=True):
             if position.head_size and path in newer:
@@ -175,7 +175,7 @@ class LogReader:
         )
 
     def _rotated(self, *, compressed: bool) -> list[Path]:
-        """The log file and the rotated ones, or those that are compressed; the oldest is first."""
+        """The log file and the rotated files, or only the compressed ones; the oldest is first."""
         end = r"\.[a-z]\w*" if compressed else ""
         name = re.compile(re.escape(self._path.name) + r"([.-]\d+)*" + end)
         return sorted((p for p in self._path.parent.glob("*") if name.fullmatch(p.name)), key=_age)

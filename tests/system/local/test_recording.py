@@ -19,4 +19,4 @@ def test_a_picture_shows_commands_and_their_output() -> None:
 
 def test_a_command_that_fails_is_an_error() -> None:
     with pytest.raises(LocalError, match="No such command"):
-        recording.shown("queryable nothing")
+        recording.terminal_output("queryable nothing")

@@ -21,7 +21,7 @@ def test_free_ports_are_below_those_of_outgoing_connections() -> None:
 
 def test_a_port_in_use_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     [used, free] = free_ports(2)
-    monkeypatch.setattr(ports, "_found", deque())  # they may be found again
+    monkeypatch.setattr(ports, "_recent", deque())  # they may be returned again
     with socket.create_server((LOOPBACK, used)):
         assert not is_free(used)
         monkeypatch.setattr(ports.random, "sample", lambda *_: [used, free])
