@@ -5,6 +5,7 @@ decode records, ``event_time`` has watermarks and sessions, ``supervision`` runs
 ``run``, ``health`` and ``archive`` are commands. Queries consist of Spark's own operators, except
 that Python decodes JSON, one Arrow batch at a time; so executors need this project, too.
 
-Rule: this package imports no other package of the project but ``model``. No file or folder here has
-the name of an installed module: ``spark-submit spark/run.py`` puts this folder on ``sys.path``.
+Rule: this package imports no other package of the project but ``model``, and ``spark.batch`` also
+``queryable``. No file or folder here has the name of an installed module: ``spark-submit
+spark/run.py`` puts this folder on ``sys.path``.
 """

@@ -31,9 +31,8 @@ _DAY = 24 * 3600 * 1000
 
 def views_of_package(name: str, path: Iterable[str]) -> dict[str, View]:
     """The views of a package's modules, by name, in the order of the module names."""
-    found = sorted(module.name for module in pkgutil.iter_modules(path))
-    modules = (importlib.import_module(f"{name}.{each}") for each in found if each[0] != "_")
-    return _by_name(_view_of(module) for module in modules)
+    names = sorted(module.name for module in pkgutil.iter_modules(path) if module.name[0] != "_")
+    return _by_name(_view_of(importlib.import_module(f"{name}.{module}")) for module in names)
 
 
 def views_at(path: Path) -> dict[str, View]:
@@ -67,29 +66,29 @@ def declared_views(deployment: entries.Deployment, folder: Path) -> dict[str, Vi
 
 
 def select_views(
-    given: Iterable[str],
+    names: Iterable[str],
     packaged: Mapping[str, View],
     deployment: entries.Deployment | None = None,
     folder: Path = Path(),
 ) -> dict[str, View]:
-    """Views in the order of ``given``. Each is the name of an entry of views.toml or of a packaged
-    view, or the reference of a view (``find_view``), or a folder. Raises ``JobError``."""
-    declared = {} if deployment is None else {each.name: each for each in deployment.views}
+    """Views in the order of ``names``. A name is that of an entry of views.toml or of a packaged
+    view, the reference of a view (``find_view``), or a folder. Raises ``JobError``."""
+    declared = {} if deployment is None else {entry.name: entry for entry in deployment.views}
     chosen: list[View] = []
-    for each in dict.fromkeys(given):
-        entry = declared.get(each)
+    for name in dict.fromkeys(names):
+        entry = declared.get(name)
         if entry is not None and entry.uses_spark:
             chosen.append(_declared(entry, folder))
-        elif each in packaged:
-            chosen.append(_with_entry(packaged[each], deployment))
-        elif is_class_path(each) or file_reference(each) is not None:
-            chosen.append(_with_entry(find_view(each), deployment))
-        elif "/" in each:
-            chosen += (_with_entry(view, deployment) for view in views_at(Path(each)).values())
+        elif name in packaged:
+            chosen.append(_with_entry(packaged[name], deployment))
+        elif is_class_path(name) or file_reference(name) is not None:
+            chosen.append(_with_entry(find_view(name), deployment))
+        elif "/" in name:
+            chosen += (_with_entry(view, deployment) for view in views_at(Path(name)).values())
         else:
-            known = [name for name, one in declared.items() if one.uses_spark] or packaged
+            known = [entry.name for entry in declared.values() if entry.uses_spark] or packaged
             raise JobError(
-                f"no view {each}; known views: {', '.join(known)}. A view of your own is named by "
+                f"no view {name}; known views: {', '.join(known)}. A view of your own is named by "
                 "its file, folder or module, such as ./my_view.py or my_views.orders:VIEW"
             )
     return _by_name(chosen)
@@ -114,8 +113,8 @@ def _declared(entry: entries.View, folder: Path) -> View:
 
 def _with_entry(view: View, deployment: entries.Deployment | None) -> View:
     """The view, completed from the entry of its topic, if there is one."""
-    found = (entry for entry in deployment.views if entry.topic == view.topic) if deployment else ()
-    return next((_completed(view, entry) for entry in found), view)
+    views = () if deployment is None else deployment.views
+    return next((_completed(view, entry) for entry in views if entry.topic == view.topic), view)
 
 
 def _completed(view: View, entry: entries.View) -> View:
@@ -162,13 +161,13 @@ def _view_of(module: ModuleType, attribute: str = "VIEW") -> View:
 
 
 def _by_name(views: Iterable[View]) -> dict[str, View]:
-    found: dict[str, View] = {}
+    by_name: dict[str, View] = {}
     for view in views:
-        if found.setdefault(view.name, view) is not view:
+        if by_name.setdefault(view.name, view) is not view:
             raise JobError(f"two views have the name {view.name}")
         if view.topic in view.source_topics:
             raise JobError(
                 f"{view.name} would write its results into {view.topic}, its source. Give it "
                 "another topic: in its View(topic=…), or in its entry of views.toml"
             )
-    return found
+    return by_name

@@ -15,7 +15,8 @@ JVM_ENDED = "Spark's Java process has ended. Start again; --log-level error show
 
 
 class JobError(Exception):
-    """What failed, where, and what to do. The message is shown without a stack trace."""
+    """An error for users of the job: what failed, where, and what to do. The message is shown
+    without a stack trace."""
 
 
 class Unavailable(JobError):
@@ -56,7 +57,7 @@ def unobserved(view: str, topic: str, before: int, now: int) -> JobError:
 
 def query_failed(query: str, *, source: str, target: str, checkpoint: str, error: str) -> JobError:
     """A query failed; ``error`` is Spark's message, stack traces included."""
-    if any(sign in error for sign in _LOST):
+    if any(phrase in error for phrase in _LOST):
         return JobError(
             f"{query}: topic {source} lost records before they were read (it was truncated or "
             f"recreated, or they expired): {summary(error)}. {rebuild(checkpoint)}"

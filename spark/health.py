@@ -21,7 +21,7 @@ MAX_SILENCE = 300.0  # s after the next report was due: a second or a trigger af
 def problem(
     document: Any, now: float, stuck_after: float = MAX_SILENCE, liveness: bool = False
 ) -> str | None:
-    """What is wrong with the job, or None. ``document``: the file's JSON; ``now``: s since 1970.
+    """The first problem of the job, or None. ``document``: the file's JSON; ``now``: s since 1970.
     ``liveness``: whether to count only problems that another start of the job may solve."""
     try:
         age = now - float(document["at"])
@@ -57,16 +57,16 @@ def main(arguments: list[str] | None = None) -> int:
         action="store_true",
         help="ignore views that have failed: for a probe that restarts the job",
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        document = json.loads(given.file.read_text())
-        wrong = problem(document, time.time(), given.stuck_after, given.liveness)
+        document = json.loads(options.file.read_text())
+        message = problem(document, time.time(), options.stuck_after, options.liveness)
     except OSError as error:
-        wrong = f"{given.file}: {error.strerror}"
+        message = f"{options.file}: {error.strerror}"
     except ValueError:
-        wrong = f"{given.file} is not JSON"
-    print(wrong or "the job works")
-    return 1 if wrong else 0
+        message = f"{options.file} is not JSON"
+    print(message or "the job works")
+    return 1 if message else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Joins of tables that change: the result follows every change of each side.
+"""Joins of tables that change: the result follows every change of every table.
 
 A topic is a table if its newest record for a key replaces the earlier ones, as in Kafka Streams'
 ``KTable``. Spark's own joins do not follow such changes: a join with a static table uses the rows
@@ -90,8 +90,8 @@ def joined(facts: Table, buckets: int = 4, **references: Reference) -> DataFrame
     bucket has a copy of all references, so these must be small: some ten thousand rows. With more
     buckets, the state of each one is smaller. Another number of buckets needs a new checkpoint.
     """
-    if both := references.keys() & {*facts.rows.columns, "fact"}:
-        raise ValueError(f"joined: {min(both)} is the name of a reference and of a column")
+    if duplicates := references.keys() & {*facts.rows.columns, "fact"}:
+        raise ValueError(f"joined: {min(duplicates)} is the name of a reference and of a column")
     for name, reference in references.items():
         _check_types(name, facts, reference)
     tables = [reference.table for reference in references.values()]
@@ -121,16 +121,16 @@ def merged(**tables: Table) -> DataFrame:
     parts = []
     for name, table in tables.items():
         columns = [
-            F.col(theirs).alias(ours) for ours, theirs in zip(first.key, table.key, strict=True)
+            F.col(key).alias(column) for column, key in zip(first.key, table.key, strict=True)
         ]
-        for other, its in tables.items():
-            row = F.struct(*its.rows.columns)
-            order = F.struct(*its.newest, F.to_json(row).alias(_AS_TEXT))
-            if other != name:
-                schema = StructType([StructField(other, its.rows.schema)])
-                row = F.lit(None).cast(schema[other].dataType)
-                order = F.lit(None).cast(_order_type(its))
-            columns += [row.alias(other), order.alias(f"newest of {other}")]
+        for column_name, column_table in tables.items():
+            row = F.struct(*column_table.rows.columns)
+            order = F.struct(*column_table.newest, F.to_json(row).alias(_AS_TEXT))
+            if column_name != name:
+                schema = StructType([StructField(column_name, column_table.rows.schema)])
+                row = F.lit(None).cast(schema[column_name].dataType)
+                order = F.lit(None).cast(_order_type(column_table))
+            columns += [row.alias(column_name), order.alias(f"newest of {column_name}")]
         parts.append(table.rows.select(*columns))
     together = reduce(DataFrame.unionByName, parts)
     newest = [F.max_by(F.col(name), F.col(f"newest of {name}")).alias(name) for name in tables]
@@ -143,21 +143,21 @@ def _check_types(name: str, facts: Table, reference: Reference) -> None:
     keys = list(reference.table.rows.select(*reference.table.key).schema)
     if len(on) != len(keys):
         raise ValueError(f"{name}: on has {len(on)} columns, but the key has {len(keys)}")
-    for ours, theirs in zip(on, keys, strict=True):
-        if _form(ours.dataType) != _form(theirs.dataType):
+    for fact_field, key_field in zip(on, keys, strict=True):
+        if _form(fact_field.dataType) != _form(key_field.dataType):
             raise ValueError(
-                f"{name}: {ours.name} is {ours.dataType.simpleString()}, but {theirs.name} is "
-                f"{theirs.dataType.simpleString()}; cast one of them"
+                f"{name}: {fact_field.name} is {fact_field.dataType.simpleString()}, but "
+                f"{key_field.name} is {key_field.dataType.simpleString()}; cast one of them"
             )
 
 
-def _form(of: DataType) -> str:
+def _form(data_type: DataType) -> str:
     """The form of a type. Values of types with the same form can have the same JSON."""
-    if isinstance(of, ByteType | ShortType | IntegerType | LongType):
+    if isinstance(data_type, ByteType | ShortType | IntegerType | LongType):
         return "decimal 0"
-    if isinstance(of, DecimalType):
-        return f"decimal {of.scale}"
-    return "double" if isinstance(of, FloatType) else of.typeName()
+    if isinstance(data_type, DecimalType):
+        return f"decimal {data_type.scale}"
+    return "double" if isinstance(data_type, FloatType) else data_type.typeName()
 
 
 def _order_type(table: Table) -> StructType:
@@ -176,8 +176,8 @@ def _encoded(table: Table, foreign: Sequence[Sequence[str]]) -> DataFrame:
             )
     order = [_comparable(name, schema[name].dataType) for name in table.newest]
     keeps_nulls = {"ignoreNullFields": "false"}
-    others = [field.dataType for field in schema if not isinstance(field.dataType, TimestampType)]
-    row = F.to_json(F.struct(*(_in_json(field) for field in schema)), _options(others))
+    types = [field.dataType for field in schema if not isinstance(field.dataType, TimestampType)]
+    row = F.to_json(F.struct(*(_in_json(field) for field in schema)), _options(types))
     return table.rows.select(
         _key(table.rows, table.key).alias("key"),
         F.to_json(F.struct(*order), keeps_nulls).alias("newest"),
@@ -203,24 +203,24 @@ def _options(types: Sequence[DataType]) -> dict[str, str] | None:
     return _MICROSECONDS if any(map(_has_time, types)) else None
 
 
-def _has_time(of: DataType) -> bool:
-    if isinstance(of, StructType):
-        return any(_has_time(field.dataType) for field in of)
-    if isinstance(of, ArrayType):
-        return _has_time(of.elementType)
-    if isinstance(of, MapType):
-        return _has_time(of.keyType) or _has_time(of.valueType)
-    return isinstance(of, TimestampType | TimestampNTZType)
+def _has_time(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return any(_has_time(field.dataType) for field in data_type)
+    if isinstance(data_type, ArrayType):
+        return _has_time(data_type.elementType)
+    if isinstance(data_type, MapType):
+        return _has_time(data_type.keyType) or _has_time(data_type.valueType)
+    return isinstance(data_type, TimestampType | TimestampNTZType)
 
 
-def _comparable(name: str, of: DataType) -> Column:
+def _comparable(name: str, data_type: DataType) -> Column:
     """The column, or a number or string in JSON that has the same order."""
     column = F.col(name)
-    if isinstance(of, TimestampType):
+    if isinstance(data_type, TimestampType):
         column = F.unix_micros(column)
-    elif isinstance(of, DateType):
+    elif isinstance(data_type, DateType):
         column = F.unix_date(column)
-    elif isinstance(of, BinaryType):
+    elif isinstance(data_type, BinaryType):
         column = F.hex(column)
     return column.alias(name)
 
@@ -306,14 +306,14 @@ def _update(
                 changed.setdefault(number, set()).add(key)
     facts = tables.get(str(_FACTS), {})
     state.update((orjson.dumps(tables),))
-    moved = {number: keys for number, keys in changed.items() if number != _FACTS}
-    own = changed.get(_FACTS, set())
+    changed_references = {number: keys for number, keys in changed.items() if number != _FACTS}
+    changed_facts = changed.get(_FACTS, set())
     rows = []
     for key, (_order, row, on) in facts.items():
         width = len(on)
-        if key in own or any(on[number] in keys for number, keys in moved.items()):
-            found = (tables.get(str(number), {}).get(each) for number, each in enumerate(on))
-            rows.append((row, *(None if one is None else one[1] for one in found)))
+        if key in changed_facts or any(on[n] in keys for n, keys in changed_references.items()):
+            references = (tables.get(str(n), {}).get(on_key) for n, on_key in enumerate(on))
+            rows.append((row, *(None if stored is None else stored[1] for stored in references)))
     names = ["fact", *(f"reference_{number}" for number in range(width))]
     if rows:
         yield pd.DataFrame(rows, columns=names, dtype=object)

@@ -52,8 +52,8 @@ def keep_classes(jvm: Any) -> None:
             package = getattr(owner, part)
             setattr(owner, part, package)
             owner = package
-        found = getattr(owner, simple_name)
-        if not isinstance(found, JavaPackage):
-            setattr(owner, simple_name, found)
+        java_class = getattr(owner, simple_name)
+        if not isinstance(java_class, JavaPackage):
+            setattr(owner, simple_name, java_class)
     for name in _BY_FULL_NAME:
         setattr(jvm, name, getattr(jvm, name))

@@ -1,10 +1,11 @@
 """Topics and consumer groups, through the Java admin client that Spark's Kafka source includes.
 
-Spark's source and sink have the same settings, which only Java knows: ``--kafka-option`` takes any,
-such as a keystore in Java's format, and ``[kafka]`` becomes ``sasl.jaas.config``, whose references
-to secrets are resolved in the JVM (``model.kafka.config.for_java``). The job also reads metadata of
-committed offsets, which confluent-kafka cannot (``backend.pipelines.consumer_groups``). Code that
-has no JVM, such as ``spark.batch.offsets``, uses ``model.kafka.admin``.
+Spark's source and sink have the same settings. Only Java supports all of them: ``--kafka-option``
+takes any, such as a keystore in Java's format, and ``[kafka]`` becomes ``sasl.jaas.config``, whose
+references to secrets are resolved in the JVM (``model.kafka.config.for_java``). The job also reads
+metadata of committed offsets, which confluent-kafka cannot do
+(``backend.pipelines.consumer_groups``). Code that has no JVM, such as ``spark.batch.offsets``, uses
+``model.kafka.admin``.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ Commit = Mapping[TopicPartition, tuple[int, str]]
 
 
 class EndOffsets(NamedTuple):
-    """What the brokers have answered so far. ``found``: topic ► partition ► end offset. ``is_all``:
-    whether they have answered for all partitions. ``error``: the error of a partition without an
-    offset."""
+    """The answers of the brokers so far. ``offsets``: topic ► partition ► end offset.
+    ``is_complete``: whether they have answered for all partitions. ``error``: the error of a
+    partition without an offset."""
 
-    found: Mapping[str, Mapping[int, int]]
-    is_all: bool
+    offsets: Mapping[str, Mapping[int, int]]
+    is_complete: bool
     error: str | None = None
 
 
@@ -96,11 +97,11 @@ class KafkaAdmin:
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """The existing topics among ``names``; ``JobError`` if the brokers do not answer."""
-        found = {}
+        topics = {}
         for topic, answer in self._admin.describeTopics(list(names)).topicNameValues().items():
             try:
                 described = answer.get()
-                found[topic] = Topic(
+                topics[topic] = Topic(
                     str(described.topicId().toString()), described.partitions().size()
                 )
             except Py4JJavaError as error:
@@ -110,27 +111,27 @@ class KafkaAdmin:
                         f"{root_cause(error)}. Check that they run, --bootstrap-servers and "
                         "--kafka-option."
                     ) from error
-        return found
+        return topics
 
     def committed(self, group: str) -> dict[TopicPartition, int]:
         """A consumer group's committed offsets. Raises OSError (``_os_error``), Py4JError."""
-        found = self._committed([group])[group]
-        return {partition: committed.offset() for partition, committed in found.items()}
+        offsets = self._committed([group])[group]
+        return {partition: committed.offset() for partition, committed in offsets.items()}
 
     def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]:
         """The metadata of the groups' committed offsets. Raises as ``committed``."""
         return {
-            group: {partition: committed.metadata() for partition, committed in found.items()}
-            for group, found in self._committed(groups).items()
+            group: {partition: committed.metadata() for partition, committed in offsets.items()}
+            for group, offsets in self._committed(groups).items()
         }
 
     def _committed(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, Any]]:
         """Java's ``OffsetAndMetadata`` by group and partition, in one request per coordinator."""
         spec = self._spec_class()
-        wanted = self._map_class()
+        specs = self._map_class()
         for group in groups:
-            wanted.put(group, spec)
-        fetched = self._admin.listConsumerGroupOffsets(wanted)
+            specs.put(group, spec)
+        fetched = self._admin.listConsumerGroupOffsets(specs)
         return {
             group: {
                 TopicPartition(partition.topic(), partition.partition()): committed
@@ -174,16 +175,16 @@ class KafkaAdmin:
         self, names: Iterable[str], seconds: float, on_wait: Callable[[str], None]
     ) -> dict[str, Topic]:
         """Waits until all topics exist, and returns them; ``JobError`` after ``seconds``."""
-        wanted = sorted(set(names))
+        required = sorted(set(names))
         deadline = time.monotonic() + seconds
         reported = ""
         while True:
             error = None
             try:
-                found = self.topics(wanted)
-                missing = ", ".join(topic for topic in wanted if topic not in found)
+                topics = self.topics(required)
+                missing = ", ".join(topic for topic in required if topic not in topics)
                 if not missing:
-                    return found
+                    return topics
                 waiting = f"topic {missing}"
             except JobError as raised:
                 error, waiting = raised, f"the brokers at {self._servers}"
@@ -245,66 +246,67 @@ class KafkaAdmin:
         return self._offsets(topics, self._clients.admin.OffsetSpec.latest())
 
     def ask_for_end_offsets(self, topics: Mapping[str, int]) -> Callable[[], EndOffsets]:
-        """As ``end_offsets``, but without waiting. The returned function has the answers that have
-        arrived so far. A partition without a leader has no answer until the timeout. Both functions
-        raise Py4JError."""
-        wanted = self._wanted(topics, self._clients.admin.OffsetSpec.latest())
-        asked = self._admin.listOffsets(wanted)
-        return _Asked(
+        """As ``end_offsets``, but without waiting. The returned function returns the answers that
+        have arrived so far. A partition without a leader has no answer until the timeout. Both
+        functions raise Py4JError."""
+        specs = self._specs(topics, self._clients.admin.OffsetSpec.latest())
+        result = self._admin.listOffsets(specs)
+        return _PendingOffsets(
             {
-                TopicPartition(topic, partition): asked.partitionResult(
+                TopicPartition(topic, partition): result.partitionResult(
                     self._partition_class(topic, partition)
                 )
                 for topic, count in topics.items()
                 for partition in range(count)
             }
-        ).look
+        ).poll
 
     def start_offsets(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
         """As ``end_offsets``: the first offsets that the brokers keep."""
         return self._offsets(topics, self._clients.admin.OffsetSpec.earliest())
 
-    def _wanted(self, topics: Mapping[str, int], spec: Any) -> Any:
-        wanted = self._map_class()
+    def _specs(self, topics: Mapping[str, int], spec: Any) -> Any:
+        specs = self._map_class()
         for topic, count in topics.items():
             for partition in range(count):
-                wanted.put(self._partition_class(topic, partition), spec)
-        return wanted
+                specs.put(self._partition_class(topic, partition), spec)
+        return specs
 
     def _offsets(self, topics: Mapping[str, int], spec: Any) -> dict[str, dict[int, int]]:
-        wanted = self._wanted(topics, spec)
+        specs = self._specs(topics, spec)
         offsets: dict[str, dict[int, int]] = {topic: {} for topic in topics}
-        for partition, found in self._wait(self._admin.listOffsets(wanted).all()).items():
-            offsets[partition.topic()][partition.partition()] = found.offset()
+        for partition, info in self._wait(self._admin.listOffsets(specs).all()).items():
+            offsets[partition.topic()][partition.partition()] = info.offset()
         return offsets
 
     def _create(self, topic: str, partitions: int, config: dict[str, str]) -> str:
         optional = self._jvm.java.util.Optional
-        wanted = self._clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
+        new_topic = self._clients.admin.NewTopic(topic, optional.of(partitions), optional.empty())
         try:
-            self._admin.createTopics([wanted.configs(config)]).all().get()
+            self._admin.createTopics([new_topic.configs(config)]).all().get()
         except Py4JJavaError as error:
             return root_cause(error)
         return ""
 
 
-class _Asked:
+class _PendingOffsets:
     """Java's futures of offsets, by partition."""
 
     def __init__(self, futures: Mapping[TopicPartition, Any]) -> None:
-        self._left = dict(futures)
-        self._found: dict[str, dict[int, int]] = {}
+        self._pending = dict(futures)
+        self._offsets: dict[str, dict[int, int]] = {}
         self._error: str | None = None
 
-    def look(self) -> EndOffsets:
-        for each in [each for each, future in self._left.items() if future.isDone()]:
+    def poll(self) -> EndOffsets:
+        done = [partition for partition, future in self._pending.items() if future.isDone()]
+        for topic, number in done:
             try:
-                offset = self._left.pop(each).get().offset()
+                offset = self._pending.pop(TopicPartition(topic, number)).get().offset()
             except Py4JJavaError as error:
-                self._error = f"{each.topic}, partition {each.partition}: {root_cause(error)}"
+                self._error = f"{topic}, partition {number}: {root_cause(error)}"
             else:
-                self._found.setdefault(each.topic, {})[each.partition] = offset
-        return EndOffsets(self._found, not self._left, self._error)
+                self._offsets.setdefault(topic, {})[number] = offset
+        return EndOffsets(self._offsets, not self._pending, self._error)
 
 
 def _os_error(cause: str) -> OSError:

@@ -56,11 +56,11 @@ examples:
 def parse(arguments: list[str] | None = None) -> Settings:
     """The settings of a command line; exits with status 2 and a message if it is invalid."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    deployment = _deployment(parser, given.views_toml)
+    options = parser.parse_args(arguments)
+    deployment = _deployment(parser, options.views_toml)
     try:
-        named = [*given.views, *given.view]
-        folder = Path() if given.views_toml is None else given.views_toml.parent
+        named = [*options.views, *options.view]
+        folder = Path() if options.views_toml is None else options.views_toml.parent
         if named:
             chosen = select_views(named, VIEWS, deployment, folder)
         else:
@@ -69,14 +69,14 @@ def parse(arguments: list[str] | None = None) -> Settings:
         parser.error(str(error))
     if not chosen:
         parser.error(
-            f'{given.views_toml} has no entry with a view: add spark_view = "my_view.py" to an '
+            f'{options.views_toml} has no entry with a view: add spark_view = "my_view.py" to an '
             "entry, or name views"
         )
-    folder = _jar_folder() if given.jars is None else Path(given.jars).expanduser().absolute()
+    folder = _jar_folder() if options.jars is None else Path(options.jars).expanduser().absolute()
     jars = jars_in(folder)
-    if given.jars is not None and not jars:
+    if options.jars is not None and not jars:
         parser.error(f"--jars: no *.jar in {folder}")
-    if not jars and not submitted() and "spark.jars" not in dict(given.conf):
+    if not jars and not submitted() and "spark.jars" not in dict(options.conf):
         parser.error(
             f"Spark's Kafka source is not in {folder}. Run `make jars`, or name another folder "
             "with --jars"
@@ -85,11 +85,11 @@ def parse(arguments: list[str] | None = None) -> Settings:
         table = {} if deployment is None else _java_client(deployment)
         schemas = {} if deployment is None else _schema_registry(deployment)
     except ConfigurationError as error:
-        parser.error(f"--views-toml: {given.views_toml}: {error}")
-    conf = dict(given.conf) | ({"spark.master": given.master} if given.master else {})
+        parser.error(f"--views-toml: {options.views_toml}: {error}")
+    conf = dict(options.conf) | ({"spark.master": options.master} if options.master else {})
     for option, check, values in (
         ("--conf", check_spark, conf),
-        ("--kafka-option", check_kafka, dict(given.kafka_option)),
+        ("--kafka-option", check_kafka, dict(options.kafka_option)),
     ):
         try:
             check(values)
@@ -97,20 +97,20 @@ def parse(arguments: list[str] | None = None) -> Settings:
             parser.error(f"{option}: {error}")
     return Settings(
         views=list(chosen.values()),
-        kafka=Kafka(given.bootstrap_servers, {**table, **dict(given.kafka_option)}),
-        checkpoint_dir=given.checkpoint_dir,
-        progress=given.progress,
-        health=given.health,
-        once=given.once,
-        trigger=given.trigger,
-        real_time_batch=given.real_time_batch,
-        max_offsets_per_trigger=given.max_offsets_per_trigger,
-        topics_deadline=given.topics_deadline,
-        create_topics=given.create_topics,
+        kafka=Kafka(options.bootstrap_servers, {**table, **dict(options.kafka_option)}),
+        checkpoint_dir=options.checkpoint_dir,
+        progress=options.progress,
+        health=options.health,
+        once=options.once,
+        trigger=options.trigger,
+        real_time_batch=options.real_time_batch,
+        max_offsets_per_trigger=options.max_offsets_per_trigger,
+        topics_deadline=options.topics_deadline,
+        create_topics=options.create_topics,
         jars=jars,
         conf=schemas | conf,
-        log_level=given.log_level,
-        group_prefix=given.group_prefix,
+        log_level=options.log_level,
+        group_prefix=options.group_prefix,
     )
 
 
@@ -340,12 +340,12 @@ def _trigger(text: str) -> str:
     return text if text == REAL_TIME else _time(text, f', or "{REAL_TIME}"')
 
 
-def _time(text: str, others: str = "") -> str:
-    """`others`: what else is allowed, for the error."""
+def _time(text: str, alternatives: str = "") -> str:
+    """`alternatives`: the other allowed values, for the error."""
     try:
         return spark_time(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}{others}") from None
+        raise argparse.ArgumentTypeError(f"{error}{alternatives}") from None
 
 
 def _kafka_option(text: str) -> tuple[str, str]:

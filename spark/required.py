@@ -63,7 +63,7 @@ KAFKA = {
     "enable.idempotence": Required("true", _ORDER),
     "max.in.flight.requests.per.connection": Required("5", _ORDER),
     "retries": Required("2147483647", _ORDER),
-    # It bounds how long a record of a failed task may still be sent.
+    # Bounds the time in which a record of a failed task may still be sent.
     "delivery.timeout.ms": Required("120000", _ORDER),
     "partitioner.ignore.keys": Required("false", _PARTITION),
 }
@@ -85,25 +85,25 @@ def kafka_values() -> dict[str, str]:
     return {name: required.value for name, required in KAFKA.items()}
 
 
-def check_spark(given: Mapping[str, str]) -> None:
+def check_spark(settings: Mapping[str, str]) -> None:
     """Raises ``JobError`` if a setting of Spark contradicts a required one."""
-    master = given.get("spark.master", "")
+    master = settings.get("spark.master", "")
     if _WITH_RETRIES.match(master):
         raise JobError(f"spark.master={master}: it must not repeat tasks: {_ORDER}.")
-    for message in _contradictions(given, SPARK):
+    for message in _contradictions(settings, SPARK):
         raise JobError(message)
 
 
-def check_kafka(given: Mapping[str, str]) -> None:
+def check_kafka(settings: Mapping[str, str]) -> None:
     """Raises ``JobError`` if a setting of Kafka's Java client contradicts a required one."""
-    for message in _contradictions(given, KAFKA):
+    for message in _contradictions(settings, KAFKA):
         raise JobError(message)
     for name, why in _KAFKA_FORBIDDEN.items():
-        if name in given:
+        if name in settings:
             raise JobError(f"{name} cannot be set: {why}.")
 
 
-def _contradictions(given: Mapping[str, str], required: Mapping[str, Required]) -> Iterator[str]:
+def _contradictions(settings: Mapping[str, str], required: Mapping[str, Required]) -> Iterator[str]:
     for name, (value, why) in required.items():
-        if given.get(name, value).strip().lower() != value.lower():
-            yield f"{name}={given[name]}: it must be {value}: {why}."
+        if settings.get(name, value).strip().lower() != value.lower():
+            yield f"{name}={settings[name]}: it must be {value}: {why}."

@@ -32,7 +32,7 @@ from spark.required import check_spark, spark_values
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
 # The threads of a concurrent collector and of the optimizing compiler would compete with tasks.
 # Without that compiler the JVM has 48 MB for compiled code, which the code that Spark generates for
-# ten views fills within minutes. The JVM then compiles nothing any more; 240 MB is its usual size.
+# ten views fills within minutes. Then the JVM stops compiling. The usual size is 240 MB.
 ON_FEW_CORES = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 LOG_CONFIG = Path(__file__).with_name("log4j2.properties")
 
@@ -86,7 +86,7 @@ def submitted() -> bool:
 
 
 def settings(
-    given: Mapping[str, str],
+    overrides: Mapping[str, str],
     jars: list[Path],
     *,
     checkpoints: str = "",
@@ -95,11 +95,11 @@ def settings(
     machine: Machine | None = None,
     temporary: Path | None = None,
 ) -> dict[str, str]:
-    """All Spark settings; ``given`` (spark-submit's or ``--conf``) override the defaults.
+    """All Spark settings. ``overrides`` (spark-submit's or ``--conf``) replace the defaults.
     ``JobError`` if one of them contradicts a required setting. ``checkpoints``: their folder.
     ``machine``: this one if None. ``temporary``: the folder for Java's temporary files."""
-    check_spark(given)
-    chosen = sizes(_DEFAULTS | dict(given), machine or this_machine(), views)
+    check_spark(overrides)
+    chosen = sizes(_DEFAULTS | dict(overrides), machine or this_machine(), views)
     if is_local(chosen[MASTER]):
         chosen = _LOCAL_DEFAULTS | chosen
         if _is_local_folder(checkpoints, chosen):
@@ -136,7 +136,7 @@ def this_machine() -> Machine:
 
 
 def start_session(
-    given: Mapping[str, str],
+    overrides: Mapping[str, str],
     jars: list[Path],
     *,
     checkpoints: str = "",
@@ -159,11 +159,11 @@ def start_session(
     fixed = {}
     if submitted():
         SparkContext._ensure_initialized()
-        given = dict(SparkConf().getAll()) | dict(given)
+        overrides = dict(SparkConf().getAll()) | dict(overrides)
         fixed = {DRIVER_MEMORY: "1g"}  # Spark's default; the JVM runs already
     conf = SparkConf(loadDefaults=False)
     chosen = settings(
-        fixed | dict(given), jars, checkpoints=checkpoints, log_level=log_level, views=views,
+        fixed | dict(overrides), jars, checkpoints=checkpoints, log_level=log_level, views=views,
         temporary=temporary,
     )  # fmt: skip
     conf.setAll(list(chosen.items()))
@@ -172,9 +172,10 @@ def start_session(
     close_state_at_exit(session._jvm)
     if submitted():
         session.sparkContext.setLogLevel(log_level.upper())
-    found = settle_partitions(session, chosen, processors())
+    session_cores = settle_partitions(session, chosen, processors())
     if log is not None:
         chosen[PARTITIONS] = str(session.conf.get(PARTITIONS))
-        for line in (described(chosen, given, found), *warnings(chosen, this_machine(), views)):
+        log(described(chosen, overrides, session_cores))
+        for line in warnings(chosen, this_machine(), views):
             log(line)
     return session

@@ -25,7 +25,8 @@ REAL_TIME_BATCH = "10 seconds"
 class Settings:
     """The parsed command line (``spark.options``). ``topics_deadline`` is in seconds.
 
-    ``trigger``: of views without one. ``real_time_batch``: how often real-time views commit.
+    ``trigger``: for views without a trigger of their own. ``real_time_batch``: the time between two
+    commits of a real-time view.
     """
 
     views: list[View]
@@ -54,12 +55,12 @@ class Settings:
 
     def micro_batch_trigger(self, view: View) -> str:
         """The least time between two micro-batches of the view."""
-        given = (each for each in (view.trigger, self.trigger) if each and each != REAL_TIME)
-        return next(given, DEFAULT_TRIGGER)
+        times = (text for text in (view.trigger, self.trigger) if text and text != REAL_TIME)
+        return next(times, DEFAULT_TRIGGER)
 
     def report_interval(self, view: View) -> float:
-        """The seconds after which Spark reports on the view again, if nothing delays it: between
-        two triggers, it reports nothing."""
+        """The longest time (s) between two reports of Spark on the view, without delays: Spark
+        sends none between two triggers."""
         if self.once:
             return 0.0
         is_real_time = self.is_real_time(view)
@@ -76,5 +77,5 @@ class Settings:
 def _length(trigger: str) -> float:
     """The length in ms; infinite if the trigger has a form of Spark that the command line
     refuses."""
-    found = milliseconds(trigger)
-    return math.inf if found is None else found
+    length_ms = milliseconds(trigger)
+    return math.inf if length_ms is None else length_ms

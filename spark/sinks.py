@@ -39,7 +39,7 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
     them."""
     value, value_bytes = _bounded("value", MAX_VALUE_BYTES)
     key, key_bytes = _bounded("key", MAX_KEY_BYTES)
-    own, own_bytes = _own_headers()
+    record_headers, record_headers_bytes = _record_headers()
     headers = F.array(
         _header("reason", F.substring("reason", 1, MAX_REASON)),
         _header("source-topic", F.col("topic")),
@@ -49,7 +49,7 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
         _header("source-key", key),
         _header("source-key-bytes", key_bytes),
         _header("source-value-bytes", value_bytes),
-        _header("source-headers-bytes", own_bytes),
+        _header("source-headers-bytes", record_headers_bytes),
         _header("source-value", F.when(F.col("value").isNull(), "null")),
         _header("by", F.lit(by)),
     )
@@ -57,9 +57,9 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
         F.concat("topic", F.lit(DEAD_LETTER_SUFFIX)).alias("topic"),
         F.concat_ws(":", "topic", "partition", "offset").alias("key"),
         F.coalesce(value, F.lit(b"")).alias("value"),
-        F.concat(F.filter(headers, lambda header: header["value"].isNotNull()), own).alias(
-            "headers"
-        ),
+        F.concat(
+            F.filter(headers, lambda header: header["value"].isNotNull()), record_headers
+        ).alias("headers"),
     )
 
 
@@ -113,7 +113,7 @@ def _write(
 
 
 def _partitioned(rows: DataFrame, partitions: int, is_real_time: bool) -> DataFrame:
-    """Replaces ``bare_key``, if that column exists, by ``partition``."""
+    """Replaces the column ``bare_key``, if it exists, with ``partition``."""
     if "bare_key" not in rows.columns:
         return rows
     binary = [F.col(name).cast("binary") for name in ("key", "value", "bare_key")]
@@ -134,18 +134,18 @@ def _with_partitions(
         yield pa.RecordBatch.from_arrays(columns, names=["key", "value", "partition"])
 
 
-def _bounded(name: str, most: int) -> tuple[Column, Column]:
+def _bounded(name: str, max_bytes: int) -> tuple[Column, Column]:
     """The first ``most`` bytes, and the length if it is greater (otherwise null)."""
     length = F.octet_length(name)
-    return F.substring(name, 1, most), F.when(length > most, length.cast("string"))
+    return F.substring(name, 1, max_bytes), F.when(length > max_bytes, length.cast("string"))
 
 
-def _own_headers() -> tuple[Column, Column]:
-    """The record's own headers with their prefix, and their size if they are left out as too
-    long."""
-    own = F.coalesce("headers", F.array().cast(HEADERS))
+def _record_headers() -> tuple[Column, Column]:
+    """The headers of the record with their prefix. If they are too long: no headers, and their
+    size."""
+    headers = F.coalesce("headers", F.array().cast(HEADERS))
     size = F.aggregate(
-        own,
+        headers,
         F.lit(0),
         lambda total, header: (
             total
@@ -155,7 +155,7 @@ def _own_headers() -> tuple[Column, Column]:
         ),
     )
     prefixed = F.transform(
-        own,
+        headers,
         lambda header: F.struct(
             F.concat(F.lit(OWN_HEADER), header["key"]).alias("key"),
             header["value"].alias("value"),

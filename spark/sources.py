@@ -1,4 +1,4 @@
-"""Raw topics as streaming DataFrames."""
+"""Raw topics as DataFrames, streaming or not."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def records_between(
     """As ``static_records``, from the offsets ``starts``. Only the partitions of ``ends`` are read;
     ``starts`` has all of them."""
 
-    def offsets(of: Mapping[int, int]) -> str:
-        return json.dumps({topic: {str(partition): of[partition] for partition in ends}})
+    def offsets(bounds: Mapping[int, int]) -> str:
+        return json.dumps({topic: {str(partition): bounds[partition] for partition in ends}})
 
     options = _bounded_options(topic, kafka)
     del options["subscribe"]

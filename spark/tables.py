@@ -6,8 +6,8 @@ its keys, and gives the same views. The newest record of a key has the greatest 
 records of one key are in one partition: compaction relies on this, too.
 
 - A view with the topic's own keys needs only ``mapped``, and no state.
-- A view that aggregates, or has keys of its own, uses ``changes``: an update or a tombstone takes
-  back what the previous record of the key has contributed, as in a KTable of Kafka Streams.
+- A view that aggregates, or has keys of its own, uses ``changes``: an update or a tombstone
+  subtracts the contribution of the key's previous record, as in a KTable of Kafka Streams.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CHANGE = "change"
-"""The column of ``changes``: 1 for a row that is new, -1 for one that is no longer there."""
+"""The column of ``changes``: 1 for a new row, -1 for a row that was removed."""
 
 # Spark's default has milliseconds.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX", "ignoreNullFields": "false"}
-# Only for writing: it reads any of them, also the milliseconds in earlier checkpoints.
+# Only for writing. Spark reads any number of digits, also the milliseconds in earlier checkpoints.
 _LOCAL_TIMES = {"timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"}
 _RECORD = ["key", "partition", "offset"]
 
@@ -49,8 +49,8 @@ def latest(rows: DataFrame) -> DataFrame:
 
     The state has every key, also those that were deleted.
     """
-    others = [name for name in rows.columns if name != "key"]
-    newest = F.max_by(F.struct(*others), F.struct("partition", "offset")).alias("row")
+    columns = [name for name in rows.columns if name != "key"]
+    newest = F.max_by(F.struct(*columns), F.struct("partition", "offset")).alias("row")
     return rows.groupBy("key").agg(newest).select("key", "row.*")
 
 

@@ -48,10 +48,10 @@ class View:
     does not exist yet. ``output_mode``: Spark's; ``append`` is for joins of two streams.
     ``trigger``: ``"real-time"`` for Spark's real-time mode (``spark.realtime``), or the least time
     between two micro-batches, such as ``"5 seconds"``; by default the job's ``--trigger``.
-    ``revision``: what the view computes, as a number that you raise when results change. A
-    checkpoint of another revision is refused. Without one, a checkpoint is refused if the view's
-    code was edited. ``module``: the name of the module that has the view, and ``table``: the normal
-    form of its table in views.toml; ``spark.discovery`` sets one of them.
+    ``revision``: a number that you raise when the view's results change. A checkpoint of another
+    revision is refused. Without a revision, a checkpoint is refused if the view's code was edited.
+    ``module``: the name of the module that has the view, and ``table``: the normal form of its
+    table in views.toml; ``spark.discovery`` sets one of them.
     """
 
     name: str = ""

@@ -120,10 +120,10 @@ class Queryable(DataSource):
             raise JobError(f"the offsets were pinned for view {pinned.view}, not for {view.name}")
         return pinned
 
-    def _number(self, option: str, default: int, most: int) -> int:
+    def _number(self, option: str, default: int, maximum: int) -> int:
         text = self.options.get(option, str(default))
-        if not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) or not 1 <= int(text) <= most:
-            raise JobError(f'the option "{option}" is {text!r}: it must be from 1 to {most}')
+        if not re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) or not 1 <= int(text) <= maximum:
+            raise JobError(f'the option "{option}" is {text!r}: it must be from 1 to {maximum}')
         return int(text)
 
 

@@ -67,7 +67,7 @@ class Encoder:
         partitions = partitions_of_batch(view.partitioner, bare_keys, self._partitions)
         if None in stored_values:
             # a row without a value means that the key has no entry
-            present = [each is not None for each in stored_values]
+            present = [value is not None for value in stored_values]
             stored_keys = list(compress(stored_keys, present))
             stored_values = list(compress(stored_values, present))
             times = None if times is None else list(compress(times, present))
@@ -182,7 +182,7 @@ class Encoder:
         values: list[Any],
         times: Sequence[int] | None,
     ) -> dict[int, Entries]:
-        found: dict[int, Entries] = {}
+        by_partition: dict[int, Entries] = {}
         order = np.argsort(partitions, kind="stable")
         bounds = np.flatnonzero(np.diff(partitions[order])) + 1
         for rows in np.split(order, bounds):
@@ -196,8 +196,8 @@ class Encoder:
                     index_key(time_of(keys[n], times[n] if times else self._timestamp), keys[n])
                     for n in numbers
                 ]
-            found[int(partitions[numbers[0]])] = entries
-        return found
+            by_partition[int(partitions[numbers[0]])] = entries
+        return by_partition
 
 
 def _encoded(name: str, values: list[Any], codec: Codec, form: PythonForm) -> list[bytes | None]:

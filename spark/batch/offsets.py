@@ -40,7 +40,7 @@ def pin(
     deployment, by_name = read_deployment(views)
     if view not in by_name:
         raise JobError(f"{views} has no view {view}; it has {', '.join(by_name)}")
-    topic = by_name[view].topic
+    view_topic = by_name[view].topic
     at = time.time_ns() // 1_000_000
     table = deployment.kafka
     try:
@@ -48,11 +48,11 @@ def pin(
     except ConfigurationError as e:
         raise JobError(f"{views}: {e}") from None
     settings = {**for_librdkafka(resolved), "bootstrap.servers": bootstrap_servers, "log_level": 0}
-    names = list(dict.fromkeys([topic, *topics]))
+    names = list(dict.fromkeys([view_topic, *topics]))
     try:
         with closing(AdminClient(settings)) as admin:
             described = describe(admin, names, _TIMEOUT)
-            counts = {name: range(len(each.partitions)) for name, each in described.items()}
+            counts = {name: range(len(topic.partitions)) for name, topic in described.items()}
             # the last stable offsets: records of open transactions come after them
             ends = offsets(admin, counts, LATEST, _TIMEOUT)
     except (KafkaException, TimeoutError) as e:
@@ -60,7 +60,7 @@ def pin(
         raise JobError(
             f"the end offsets of {', '.join(names)} cannot be read at {bootstrap_servers}: {why}"
         ) from None
-    return Pinned(view, topic, str(described[topic].topic_id), at, ends)
+    return Pinned(view, view_topic, str(described[view_topic].topic_id), at, ends)
 
 
 def ending_offsets(pinned: Pinned, topic: str) -> str:

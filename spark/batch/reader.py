@@ -1,7 +1,7 @@
 """Reads a view back as a DataFrame: one task and one stream for each partition.
 
-Each row has the value of the moment when it was read, as in any stream of a view. If a stream
-breaks, the client resumes it. If a task fails, Spark repeats it.
+The rows are not a snapshot: each one has the value that the view had when the row was read. If a
+stream breaks, the client resumes it. If a task fails, Spark repeats it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def schema_of(view: View) -> StructType:
 
 
 def _type_of(form: PythonForm) -> DataType:
-    return next((_TYPES[each] for each in form.types if each in _TYPES), StringType())
+    types = (_TYPES[python_type] for python_type in form.types if python_type in _TYPES)
+    return next(types, StringType())
 
 
 @dataclass
@@ -115,10 +116,10 @@ class ViewReader(DataSourceReader):
                 yield self._batch(view, batch, schema)
 
     def _batch(self, view: View, rows: list[Any], schema: pa.Schema) -> pa.RecordBatch:
-        own = (KEY, VALUE, *_TIMES[kind_of(view.store).resource or ""])
+        entry_columns = (KEY, VALUE, *_TIMES[kind_of(view.store).resource or ""])
         columns = []
         for field in schema:
-            if field.name in own:
+            if field.name in entry_columns:
                 values = [getattr(row, field.name) for row in rows]
             else:  # a field of a JSON value
                 values = [_field(row.value, field.name) for row in rows]

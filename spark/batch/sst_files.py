@@ -63,15 +63,15 @@ def key_hashes(keys: Sequence[bytes]) -> bytes:
 
 def has_duplicates(hashes: Sequence[bytes]) -> bool:
     """Whether a key is in several files. `hashes`: the result of `key_hashes` for each file."""
-    both = np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2)
-    ordered = both[np.argsort(both[:, 0], kind="stable")]
+    pairs = np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2)
+    ordered = pairs[np.argsort(pairs[:, 0], kind="stable")]
     same = np.flatnonzero(ordered[1:, 0] == ordered[:-1, 0])
     if not len(same):
         return False
-    # the few keys whose first hashes are the same
+    # the keys whose first hashes are equal: few
     candidates = np.unique(np.concatenate([same, same + 1]))
-    pairs = [tuple(pair) for pair in ordered[candidates].tolist()]
-    return len(set(pairs)) < len(pairs)
+    candidate_pairs = [tuple(pair) for pair in ordered[candidates].tolist()]
+    return len(set(candidate_pairs)) < len(candidate_pairs)
 
 
 def _sorted(keys: list[bytes]) -> tuple[list[bytes], list[int]]:
@@ -91,8 +91,8 @@ def _refuse_duplicates(keys: list[bytes]) -> None:
 
 def duplicate_key(key: bytes | None = None) -> RowError:
     """The error for a key in several rows. `key`: the stored key, if it is known."""
-    which = "a key" if key is None else f"the key {key[1:]!r:.200}"
+    subject = "a key" if key is None else f"the key {key[1:]!r:.200}"
     return RowError(
-        f"{which} is in several rows, and an entry has one value. Aggregate the rows, or remove "
+        f"{subject} is in several rows, and an entry has one value. Aggregate the rows, or remove "
         "all but one of them (dropDuplicates keeps an arbitrary one)"
     )

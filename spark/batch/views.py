@@ -1,4 +1,4 @@
-"""views.toml, as batch jobs read it."""
+"""Reads views.toml for batch jobs."""
 
 from __future__ import annotations
 

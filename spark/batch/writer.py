@@ -84,13 +84,13 @@ class PushWriter(DataSourceArrowWriter):
         written = [message.files for message in messages if isinstance(message, Written)]
         files = sorted(chain(*written), key=lambda file: (file.partition, file.first))
         for partition, count in Counter(file.partition for file in files).items():
-            of_partition = [file for file in files if file.partition == partition]
+            partition_files = [file for file in files if file.partition == partition]
             if count > MAX_FILES:
                 raise JobError(
                     f"partition {partition} has {count} files; at most {MAX_FILES} are allowed. "
                     "Distribute the rows first: spark.batch.distribution.distribute"
                 )
-            self._refuse_duplicates(of_partition)
+            self._refuse_duplicates(partition_files)
         manifest = Manifest(
             push=self._folder.push,
             pinned=self._pinned,
@@ -119,7 +119,7 @@ class PushWriter(DataSourceArrowWriter):
 
 
 def _runs(
-    encoder: Encoder, batches: Iterable[pa.RecordBatch], most: int
+    encoder: Encoder, batches: Iterable[pa.RecordBatch], max_bytes: int
 ) -> Iterator[dict[int, Entries]]:
     """The entries of the batches, by partition, in runs of about `most` bytes."""
     run: dict[int, Entries] = {}
@@ -131,7 +131,7 @@ def _runs(
             target.values += entries.values
             target.index += entries.index
         size += batch.nbytes + _ROW_BYTES * batch.num_rows
-        if size >= most:
+        if size >= max_bytes:
             yield run
             run, size = {}, 0
     if run:

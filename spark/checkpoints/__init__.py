@@ -1,5 +1,5 @@
 """Checks that a checkpoint belongs to the view that continues it.
 
-``view.json`` in a view's checkpoint folder names the view, its topics, its state version and its
-rule. Rule: a view is started only after ``check.check_view``.
+``view.json`` in a view's checkpoint folder has the view's name, topics, revision and code. Rule: a
+view is started only after ``check.check_view``.
 """

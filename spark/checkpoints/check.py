@@ -76,26 +76,28 @@ def _problems(
     before: ViewIdentity, now: ViewIdentity, checkpoint: str, view: View
 ) -> Iterator[tuple[str, str]]:
     """Yields pairs: what is wrong, and what to do."""
-    of = f"the checkpoint {checkpoint}"
+    owner = f"the checkpoint {checkpoint}"
     if before.view != now.view:
-        yield f"{of} belongs to the view {before.view}", "Use another --checkpoint-dir."
+        yield f"{owner} belongs to the view {before.view}", "Use another --checkpoint-dir."
     for kind, old, new in (
         ("source", before.sources, now.sources),
         ("view topic", (before.topic,), (now.topic,)),
     ):
         if old != new:
             yield (
-                f"{of} belongs to the {kind} {', '.join(old)}, and the view has {', '.join(new)}",
+                f"{owner} belongs to the {kind} {', '.join(old)}, and the view has "
+                f"{', '.join(new)}",
                 _new_version(view),
             )
     if before.state_store != now.state_store:
         yield (
-            f"{of} has state in {before.state_store}, and this job keeps it in {now.state_store}",
+            f"{owner} has state in {before.state_store}, and this job keeps it in "
+            f"{now.state_store}",
             _rebuild(checkpoint),
         )
     if before.revision != now.revision:
         yield (
-            f"{of} has revision {before.revision}, and the view has revision {now.revision}",
+            f"{owner} has revision {before.revision}, and the view has revision {now.revision}",
             _new_version(view),
         )
     if view.revision is None and (edited := edits(before.written, now.written)):
@@ -105,11 +107,11 @@ def _problems(
                 f" If both rules give the same results for all records, declare revision="
                 f"{before.revision} in its View(…)."
             )
-        yield f"its rule is not that of {of}: {'; '.join(edited)}", action
+        yield f"its rule is not that of {owner}: {'; '.join(edited)}", action
 
 
 def _news(before: ViewIdentity, now: ViewIdentity, view: View) -> Iterator[str]:
-    """Yields what an operator should know of a view that continues."""
+    """Yields messages for operators about a view that continues."""
     if before.state_partitions != now.state_partitions:
         yield (
             f"its state keeps its {before.state_partitions} partitions: "

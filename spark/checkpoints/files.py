@@ -29,10 +29,10 @@ class CheckpointFiles:
         return text if text is not None and _is_complete(text) else None
 
     def _content(self, path: str) -> str | None:
-        found, files = self._find(path)
-        if not files.exists(found):
+        hadoop_path, files = self._find(path)
+        if not files.exists(hadoop_path):
             return None
-        stream = files.open(found)
+        stream = files.open(hadoop_path)
         try:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8") or "")
         finally:
@@ -70,26 +70,26 @@ class CheckpointFiles:
 
     def has_files(self, path: str) -> bool:
         """Whether the path is a folder that is not empty."""
-        found, files = self._find(path)
-        return bool(files.exists(found) and len(files.listStatus(found)))
+        hadoop_path, files = self._find(path)
+        return bool(files.exists(hadoop_path) and len(files.listStatus(hadoop_path)))
 
     def names(self, path: str) -> list[str]:
         """The names of the files and folders in a folder; empty if it does not exist."""
-        found, files = self._find(path)
-        if not files.exists(found):
+        hadoop_path, files = self._find(path)
+        if not files.exists(hadoop_path):
             return []
-        return [str(each.getPath().getName()) for each in files.listStatus(found)]
+        return [str(status.getPath().getName()) for status in files.listStatus(hadoop_path)]
 
     def delete(self, path: str) -> None:
         """Deletes a file, or a folder with its content. Does nothing if it does not exist."""
-        for each in (path, path + _NEW):
-            found, files = self._find(each)
-            files.delete(found, True)
+        for file in (path, path + _NEW):
+            hadoop_path, files = self._find(file)
+            files.delete(hadoop_path, True)
 
     def _find(self, path: str) -> tuple[Any, Any]:
         """The path, and its file system."""
-        found = self._jvm.org.apache.hadoop.fs.Path(path)
-        return found, found.getFileSystem(self._configuration)
+        hadoop_path = self._jvm.org.apache.hadoop.fs.Path(path)
+        return hadoop_path, hadoop_path.getFileSystem(self._configuration)
 
 
 def _is_complete(text: str) -> bool:

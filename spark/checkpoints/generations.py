@@ -45,8 +45,8 @@ def delete_earlier(files: CheckpointFiles, checkpoint: str) -> None:
 
 
 def _number(files: CheckpointFiles, checkpoint: str) -> int:
-    found = files.read_json(f"{checkpoint}/{_FILE}")
-    return 0 if found is None else int(found["number"])
+    document = files.read_json(f"{checkpoint}/{_FILE}")
+    return 0 if document is None else int(document["number"])
 
 
 def _folders(checkpoint: str, number: int) -> QueryFolders:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 FORMAT = 2
-_BEFORE = 1
+_FIRST_FORMAT = 1
 """The format of 0.1.0's development. It has a description of Spark's plan instead of ``written``,
 and ``state_version`` instead of ``revision``."""
 _MAX_SHOWN = 160  # characters
@@ -25,9 +25,9 @@ of the user's files."""
 
 @dataclass(frozen=True, slots=True)
 class ViewIdentity:
-    """What a checkpoint belongs to. ``state_store``: the class of Spark's state store.
-    ``state_partitions``: Spark keeps their number for the life of the checkpoint. ``written``: None
-    if an earlier release has made the checkpoint."""
+    """The view, topics and settings that a checkpoint belongs to. ``state_store``: the class of
+    Spark's state store. ``state_partitions``: their number, which Spark keeps for the life of the
+    checkpoint. ``written``: None if an earlier release has made the checkpoint."""
 
     view: str
     topic: str
@@ -45,13 +45,13 @@ def to_json(identity: ViewIdentity) -> str:
 def from_json(text: str) -> ViewIdentity:
     """Raises ValueError if the text is not a ``view.json`` of a known format."""
     try:
-        found: dict[str, Any] = json.loads(text)
-        number = found.pop("format")
-        if number == _BEFORE:
-            found |= {"revision": found["state_version"], "written": None}
+        document: dict[str, Any] = json.loads(text)
+        number = document.pop("format")
+        if number == _FIRST_FORMAT:
+            document |= {"revision": document["state_version"], "written": None}
         elif number != FORMAT:
             raise ValueError(f"it has format {number}, and this release reads up to {FORMAT}")
-        return _read({name: found[name] for name in ViewIdentity.__slots__})
+        return _read({name: document[name] for name in ViewIdentity.__slots__})
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
@@ -64,7 +64,8 @@ def _read(fields: Mapping[str, Any]) -> ViewIdentity:
 
 
 def edits(before: Written | None, now: Written | None) -> list[str]:
-    """How what the user wrote differs, for a message; empty if it does not, or is not known."""
+    """The differences of the user's code or table, for a message; empty if there are none, or if
+    one of the two is not known."""
     if before is None or now is None:
         return []
     old, new = dict(before), dict(now)

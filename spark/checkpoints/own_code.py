@@ -1,8 +1,9 @@
-"""The user's own code of a view, in a normal form: without Spark.
+"""A digest of the user's own code of a view. It needs no Spark.
 
-It is the file that has the view, and the modules that this file imports, directly or not. Modules
-of Python, of installed packages and of this project do not count, so an upgrade changes nothing.
-Nor do comments, docstrings, annotations, white space, the names of files, or Python's version.
+The code is the file that has the view, and the modules that this file imports, directly or
+indirectly. Modules of Python, of installed packages and of this project do not count, so an upgrade
+does not change the digest. Comments, docstrings, annotations, white space, the names of files and
+Python's version do not change it either.
 """
 
 from __future__ import annotations
@@ -29,36 +30,36 @@ _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 
 def own_code(module: str) -> str:
     """A digest of the normal forms of all files. ``module``: the imported one that has the view."""
-    found: dict[Path, str] = {}
+    digests: dict[Path, str] = {}
     waiting = [(_place(module), sys.modules[module].__package__ or "")]
     while waiting:
         place, package = waiting.pop()
-        if place is None or place.file is None or place.file in found:
+        if place is None or place.file is None or place.file in digests:
             continue
         content = _content(place.file)
         if place.file.suffix != ".py":
-            found[place.file] = _digest(content)
+            digests[place.file] = _digest(content)
             continue
         tree = ast.parse(content)
-        found[place.file] = _digest(_normal(tree).encode())
+        digests[place.file] = _digest(_normal(tree).encode())
         for name in _imports(tree, package):
             imported = _place(name)
             if imported is not None and _is_own(name, imported, module):
                 is_package = imported.folders is not None
                 waiting.append((imported, name if is_package else name.rpartition(".")[0]))
-    return _digest(" ".join(sorted(found.values())).encode())
+    return _digest(" ".join(sorted(digests.values())).encode())
 
 
 class _Place(NamedTuple):
-    """Where a module is. ``folders``: of a package; None for another module."""
+    """The file of a module, and the ``folders`` of a package; None if the module is no package."""
 
     file: Path | None
     folders: Sequence[str] | None
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """The modules that a file may import; some of the names are no modules. ``package``: that of
-    the file."""
+    """The names of modules that a file may import. Some of them may be no modules. ``package``: the
+    package of the file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -118,7 +119,7 @@ def _content(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except NotADirectoryError:
-        archive = next(each for each in file.parents if each.is_file())
+        archive = next(parent for parent in file.parents if parent.is_file())
         return bytes(zipimporter(str(archive)).get_data(str(file)))
 
 

@@ -12,7 +12,7 @@ import re
 
 from spark.checkpoints.files import CheckpointFiles
 
-# of Spark's CheckpointFileManager: `.NAME.UUID.tmp`; Hadoop may write a checksum next to it
+# the name that Spark's CheckpointFileManager uses, `.NAME.UUID.tmp`, and Hadoop's checksum file
 _TEMPORARY = re.compile(r"\.?\.\d+\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?")
 
 

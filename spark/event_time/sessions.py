@@ -26,7 +26,7 @@ class Joinable(Protocol):
     def end(self) -> int: ...
 
     def joined(self, later: Self) -> Self:
-        """Both as one session. ``later`` does not start before this one."""
+        """One session made of this one and ``later``, which does not start before this one."""
 
 
 S = TypeVar("S", bound=Joinable)
@@ -50,27 +50,27 @@ class Session(NamedTuple):
 
 
 def merged(sessions: Iterable[S], gap: int) -> list[S]:
-    """Joins sessions that are at most ``gap`` ms apart; sorted by time. A single event is also a
-    session."""
-    found: list[S] = []
-    for each in sorted(sessions, key=lambda session: (session.start, session.end)):
-        last = found[-1] if found else None
-        if last is None or each.start - last.end > gap:
-            found.append(each)
+    """Joins sessions that are at most ``gap`` ms apart. The result is sorted by time. A single
+    event is also a session."""
+    joined: list[S] = []
+    for session in sorted(sessions, key=lambda session: (session.start, session.end)):
+        last = joined[-1] if joined else None
+        if last is None or session.start - last.end > gap:
+            joined.append(session)
         else:
-            found[-1] = last.joined(each)
-    return found
+            joined[-1] = last.joined(session)
+    return joined
 
 
 def removed(before: Iterable[S], after: Iterable[S]) -> Iterator[S]:
     """The sessions of ``before`` whose start and end are not in ``after``."""
-    remaining = {(each.start, each.end) for each in after}
-    return (each for each in before if (each.start, each.end) not in remaining)
+    remaining = {(session.start, session.end) for session in after}
+    return (session for session in before if (session.start, session.end) not in remaining)
 
 
 def packed(sessions: Iterable[Session]) -> bytes:
     """Encodes each session as 32 bytes: four int64, big-endian."""
-    return b"".join(_PACKED.pack(*each) for each in sessions)
+    return b"".join(_PACKED.pack(*session) for session in sessions)
 
 
 def unpacked(content: bytes) -> list[Session]:

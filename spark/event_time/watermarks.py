@@ -43,8 +43,8 @@ def observed(records: DataFrame, topic: str, partitions: int, lateness: int) -> 
 
     The level is the greatest timestamp, less ``lateness`` s: the earliest event time (ms) that a
     record with this timestamp may have. Timestamps in the future are ignored. Otherwise one
-    producer whose clock is ahead would move the watermark past all other records, and permanently,
-    because the checkpoint stores it.
+    producer whose clock is ahead would move the watermark past all other records. The watermark
+    would stay there, because the checkpoint stores it.
     """
     timestamp = F.unix_millis("timestamp")
     now = F.unix_millis(F.current_timestamp()) + 1000 * EARLINESS
@@ -134,7 +134,7 @@ class Watermarks(StreamingQueryListener):
         """Advances the watermark of the query that runs in this thread, for its next micro-batch.
 
         Call it while a micro-batch is being written. An idle query plans its next micro-batch
-        several times, and fails if the watermark changes in between.
+        several times, and fails if the watermark changes between two plans.
         """
         id_ = self._session.sparkContext.getLocalProperty("sql.streaming.queryId")
         watermark = self._known.get(id_ or "")

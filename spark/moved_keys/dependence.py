@@ -52,8 +52,8 @@ class Dependence(Enum):
 
     ``NOTHING``: its state gives the same results in any order. ``WRITES``: it has no state, and
     writes the results of each record, so the last one that is written counts. ``TABLE``: its state
-    compares the records of a table by partition and offset. ``UNKNOWN``: it may compare them so,
-    because it has several streams, or an operator that is not known here.
+    compares the records of a table by partition and offset. ``UNKNOWN``: it may compare them in
+    this way, because it has several streams, or an operator that is in none of the lists above.
     """
 
     NOTHING = "nothing"

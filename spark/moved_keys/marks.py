@@ -1,4 +1,4 @@
-"""What a view's checkpoint says about moved keys: ``moved-keys.json``. Pure, except the file."""
+"""The file ``moved-keys.json`` in a view's checkpoint: the last search for moved keys."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FILE = "moved-keys.json"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The last look for moved keys.
+    """The last search for moved keys.
 
-    ``query``: the folder of the view's query; a rebuild has another one. ``partitions``: topic ►
-    number of partitions at that look. ``since``: the view had written all records before these
+    ``query``: the folder of the view's query, which changes with a rebuild. ``partitions``: topic ►
+    number of partitions at that search. ``since``: the view had written all records before these
     positions when the topics had these numbers, so only keys of later records can have moved.
-    ``growing``: the greater numbers of partitions that the topics have had since, or the same
-    numbers if producers write keys to several partitions without an addition; empty when this is
-    over. ``again_at``: when to look again (epoch s), because all producers know the new partitions
-    then. ``moved``: topics whose moved keys the view cannot follow.
+    ``growing``: the greater numbers of partitions that the topics have had since. They are the same
+    numbers if producers write keys to several partitions without an addition, and empty when this
+    has ended. ``again_at``: when to search again (epoch s), because all producers know the new
+    partitions then. ``moved``: topics whose moved keys the view cannot follow.
     """
 
     query: str
@@ -38,13 +38,13 @@ class Mark:
 
     @property
     def has_grown(self) -> bool:
-        """Whether the topics have got more partitions since the look."""
+        """Whether the topics have got more partitions since the search."""
         return bool(self.growing) and self.growing != self.partitions
 
 
 def read_mark(files: CheckpointFiles, checkpoint: str) -> Mark | None:
-    """The mark of a view. None if the job has not looked for moved keys since the view began, or
-    since its rebuild. Also None if the file is damaged: then the job looks at all records again."""
+    """The mark of a view. None if the job has not searched for moved keys since the view began, or
+    since its rebuild. Also None if the file is damaged: then the job searches all records again."""
     try:
         mark = _from_json(json.loads(files.read(f"{checkpoint}/{_FILE}") or ""))
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""The records of moved keys, in their order: functions of DataFrames that are not streams."""
+"""The records of moved keys, in order: functions of DataFrames that are not streams."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def with_homes(keys: DataFrame, partitions: int) -> DataFrame:
     return keys.mapInArrow(compute, f"key binary, first int, last int, {columns}")
 
 
-class Found(NamedTuple):
-    """How many keys have moved, and the partitioner that most of them agree with."""
+class MovedKeyCount(NamedTuple):
+    """The number of moved keys, and the partitioner that has chosen the partitions of most."""
 
     keys: int
     partitioner: str
 
 
-def found(keys: DataFrame) -> Found:
+def count_moved_keys(keys: DataFrame) -> MovedKeyCount:
     """Counts moved keys. ``keys``: the result of ``with_homes``."""
     agreeing = [
         F.count_if(F.col(name).isin(F.col("first"), F.col("last"))).alias(name)
         for name in _PARTITIONERS
     ]
     [counts] = keys.agg(F.count(F.lit(1)).alias("keys"), *agreeing).collect()
-    return Found(counts["keys"], max(_PARTITIONERS, key=lambda name: counts[name]))
+    return MovedKeyCount(counts["keys"], max(_PARTITIONERS, key=lambda name: counts[name]))
 
 
 def in_order(records: DataFrame, keys: DataFrame, partitioner: str) -> DataFrame:
@@ -75,8 +75,8 @@ def in_order(records: DataFrame, keys: DataFrame, partitioner: str) -> DataFrame
 def newest_rows(rows: DataFrame) -> DataFrame:
     """The last row of each ``key``, with the same columns. In ``rows``, all rows of a key are in
     one task, and in order."""
-    others = [name for name in rows.columns if name != "key"]
-    last = F.max_by(F.struct(*others), _NUMBER).alias("row")
+    columns = [name for name in rows.columns if name != "key"]
+    last = F.max_by(F.struct(*columns), _NUMBER).alias("row")
     numbered = rows.withColumn(_NUMBER, F.monotonically_increasing_id())
     return numbered.groupBy("key").agg(last).select("key", "row.*")
 

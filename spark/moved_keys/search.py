@@ -1,4 +1,4 @@
-"""Looks for moved keys in the records of topics, in a thread: that may take as long as a load."""
+"""Searches the records of topics for moved keys, in a thread: it may take as long as a load."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _JOIN_TIMEOUT = 10.0  # s
 
 
 class Search:
-    """A search that has begun. ``found``: the topics with moved keys; None if there is no result,
-    and ``error`` says why."""
+    """A search that has begun. ``moved_topics``: the topics with moved keys. None if there is no
+    result; then ``error`` says why."""
 
     def __init__(self, session: SparkSession, records: Callable[[], dict[str, DataFrame]]) -> None:
         """``records`` returns topic ► its records. The thread calls it."""
-        self.found: list[str] | None = None
+        self.moved_topics: list[str] | None = None
         self.error = "it has not ended"
         self._session = session
         self._records = records
@@ -48,7 +48,7 @@ class Search:
             context.setJobGroup(self._group, "looks for moved keys")
             # Micro-batches have another pool, so they need not wait for all tasks of the search.
             context.setLocalProperty("spark.scheduler.pool", "moved-keys")
-            self.found = [
+            self.moved_topics = [
                 topic
                 for topic, records in self._records().items()
                 if not moved_keys(records).isEmpty()

@@ -1,4 +1,4 @@
-"""What the job knows about the moved keys of one view, and when it has to look again. Pure."""
+"""The state of the search for moved keys of one view, and when the next search is due. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Counts = dict[str, int]
 
 
 class Need(Enum):
-    """Why the job looks for moved keys: the view has been loaded; a topic has more partitions; all
-    producers know them now."""
+    """Why the job searches for moved keys. ``LOADED``: the view has been loaded. ``GROWN``: a topic
+    has got more partitions. ``AGAIN``: all producers know them now."""
 
     LOADED = "loaded"
     GROWN = "grown"
@@ -28,31 +28,32 @@ class Need(Enum):
 
 @dataclass(slots=True)
 class WatchedView:
-    """What the job knows about one view.
+    """The state of one view.
 
     ``counts``: the current counts of its sources. ``dependence``: None if it is not known yet.
-    ``first``: the counts when the view began, if its state may compare records by partition.
-    ``positions``: its positions at the last check of the topics. ``current_at``: when it had last
-    caught up without doubt. ``need``, ``ends``, ``begun_at`` and ``looked_at`` describe the look
-    that has begun: its reason, the positions up to which it looks, when the view had read all of
-    them (epoch s), and the counts then. ``has_moved``: the look has found keys to write again.
+    ``first_counts``: the counts when the view began, if its state may compare records by partition.
+    ``positions``: its positions at the last check of the topics. ``current_at``: when the view had
+    last caught up and no key could have an older value. ``need``, ``ends``, ``begun_at`` and
+    ``searched_counts`` describe the current search: its reason, the positions up to which it reads,
+    when the view had read all records before them (epoch s), and the counts then. ``has_moved``:
+    the search has found keys that must be written again.
     """
 
     view: View
     counts: Counts
     mark: Mark | None = None
     dependence: Dependence | None = None
-    first: Counts = field(default_factory=dict)
+    first_counts: Counts = field(default_factory=dict)
     positions: Positions = field(default_factory=dict)
     current_at: float | None = None
     need: Need | None = None
     ends: Positions = field(default_factory=dict)
     begun_at: float | None = None
-    looked_at: Counts = field(default_factory=dict)
+    searched_counts: Counts = field(default_factory=dict)
     search: Search | None = None
     has_moved: bool = False
     grown_at: float = field(default_factory=time.time)
-    has_looked: bool = False  # since the topic has grown
+    has_searched: bool = False  # since the topic has grown
     marked_at: float = float("-inf")  # monotonic s
     not_before: float = float("-inf")  # monotonic s
 
@@ -61,12 +62,12 @@ class WatchedView:
         may include partitions that the job has not noticed yet."""
         if self.mark is None:
             return max(self.counts.values()) > 1
-        read = {topic: len(of_topic) for topic, of_topic in offsets.items()}
+        read = {topic: len(by_partition) for topic, by_partition in offsets.items()}
         return bool(self.mark.growing) or self.grown(read)
 
     @property
     def is_settled(self) -> bool:
-        """Whether the next look is due only when partitions are added."""
+        """Whether the next search is due only when partitions are added."""
         mark = self.mark
         return mark is not None and not mark.growing and mark.again_at is None
 
@@ -74,12 +75,12 @@ class WatchedView:
         """Whether topics have got more partitions than the job knows."""
         if self.mark is None or self.mark.dependence is not Dependence.WRITES:
             return False
-        known: Mapping[str, int] = self.mark.growing or self.mark.partitions
-        return any(count > known.get(topic, 0) for topic, count in counts.items())
+        known_counts: Mapping[str, int] = self.mark.growing or self.mark.partitions
+        return any(count > known_counts.get(topic, 0) for topic, count in counts.items())
 
     def next_need(self, caught_up_at: float | None, now: float) -> Need | None:
-        """Why a look is due, or None. ``caught_up_at``: when the view had last read everything
-        (epoch s); before that, a look would not find all."""
+        """Why a search is due, or None. ``caught_up_at``: when the view had last read all records
+        (epoch s). An earlier search would miss keys."""
         if caught_up_at is None:
             return None
         mark = self.mark
@@ -87,7 +88,7 @@ class WatchedView:
             return Need.LOADED
         if mark.again_at is not None and mark.again_at <= min(now, caught_up_at):
             return Need.AGAIN
-        if mark.growing and not self.has_looked and caught_up_at > self.grown_at:
+        if mark.growing and not self.has_searched and caught_up_at > self.grown_at:
             return Need.GROWN
         return None
 

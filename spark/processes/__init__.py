@@ -1,4 +1,4 @@
-"""Spark's processes: how large they are, which there are, and how they end.
+"""Spark's processes: their sizes, the executors, and how the processes end.
 
-`sizing` is pure. Nothing here knows views.
+`sizing` is pure. This package does not know views.
 """

@@ -20,38 +20,38 @@ def settle_partitions(
     session: SparkSession, conf: Mapping[str, str], processors: int, timeout: float = _TIMEOUT
 ) -> Cores:
     """Returns the cores of the session. If ``conf`` does not set the shuffle partitions, waits
-    until no more executors register, and sets them by the number of cores. ``JobError`` if no
+    until no more executors register, and sets them to the number of cores. ``JobError`` if no
     executor registers within ``timeout`` s. ``processors``: the number of this machine's
     processors."""
     if PARTITIONS in conf:
         return cores(conf, processors)
-    found = _registered(session, timeout)
-    if not found.total:
+    registered = _registered(session, timeout)
+    if not registered.total:
         raise JobError(
             f"{conf[MASTER]} has started no executor within {timeout:.0f} s. Check that it has "
             f"free cores and enough memory for an executor. With --conf {PARTITIONS}=N the job "
             "does not wait for executors."
         )
-    session.conf.set(PARTITIONS, str(partitions(found.total)))
-    return found
+    session.conf.set(PARTITIONS, str(partitions(registered.total)))
+    return registered
 
 
 def _registered(session: SparkSession, timeout: float) -> Cores:
     """The cores of the executors that have registered when no more do, or after ``timeout`` s."""
     began = changed = time.monotonic()
-    found = _executors(session)
-    while not found.total or time.monotonic() < changed + _QUIET:
+    registered = _executors(session)
+    while not registered.total or time.monotonic() < changed + _QUIET:
         if time.monotonic() >= began + timeout:
             break
         time.sleep(_INTERVAL)
-        if (now := _executors(session)) != found:
-            found, changed = now, time.monotonic()
-    return found
+        if (now := _executors(session)) != registered:
+            registered, changed = now, time.monotonic()
+    return registered
 
 
 def _executors(session: SparkSession) -> Cores:
     store = session.sparkContext._jsc.sc().statusStore()
     summaries = store.executorList(True)
-    found = [summaries.apply(number) for number in range(summaries.size())]
-    sizes = [each.totalCores() for each in found if each.id() != "driver"]
+    executors = [summaries.apply(number) for number in range(summaries.size())]
+    sizes = [executor.totalCores() for executor in executors if executor.id() != "driver"]
     return Cores(sum(sizes), len(sizes))

@@ -53,7 +53,7 @@ def close_state_at_exit(jvm: Any) -> Any:
 
 def end_spark(seconds: float = MAX_SECONDS) -> None:
     """Stops the session of this process, if it has one, and ends the JVM that this process has
-    started. It is killed if this takes longer than ``seconds``.
+    started. Kills the JVM if this takes longer than ``seconds``.
 
     ``spark-submit`` ends its JVM after this process, with the same exit status. That JVM is killed
     if both take longer, except in YARN's cluster mode.
@@ -90,8 +90,9 @@ def killed_after(kill: Callable[[], object], seconds: float) -> Iterator[None]:
 
 
 def kill_later(pid: int, seconds: float) -> subprocess.Popen[bytes]:
-    """Starts a process that kills process ``pid`` after ``seconds``, or ends when that one has
-    ended. It outlives this process. ``OSError`` if there is no process ``pid``."""
+    """Starts a helper process that kills process ``pid`` after ``seconds``, or ends when process
+    ``pid`` has ended. The helper outlives this process. ``OSError`` if there is no process
+    ``pid``."""
     pidfd = os.pidfd_open(pid)
     try:
         return subprocess.Popen(

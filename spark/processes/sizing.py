@@ -1,8 +1,8 @@
-"""How large Spark's processes are: heap, memory outside the heap, and shuffle partitions.
+"""The sizes of Spark's processes: heap, memory outside the heap, and shuffle partitions.
 
-Sizes follow the master. A size that is given always wins. Spark keeps one part of a view's state
-for each shuffle partition, and computes each part in one task, so there are as many shuffle
-partitions as cores.
+Sizes depend on the master. A size that the user has set is always kept. Spark keeps one part of a
+view's state for each shuffle partition, and computes each part in one task, so there are as many
+shuffle partitions as cores.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _UNITS = {"k": 1 / 1024, "m": 1, "": 1, "g": 1024, "t": 1024**2, "p": 1024**3}  
 
 
 class Machine(NamedTuple):
-    """What a process may use of this machine; ``memory`` is in bytes."""
+    """The processors and the memory (bytes) of this machine that a process may use."""
 
     processors: int
     memory: int
 
 
 class Cores(NamedTuple):
-    """The numbers of all cores that run tasks, and of the processes that have them; None if the
-    settings do not tell. In ``local`` mode, the driver is the only such process."""
+    """The number of all cores that run tasks, and the number of executors; None if the settings do
+    not determine them. In ``local`` mode, tasks run in the driver, and there are no executors."""
 
     total: int | None
     executors: int | None = None
 
     @property
-    def of_executor(self) -> int | None:
+    def per_executor(self) -> int | None:
         if self.total is None or self.executors is None:
             return None
         return -(-self.total // max(1, self.executors))
@@ -67,45 +67,45 @@ def is_local(master: str) -> bool:
 def cores(conf: Mapping[str, str], processors: int) -> Cores:
     """The cores of the master. ``processors``: the number of this machine's processors."""
     master = conf[MASTER]
-    if found := _LOCAL.match(master):
-        named = found["cores"] or "1"
-        return Cores(processors if named == "*" else int(named))
-    if found := _LOCAL_CLUSTER.match(master):
-        return Cores(int(found[1]) * int(found[2]), int(found[1]))
-    of_executor = _number(conf, "spark.executor.cores")
+    if match := _LOCAL.match(master):
+        count = match["cores"] or "1"
+        return Cores(processors if count == "*" else int(count))
+    if match := _LOCAL_CLUSTER.match(master):
+        return Cores(int(match[1]) * int(match[2]), int(match[1]))
+    per_executor = _number(conf, "spark.executor.cores")
     if _has_containers(master):
-        of_executor = of_executor or _CORES_OF_EXECUTOR
+        per_executor = per_executor or _CORES_OF_EXECUTOR
         if conf.get("spark.dynamicAllocation.enabled", "").lower() == "true":
             executors = _number(conf, "spark.dynamicAllocation.maxExecutors")
         else:
             executors = _number(conf, "spark.executor.instances") or _EXECUTORS
-        return Cores(executors and executors * of_executor, executors)
+        return Cores(executors and executors * per_executor, executors)
     # A standalone cluster gives all its cores, with one executor on each worker.
     total = _number(conf, "spark.cores.max")
-    return Cores(total, total // of_executor if total and of_executor else None)
+    return Cores(total, total // per_executor if total and per_executor else None)
 
 
-def sizes(given: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str, str]:
-    """Returns ``given`` and the sizes that it does not set. ``given`` has the master and the
-    settings of RocksDB. The result has no shuffle partitions if the cluster's settings do not tell
-    its cores."""
-    chosen = dict(given)
-    master = given[MASTER]
-    found = cores(given, machine.processors)
-    if PARTITIONS not in chosen and found.total is not None:
-        chosen[PARTITIONS] = str(partitions(found.total))
+def sizes(conf: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str, str]:
+    """Returns ``conf``, with the sizes that it does not set. ``conf`` has the master and the
+    settings of RocksDB. The result has no shuffle partitions if the settings do not determine the
+    number of the cluster's cores."""
+    chosen = dict(conf)
+    master = conf[MASTER]
+    session_cores = cores(conf, machine.processors)
+    if PARTITIONS not in chosen and session_cores.total is not None:
+        chosen[PARTITIONS] = str(partitions(session_cores.total))
     is_driver_alone = _LOCAL.match(master) is not None
-    wanted = _heap(found.total or 1) if is_driver_alone else _HEAP
+    heap = _heap(session_cores.total or 1) if is_driver_alone else _HEAP
     half = machine.memory // 1024**2 // 2
-    chosen.setdefault(DRIVER_MEMORY, _text(max(_LEAST_HEAP, min(wanted, half))))
+    chosen.setdefault(DRIVER_MEMORY, _text(max(_LEAST_HEAP, min(heap, half))))
     if is_driver_alone:
         return chosen
     if cluster := _LOCAL_CLUSTER.match(master):
         chosen.setdefault(EXECUTOR_MEMORY, _text(int(cluster[3])))
     else:
-        chosen.setdefault(EXECUTOR_MEMORY, _text(_heap(found.of_executor or 1)))
+        chosen.setdefault(EXECUTOR_MEMORY, _text(_heap(session_cores.per_executor or 1)))
     if _has_containers(master) and "spark.executor.memoryOverheadFactor" not in chosen:
-        chosen.setdefault(OVERHEAD, _text(_overhead(chosen, found, views)))
+        chosen.setdefault(OVERHEAD, _text(_overhead(chosen, session_cores, views)))
     return chosen
 
 
@@ -115,24 +115,25 @@ def partitions(total_cores: int) -> int:
 
 
 def warnings(conf: Mapping[str, str], machine: Machine, views: int) -> Iterator[str]:
-    """What is wrong with the sizes on this machine."""
+    """A warning if this machine has too little memory for these sizes."""
     heap = _mib(conf[DRIVER_MEMORY])
     if heap is None:
         return  # Spark refuses it
     outside = _OUTSIDE
     if _LOCAL.match(conf[MASTER]):
         outside += _rocksdb(conf, views * (_number(conf, PARTITIONS) or 1))
-    if (has := machine.memory // 1024**2) < heap + outside:
+    if (available := machine.memory // 1024**2) < heap + outside:
         yield (
             f"warning: Spark may need {_shown(heap + outside)} of memory (a heap of {_shown(heap)} "
-            f"and up to {_shown(outside)} outside it), and this machine has {_shown(has)}: the "
-            f"system may kill the job. Give it more memory, or fewer views, or a smaller "
+            f"and up to {_shown(outside)} outside it), and this machine has {_shown(available)}: "
+            f"the system may kill the job. Give it more memory, or fewer views, or a smaller "
             f"{DRIVER_MEMORY}."
         )
 
 
-def described(conf: Mapping[str, str], given: Mapping[str, str], found: Cores) -> str:
-    """One line with all sizes. ``found``: the cores that there are."""
+def described(conf: Mapping[str, str], given: Mapping[str, str], session_cores: Cores) -> str:
+    """One line with all sizes. ``given``: the settings of the user. ``session_cores``: the cores of
+    the running session."""
 
     def size(text: str, name: str) -> str:
         return f"{text} (given)" if name in given else text
@@ -142,10 +143,10 @@ def described(conf: Mapping[str, str], given: Mapping[str, str], found: Cores) -
         return size(conf[name] if mib is None else _shown(mib), name)
 
     parts = [size(conf[MASTER], MASTER)]
-    if found.executors is not None:
-        parts.append(_counted(found.executors, "executor"))
-    if found.total is not None:
-        parts.append(_counted(found.total, "core"))
+    if session_cores.executors is not None:
+        parts.append(_counted(session_cores.executors, "executor"))
+    if session_cores.total is not None:
+        parts.append(_counted(session_cores.total, "core"))
     if _LOCAL.match(conf[MASTER]):
         parts.append(f"heap {memory(DRIVER_MEMORY)}")
     else:
@@ -167,12 +168,12 @@ def _heap(total_cores: int) -> int:
     return _HEAP + _HEAP_OF_MORE_CORES * max(0, total_cores - 2)
 
 
-def _overhead(conf: Mapping[str, str], found: Cores, views: int) -> int:
+def _overhead(conf: Mapping[str, str], session_cores: Cores, views: int) -> int:
     """Memory of an executor outside its heap, MiB."""
     heap = _mib(conf[EXECUTOR_MEMORY]) or _HEAP
-    count = found.of_executor or 1
-    if found.executors:
-        count = max(count, -(-(_number(conf, PARTITIONS) or 1) // found.executors))
+    count = session_cores.per_executor or 1
+    if session_cores.executors:
+        count = max(count, -(-(_number(conf, PARTITIONS) or 1) // session_cores.executors))
     return max(_LEAST_OVERHEAD, heap // 10) + _rocksdb(conf, views * count)
 
 
@@ -194,8 +195,8 @@ def _number(conf: Mapping[str, str], name: str) -> int | None:
 
 def _mib(text: str) -> int | None:
     """A size in Spark's format; without a unit it is in MiB. None if it is not valid."""
-    found = _MEMORY.match(text.strip().lower())
-    return int(int(found[1]) * _UNITS[found[2]]) if found else None
+    match = _MEMORY.match(text.strip().lower())
+    return int(int(match[1]) * _UNITS[match[2]]) if match else None
 
 
 def _text(mib: int) -> str:

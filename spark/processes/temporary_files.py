@@ -3,8 +3,8 @@
 Java deletes its temporary files when it ends, but not if it is killed. They are RocksDB's library
 with 60 MB, and the databases of state. So each job deletes the folders of jobs that were killed.
 
-A job locks its folder. The system releases the lock when the process ends, in whatever way. Java
-may outlive the job for a moment, so the path of the folder is also on Java's command line.
+A job locks its folder. The system releases the lock when the process ends or is killed. Java may
+outlive the job for a moment, so the path of the folder is also on Java's command line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def temporary_folder() -> Iterator[Path]:
     try:
         parent = Path(tempfile.gettempdir())
         _delete_abandoned(parent)
-        folder, lock = _made(parent)
+        folder, lock = _created(parent)
     except OSError as error:
         raise JobError(
             f"cannot make a folder for temporary files: {error}. Name another place with TMPDIR."
@@ -42,7 +42,7 @@ def temporary_folder() -> Iterator[Path]:
         os.close(lock)
 
 
-def _made(parent: Path) -> tuple[Path, int]:
+def _created(parent: Path) -> tuple[Path, int]:
     """A new folder and its lock. Raises OSError."""
     for _ in range(_ATTEMPTS):
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -69,14 +69,14 @@ def _locked(folder: Path) -> int | None:
     """The file descriptor of a folder that this process has locked. None if another process has
     locked it, or if the folder no longer exists."""
     try:
-        found = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return None
     with suppress(OSError):
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(found), os.stat(folder)):
-            return found
-    os.close(found)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(folder)):
+            return descriptor
+    os.close(descriptor)
     return None
 
 

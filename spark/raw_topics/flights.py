@@ -39,7 +39,7 @@ def departed(flights: DataFrame) -> DataFrame:
     negative when early), ``scheduled`` and ``left`` (seconds since 1970; ``left`` is the schedule
     plus the delay), and the columns of ``POSITION``.
     """
-    # 64-bit numbers: in 32 bits the longest delays overflow, and an overflow fails the query.
+    # 64-bit numbers: in 32 bits the longest delays overflow, which makes the query fail.
     scheduled = F.unix_seconds("time_hour") + 60 * F.col("minute").cast("long")
     return flights.where("dep_time IS NOT NULL").select(
         "tailnum",

@@ -33,7 +33,7 @@ def _validate(request: Fields) -> str | None:
     for name in ("request_id", "client"):
         if not request[name]:
             return f"{name}: missing"
-    # A sum of greater numbers could overflow, and an overflow fails the query.
+    # Sums of greater numbers could overflow, and an overflow makes the query fail.
     if not 0 <= request["bytes"] < 2**40:
         return "bytes: not within 0 to 2^40"
     return None
@@ -46,7 +46,7 @@ WEBLOG = JsonDecoder(
 
 def total_bytes() -> Column:
     """The sum of ``bytes``; the greatest int64 is its limit."""
-    # Wider than 64 bits: an overflow would fail the query.
+    # Wider than 64 bits, because an overflow would make the query fail.
     total = F.sum(F.col("bytes").cast("decimal(19,0)"))
     return F.least(total, F.lit(Decimal(INT64_MAX))).cast("long")
 

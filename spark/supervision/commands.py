@@ -19,7 +19,7 @@ from spark.view import View
 
 
 class CommittedMetadata(Protocol):
-    """The metadata of committed offsets (``spark.kafka_admin``); raises OSError or Py4JError,
+    """The metadata of committed offsets (``spark.kafka_admin``). Raises OSError or Py4JError, and
     PermissionError if the job may not read a group."""
 
     def metadata(self, groups: Collection[str]) -> dict[str, dict[TopicPartition, str]]: ...
@@ -50,23 +50,23 @@ class PipelineCommands:
         """The commands to begin with, by view: pauses and rebuilds. Without the permission to read
         a view's heartbeats, a rebuild counts as carried out. Raises as ``metadata``."""
         heartbeats = {name: self._heartbeat(group) for group, name in self._names.items()}
-        found: dict[str, PipelineCommand] = {}
+        commands: dict[str, PipelineCommand] = {}
         for name, command in self._fetch().items():
             heartbeat = heartbeats.get(name)
             self._received[name] = None if command is None else command.id
             self._carried_out[name] = None if heartbeat is None else heartbeat.command
             if command is None:
                 if heartbeat is not None and heartbeat.paused:
-                    found[name] = PipelineCommand(heartbeat.command or "", PAUSE)
+                    commands[name] = PipelineCommand(heartbeat.command or "", PAUSE)
             elif command.action == PAUSE or (
                 command.action == REBUILD
                 and heartbeat is not None
                 and heartbeat.command != command.id
             ):
-                found[name] = command
+                commands[name] = command
             else:
                 self._carried_out[name] = command.id
-        return found
+        return commands
 
     def poll(self) -> None:
         """Sends an event for each new command. If ``at_start`` could not read the commands, the
@@ -95,17 +95,17 @@ class PipelineCommands:
         """The last heartbeat of the view; None if there is none, or if the job may not read its
         group."""
         try:
-            found = map(parse_heartbeat, self._groups.metadata([group])[group].values())
+            heartbeats = map(parse_heartbeat, self._groups.metadata([group])[group].values())
         except PermissionError:
             return None
-        return max(filter(None, found), key=lambda heartbeat: heartbeat.at, default=None)
+        return max(filter(None, heartbeats), key=lambda heartbeat: heartbeat.at, default=None)
 
     def _fetch(self) -> dict[str, PipelineCommand | None]:
         """The last command of each view. A group may also have a command for an earlier topic of
         the view."""
-        of_groups = {group + GROUP_SUFFIX: name for group, name in self._names.items()}
-        fetched = self._groups.metadata(of_groups)
+        names_by_group = {group + GROUP_SUFFIX: name for group, name in self._names.items()}
+        fetched = self._groups.metadata(names_by_group)
         return {
             name: parse_command(fetched.get(group, {}).get(self._partitions[name], ""))
-            for group, name in of_groups.items()
+            for group, name in names_by_group.items()
         }

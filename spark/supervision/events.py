@@ -11,8 +11,8 @@ from model.pipelines.commands import PipelineCommand
 
 
 class QueryEnded(NamedTuple):
-    """``error``: Spark's message; None if the query did not fail. ``refused``: the job itself did
-    not start the query (``JobError``), and a restart does not help."""
+    """A query has ended. ``error``: Spark's message; None if the query did not fail. ``refused``:
+    the job itself did not start the query (``JobError``), and a restart does not help."""
 
     query: str
     error: str | None

@@ -1,4 +1,4 @@
-"""Reports once a second that the job runs, and the progress of each view, also while idle: as
+"""Reports once a second, also while idle, that the job runs, and the progress of each view: as
 committed offsets of one consumer group per view, and as a file for ``spark.health``.
 
 The offsets are the ends of the finished micro-batches, so every Kafka tool shows the view's lag.
@@ -89,8 +89,8 @@ class Heartbeats:
         self._thread.join(_JOIN_TIMEOUT)
 
     def ending(self, error: BaseException | None = None) -> None:
-        """Call when the job is about to end; ``error``: why, if it failed. Sends a heartbeat at
-        once, because ending may take a while."""
+        """Call when the job is about to end. ``error``: the reason if it failed. Sends a heartbeat
+        immediately, because ending may take some seconds."""
         self._is_ending = True
         if error is not None and self._error is None:
             self._error = (str(error) or type(error).__name__)[:_MAX_ERROR_CHARACTERS]
@@ -127,7 +127,7 @@ class Heartbeats:
         except OSError as error:
             self._warn(f"warning: cannot write {self._health}: {error}")
         try:
-            self._whole_logs.update({name: each.offsets for name, each in statuses.items()})
+            self._whole_logs.update({name: status.offsets for name, status in statuses.items()})
         except (OSError, Py4JJavaError) as error:
             self._warn(f"warning: cannot read the ends of the sources: {error}")
         now = time.monotonic()
@@ -161,8 +161,8 @@ class Heartbeats:
     def _commit(self, name: str, status: ViewStatus, commit_all: bool) -> Commit:
         offsets = {
             TopicPartition(topic, int(partition)): offset
-            for topic, of_topic in status.offsets.items()
-            for partition, offset in of_topic.items()
+            for topic, by_partition in status.offsets.items()
+            for partition, offset in by_partition.items()
             if commit_all or self._committed.get(name, {}).get(topic, {}).get(partition) != offset
         }
         first = TopicPartition(self._views[name].streams[0].topic, 0)
@@ -194,8 +194,8 @@ class Heartbeats:
         if self._health is None:
             return
         views = {
-            name: {"state": each.state, "silent_seconds": each.silent, "error": each.error}
-            for name, each in statuses.items()
+            name: {"state": status.state, "silent_seconds": status.silent, "error": status.error}
+            for name, status in statuses.items()
         }
         temporary = self._health.with_name(f".{self._health.name}.{os.getpid()}")
         self._health.parent.mkdir(parents=True, exist_ok=True)

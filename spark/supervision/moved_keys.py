@@ -8,8 +8,8 @@
 - A view whose state has a table compares its records by partition and offset. That is wrong for
   moved keys, so such a view is stopped. A view with a static table that has moved keys is stopped,
   too.
-- A view of several streams, or with an operator that is not known here, may compare records so.
-  The job warns.
+- A view of several streams, or with an unknown operator, may compare records in this way. The job
+  warns.
 - The state of all other views gives the same results in any order.
 """
 
@@ -31,7 +31,7 @@ from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.moved_keys.dependence import Dependence, dependence
 from spark.moved_keys.marks import Mark, read_mark, write_mark
-from spark.moved_keys.records import found, in_order, moved_keys, newest_rows, with_homes
+from spark.moved_keys.records import count_moved_keys, in_order, moved_keys, newest_rows, with_homes
 from spark.moved_keys.search import Search
 from spark.moved_keys.watched import Counts, Need, WatchedView
 from spark.settings import Settings
@@ -48,7 +48,7 @@ partitions. They ask for the partitions of a topic every 5 minutes by default
 
 _MARK_INTERVAL = 60.0  # s between two writes of the positions
 _RETRY_AFTER = 60.0  # s
-_FIRST = "partitions.json"
+_FIRST_COUNTS = "partitions.json"
 """In a view's checkpoint folder: the numbers of partitions of its sources at its first start."""
 
 
@@ -78,16 +78,16 @@ class MovedKeys:
         self._stopping: dict[str, str] = {}  # view ► why
         for view in settings.views:
             mark = read_mark(self._files, settings.checkpoint(view))
-            self._views[view.name] = each = WatchedView(view, _counts(view, topics), mark)
+            self._views[view.name] = watched = WatchedView(view, _counts(view, topics), mark)
             if _may_compare(view):
-                self._store_first(each)
-            self._note_counts(each, each.counts)
+                self._store_first_counts(watched)
+            self._note_counts(watched, watched.counts)
 
     def refuse(self, view: View) -> None:
         """Call before each start of a view. ``JobError`` if it cannot follow its moved keys."""
-        each = self._views[view.name]
-        moved = () if each.mark is None else each.mark.moved
-        if topics := [*moved, *self._grown_tables(each)]:
+        watched = self._views[view.name]
+        moved = () if watched.mark is None else watched.mark.moved
+        if topics := [*moved, *self._grown_tables(watched)]:
             raise moved_rows(view.name, topics[0])
 
     def begin(self, view: str) -> None:
@@ -95,20 +95,20 @@ class MovedKeys:
         self._views[view].forget()
 
     def check(self, topics: Mapping[str, Topic], statuses: Mapping[str, ViewStatus]) -> None:
-        """Notices that topics have more partitions. Call it from time to time. ``statuses``: taken
+        """Notices that topics have more partitions. Call it periodically. ``statuses``: those from
         before the brokers were asked for ``topics``."""
-        for name, each in self._views.items():
-            self._note_counts(each, _counts(each.view, topics))
-            mark, before = each.mark, each.positions
+        for name, watched in self._views.items():
+            self._note_counts(watched, _counts(watched.view, topics))
+            mark, before = watched.mark, watched.positions
             # All records before the positions of the last check were written before an addition
             # that is not known yet.
-            if mark is not None and each.is_settled and before and before != mark.since:
-                is_due = time.monotonic() - each.marked_at >= _MARK_INTERVAL
+            if mark is not None and watched.is_settled and before and before != mark.since:
+                is_due = time.monotonic() - watched.marked_at >= _MARK_INTERVAL
                 if is_due and mark.dependence is Dependence.WRITES:
-                    self._write_mark(each, replace(mark, since=before))
-            each.positions = _positions(statuses[name])
-            if not each.is_unsure(statuses[name].offsets):
-                each.current_at = statuses[name].caught_up_at
+                    self._write_mark(watched, replace(mark, since=before))
+            watched.positions = _positions(statuses[name])
+            if not watched.is_unsure(statuses[name].offsets):
+                watched.current_at = statuses[name].caught_up_at
 
     def stopping(self) -> dict[str, str]:
         """The views that cannot follow their moved keys ► the reason; once each."""
@@ -116,7 +116,7 @@ class MovedKeys:
         return reasons
 
     def with_doubts(self, statuses: Mapping[str, ViewStatus]) -> dict[str, ViewStatus]:
-        """The statuses for readers, with the time since when moved keys may have older values. Any
+        """The statuses for readers, with the time from which moved keys may have older values. Any
         thread may call it."""
         return {
             name: status._replace(moved_keys_since=self._views[name].current_at or 0.0)
@@ -128,32 +128,32 @@ class MovedKeys:
     def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
         """The views that must be stopped for ``put_in_order``. Also begins the searches that are
         due, and takes the results of searches."""
-        for name, each in self._views.items():
-            if time.monotonic() < each.not_before:
+        for name, watched in self._views.items():
+            if time.monotonic() < watched.not_before:
                 continue
-            if each.has_moved:
+            if watched.has_moved:
                 yield name
-            elif each.search is not None:
-                self._take_result(each, each.search)
+            elif watched.search is not None:
+                self._take_result(watched, watched.search)
             else:
-                each.need = each.next_need(statuses[name].caught_up_at, time.time())
-                self._begin(each, _positions(statuses[name]), statuses[name].caught_up_at)
+                watched.need = watched.next_need(statuses[name].caught_up_at, time.time())
+                self._begin(watched, _positions(statuses[name]), statuses[name].caught_up_at)
 
     def put_in_order(self, name: str) -> None:
         """Writes the results of moved keys again. The view must not run. After an error, the view
         is due again later."""
-        each = self._views[name]
-        each.looked_at = dict(each.counts)
+        watched = self._views[name]
+        watched.searched_counts = dict(watched.counts)
         try:
-            each.ends = self._committed(each)
-            count = self._write_again(each)
+            watched.ends = self._committed(watched)
+            count = self._write_again(watched)
         except (PySparkException, Py4JError, OSError, JobError) as error:
-            self._try_later(each, summary(str(error)))
+            self._try_later(watched, summary(str(error)))
             return
-        each.has_moved = False
+        watched.has_moved = False
         if count:
             self._log(f"{name}: wrote {count} keys again that have records in several partitions")
-        self._settle(each, has_written=count > 0)
+        self._settle(watched, has_written=count > 0)
 
     def finish(self, statuses: Mapping[str, ViewStatus]) -> list[JobError]:
         """With ``once``: call when the queries have ended. Returns an error for each view that
@@ -162,148 +162,155 @@ class MovedKeys:
             topics = {**self._topics, **self._admin.topics(self._topics)}
         except JobError as error:
             return [error]
-        for name, each in self._views.items():
-            self._note_counts(each, _counts(each.view, topics))
+        for name, watched in self._views.items():
+            self._note_counts(watched, _counts(watched.view, topics))
             if statuses[name].error is not None:
                 continue
             now = time.time()
-            each.need = each.next_need(now, now)
-            self._begin(each, self._committed(each), now)  # also if it has read nothing now
-            if each.search is not None:
-                each.search.wait()
-                self._take_result(each, each.search)
-            if each.has_moved:
+            watched.need = watched.next_need(now, now)
+            self._begin(watched, self._committed(watched), now)  # also if it has read nothing now
+            if watched.search is not None:
+                watched.search.wait()
+                self._take_result(watched, watched.search)
+            if watched.has_moved:
                 self.put_in_order(name)
-            if each.mark is not None and each.is_settled and each.ends:
-                self._write_mark(each, replace(each.mark, since=each.ends))
+            if watched.mark is not None and watched.is_settled and watched.ends:
+                self._write_mark(watched, replace(watched.mark, since=watched.ends))
         return [JobError(why) for why in self.stopping().values()]
 
     def stop(self) -> None:
         """Ends the searches."""
-        for each in self._views.values():
-            each.stop_search()
+        for watched in self._views.values():
+            watched.stop_search()
 
-    def _begin(self, each: WatchedView, ends: Positions, caught_up_at: float | None) -> None:
-        """Begins a look, if one is due."""
-        each.ends, each.begun_at = ends, caught_up_at
-        if each.need is None or not each.ends:
+    def _begin(self, watched: WatchedView, ends: Positions, caught_up_at: float | None) -> None:
+        """Begins a search, if one is due."""
+        watched.ends, watched.begun_at = ends, caught_up_at
+        if watched.need is None or not watched.ends:
             return
-        each.looked_at = dict(each.counts)
+        watched.searched_counts = dict(watched.counts)
         try:
-            kind = self._dependence(each)
+            kind = self._dependence(watched)
         except (PySparkException, Py4JError, JobError) as error:
-            self._try_later(each, summary(str(error)))
+            self._try_later(watched, summary(str(error)))
             return
-        if self._searched(each.view, kind):
-            each.search = Search(self._session, lambda: self._records(each, kind))
+        if self._topics_to_search(watched.view, kind):
+            watched.search = Search(self._session, lambda: self._records(watched, kind))
         else:
-            self._settle(each)
+            self._settle(watched)
 
-    def _take_result(self, each: WatchedView, search: Search) -> None:
+    def _take_result(self, watched: WatchedView, search: Search) -> None:
         if not search.is_done:
             return
-        each.search = None
-        view, kind = each.view, self._dependence(each)
-        if search.found is None:
-            self._try_later(each, search.error)
+        watched.search = None
+        view, kind = watched.view, self._dependence(watched)
+        if search.moved_topics is None:
+            self._try_later(watched, search.error)
             return
         streams = [source.topic for source in view.streams]
-        wrong = [t for t in search.found if kind is Dependence.TABLE or t not in streams]
-        if wrong:
-            self._stopping[view.name] = str(moved_rows(view.name, wrong[0]))
-            self._settle(each, moved=tuple(wrong))
-        elif search.found and kind is Dependence.WRITES:
-            each.has_moved = True
+        unfollowed = [
+            topic
+            for topic in search.moved_topics
+            if kind is Dependence.TABLE or topic not in streams
+        ]
+        if unfollowed:
+            self._stopping[view.name] = str(moved_rows(view.name, unfollowed[0]))
+            self._settle(watched, moved=tuple(unfollowed))
+        elif search.moved_topics and kind is Dependence.WRITES:
+            watched.has_moved = True
         else:
-            for topic in search.found:
+            for topic in search.moved_topics:
                 self._warn(view.name, _moved_in_join(topic))
-            self._settle(each)
+            self._settle(watched)
 
-    def _write_again(self, each: WatchedView) -> int:
+    def _write_again(self, watched: WatchedView) -> int:
         """Writes the results of moved keys again; returns the number of these keys."""
-        view, kafka = each.view, self._settings.kafka
-        [source] = view.streams
-        records = self._between(each, source.topic)
-        keys = with_homes(moved_keys(records), each.counts[source.topic]).persist()
+        view, kafka = watched.view, self._settings.kafka
+        [stream] = view.streams
+        records = self._between(watched, stream.topic)
+        keys = with_homes(moved_keys(records), watched.counts[stream.topic]).persist()
         try:
-            moved = found(keys)
+            moved = count_moved_keys(keys)
             if moved.keys:
                 ends = self._static.ending_offsets(view)
                 ordered = in_order(records, keys, moved.partitioner)
-                given = [
-                    static_records(self._session, other.topic, kafka, ends[other.topic])
-                    if other.static
+                inputs = [
+                    static_records(self._session, source_.topic, kafka, ends[source_.topic])
+                    if source_.static
                     else ordered
-                    for other in view.inputs
+                    for source_ in view.inputs
                 ]
-                rows = newest_rows(derived_rows(view, given))
+                rows = newest_rows(derived_rows(view, inputs))
                 write_rows(rows, view.topic, kafka, self._topics[view.topic].partitions)
             return moved.keys
         finally:
             keys.unpersist()
 
     def _settle(
-        self, each: WatchedView, moved: tuple[str, ...] = (), has_written: bool = False
+        self, watched: WatchedView, moved: tuple[str, ...] = (), has_written: bool = False
     ) -> None:
-        """Completes the look. ``has_written``: it has found keys whose results were written
+        """Completes the search. ``has_written``: it has found keys, and their results were written
         again."""
-        need, each.need = each.need, None
-        kind, mark = self._dependence(each), each.mark
-        each.current_at = each.begun_at
-        folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
-        looked = Mark(folder, kind, each.looked_at, each.ends, moved=moved)
+        need, watched.need = watched.need, None
+        kind, mark = self._dependence(watched), watched.mark
+        watched.current_at = watched.begun_at
+        folder = query_folders(self._files, self._settings.checkpoint(watched.view)).result
+        new_mark = Mark(folder, kind, watched.searched_counts, watched.ends, moved=moved)
         if mark is None or need is Need.LOADED:
-            if kind is Dependence.WRITES and max(each.looked_at.values()) > 1:
-                looked = replace(looked, again_at=_next_look())  # partitions may be new
-        elif need is Need.GROWN or each.looked_at != each.counts:
-            each.has_looked = True
+            if kind is Dependence.WRITES and max(watched.searched_counts.values()) > 1:
+                new_mark = replace(new_mark, again_at=_next_search())  # partitions may be new
+        elif need is Need.GROWN or watched.searched_counts != watched.counts:
+            watched.has_searched = True
             return
         elif has_written:
-            looked = replace(looked, again_at=_next_look())
+            new_mark = replace(new_mark, again_at=_next_search())
             if not mark.has_grown:  # keys are still written to several partitions
-                each.has_looked = True
-                looked = replace(looked, growing=each.looked_at)
-                self._warn(each.view.name, _IN_SEVERAL)
-        self._write_mark(each, looked)
+                watched.has_searched = True
+                new_mark = replace(new_mark, growing=watched.searched_counts)
+                self._warn(watched.view.name, _KEYS_IN_SEVERAL_PARTITIONS)
+        self._write_mark(watched, new_mark)
 
-    def _committed(self, each: WatchedView) -> Positions:
-        folder = query_folders(self._files, self._settings.checkpoint(each.view)).result
+    def _committed(self, watched: WatchedView) -> Positions:
+        folder = query_folders(self._files, self._settings.checkpoint(watched.view)).result
         return committed_positions(self._files, folder)
 
-    def _try_later(self, each: WatchedView, why: str) -> None:
-        each.not_before = time.monotonic() + _RETRY_AFTER
-        self._log(f"warning: {each.view.name}: cannot look for moved keys yet: {why}")
+    def _try_later(self, watched: WatchedView, why: str) -> None:
+        watched.not_before = time.monotonic() + _RETRY_AFTER
+        self._log(f"warning: {watched.view.name}: cannot search for moved keys yet: {why}")
 
-    def _write_mark(self, each: WatchedView, mark: Mark) -> None:
-        each.marked_at = time.monotonic()
+    def _write_mark(self, watched: WatchedView, mark: Mark) -> None:
+        watched.marked_at = time.monotonic()
         try:
-            write_mark(self._files, self._settings.checkpoint(each.view), mark)
+            write_mark(self._files, self._settings.checkpoint(watched.view), mark)
         except (PySparkException, Py4JError, OSError) as error:
-            self._try_later(each, summary(str(error)))
+            self._try_later(watched, summary(str(error)))
         else:
-            each.mark = mark
+            watched.mark = mark
 
-    def _note_counts(self, each: WatchedView, counts: Counts) -> None:
-        is_grown = each.grown(counts)
-        is_known = counts == each.counts
-        each.counts = counts
-        if is_grown and each.mark is not None:
-            each.grown_at, each.has_looked = time.time(), False
-            self._write_mark(each, replace(each.mark, growing=counts, again_at=_next_look()))
+    def _note_counts(self, watched: WatchedView, counts: Counts) -> None:
+        is_grown = watched.grown(counts)
+        is_known = counts == watched.counts
+        watched.counts = counts
+        if is_grown and watched.mark is not None:
+            watched.grown_at, watched.has_searched = time.time(), False
+            self._write_mark(
+                watched, replace(watched.mark, growing=counts, again_at=_next_search())
+            )
             self._log(
-                f"{each.view.name}: its topic has more partitions. Of keys that move to another "
+                f"{watched.view.name}: its topic has more partitions. Of keys that move to another "
                 "one, the newest record counts; values that are written to both meanwhile may "
                 f"change once more in {PRODUCERS_LEARN / 60:.0f} minutes."
             )
-        if not is_known and (grown := self._grown_tables(each)):
-            self._stopping[each.view.name] = str(moved_rows(each.view.name, grown[0]))
-        for topic, first in each.first.items():
-            if counts[topic] > first and self._known_dependence(each) is Dependence.UNKNOWN:
-                self._warn(each.view.name, _grown_join(topic, first, counts[topic]))
+        if not is_known and (grown := self._grown_tables(watched)):
+            self._stopping[watched.view.name] = str(moved_rows(watched.view.name, grown[0]))
+        for topic, first in watched.first_counts.items():
+            if counts[topic] > first and self._known_dependence(watched) is Dependence.UNKNOWN:
+                self._warn(watched.view.name, _grown_join(topic, first, counts[topic]))
 
-    def _grown_tables(self, each: WatchedView) -> list[str]:
-        grown = [topic for topic, first in each.first.items() if each.counts[topic] > first]
-        is_wrong = grown and self._known_dependence(each) is Dependence.TABLE
+    def _grown_tables(self, watched: WatchedView) -> list[str]:
+        first_counts = watched.first_counts
+        grown = [topic for topic in first_counts if watched.counts[topic] > first_counts[topic]]
+        is_wrong = grown and self._known_dependence(watched) is Dependence.TABLE
         return grown if is_wrong else []
 
     def _warn(self, view: str, text: str) -> None:
@@ -312,42 +319,47 @@ class MovedKeys:
             self._warned.add((view, text))
             self._log(f"warning: {view}: {text}")
 
-    def _store_first(self, each: WatchedView) -> None:
-        path = f"{self._settings.checkpoint(each.view)}/{_FIRST}"
+    def _store_first_counts(self, watched: WatchedView) -> None:
+        path = f"{self._settings.checkpoint(watched.view)}/{_FIRST_COUNTS}"
         before = self._files.read_json(path) or {}
-        each.first = {**each.counts, **before}
-        if each.first != before:
-            self._files.replace_json(path, each.first)
+        watched.first_counts = {**watched.counts, **before}
+        if watched.first_counts != before:
+            self._files.replace_json(path, watched.first_counts)
 
-    def _dependence(self, each: WatchedView) -> Dependence:
+    def _dependence(self, watched: WatchedView) -> Dependence:
         """The dependence of the view; raises the errors of ``dependence``."""
-        if each.dependence is None:
-            each.dependence = (
-                dependence(self._session, each.view) if each.mark is None else each.mark.dependence
+        if watched.dependence is None:
+            watched.dependence = (
+                dependence(self._session, watched.view)
+                if watched.mark is None
+                else watched.mark.dependence
             )
-        return each.dependence
+        return watched.dependence
 
-    def _known_dependence(self, each: WatchedView) -> Dependence | None:
-        """The dependence of the view; None if it has no plan: then it does not start."""
+    def _known_dependence(self, watched: WatchedView) -> Dependence | None:
+        """The dependence of the view; None if Spark cannot plan the view, which then cannot
+        start."""
         try:
-            return self._dependence(each)
+            return self._dependence(watched)
         except (PySparkException, Py4JError, JobError):
             return None
 
-    def _searched(self, view: View, kind: Dependence) -> list[str]:
+    def _topics_to_search(self, view: View, kind: Dependence) -> list[str]:
         """The topics in which moved keys matter, and that have several partitions."""
         streams = view.streams if kind is not Dependence.NOTHING else ()
         static = [source for source in view.inputs if source.static and is_table(source.decoder)]
         topics = [source.topic for source in (*streams, *static)]
         return [topic for topic in topics if self._views[view.name].counts[topic] > 1]
 
-    def _records(self, each: WatchedView, kind: Dependence) -> dict[str, DataFrame]:
-        return {topic: self._between(each, topic) for topic in self._searched(each.view, kind)}
+    def _records(self, watched: WatchedView, kind: Dependence) -> dict[str, DataFrame]:
+        topics = self._topics_to_search(watched.view, kind)
+        return {topic: self._between(watched, topic) for topic in topics}
 
-    def _between(self, each: WatchedView, topic: str) -> DataFrame:
-        """The records that the look covers. Of a static source, these are all records."""
-        ends = each.ends.get(topic) or self._admin.end_offsets({topic: each.counts[topic]})[topic]
-        since = {} if each.mark is None else each.mark.since.get(topic, {})
+    def _between(self, watched: WatchedView, topic: str) -> DataFrame:
+        """The records that the search covers. Of a static source, these are all records."""
+        count = watched.counts[topic]
+        ends = watched.ends.get(topic) or self._admin.end_offsets({topic: count})[topic]
+        since = {} if watched.mark is None else watched.mark.since.get(topic, {})
         # Spark may know a new partition earlier.
         first = self._admin.start_offsets({topic: max(ends) + 1})[topic]
         starts = {number: max(since.get(number, 0), first[number]) for number in ends}
@@ -371,7 +383,7 @@ def _positions(status: ViewStatus) -> Positions:
     }
 
 
-def _next_look() -> float:
+def _next_search() -> float:
     """The time (epoch s) when all producers will know the current partitions."""
     return time.time() + PRODUCERS_LEARN
 
@@ -393,7 +405,7 @@ _WHAT_TO_DO = (
     "view that reads that: see docs/changes-to-a-deployment.md."
 )
 
-_IN_SEVERAL = (
+_KEYS_IN_SEVERAL_PARTITIONS = (
     "producers still write keys to several partitions, where nothing orders their records. Their "
     f"values may be older ones, and are put in order every {PRODUCERS_LEARN / 60:.0f} minutes, as "
     "long as this goes on. Let all producers choose the partition by the key, in the same way: see "

@@ -15,7 +15,7 @@ def check_joins(rows: DataFrame, view: View) -> None:
     """``JobError`` if two streams have an outer join.
 
     Spark writes a row without a match when its watermark has passed, and never corrects it. Inner
-    joins of two streams write each pair once, whatever is read first.
+    joins of two streams write each pair once, in any order of reading.
     """
     if not rows.isStreaming:
         return

@@ -150,8 +150,8 @@ class ProgressListener(StreamingQueryListener):
 
     @contextmanager
     def writing_itself(self) -> Iterator[None]:
-        """Use it while the job itself writes keys of a view, which may take any time. Views that
-        must be started again wait for it, and do not count as silent meanwhile."""
+        """A context in which the job itself writes keys of a view, which may take any time. Views
+        that must be started again wait for its end, and do not count as silent meanwhile."""
         with self._lock:
             self._is_writing = True
         try:
@@ -335,7 +335,7 @@ def _read_to_the_end(progress: StreamingQueryProgress) -> bool:
     """Whether a micro-batch read all records that its sources had when it began."""
     ends = ((source.endOffset, source.latestOffset) for source in progress.sources)
     # A source that does not report its end has no JSON there.
-    return all(one == other or _reaches(one, other) for one, other in ends)
+    return all(end == latest or _reaches(end, latest) for end, latest in ends)
 
 
 def _reaches(end: str | None, latest: str | None) -> bool:

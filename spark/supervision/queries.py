@@ -38,25 +38,25 @@ def view_queries(
     watermarks: Watermarks,
     static_ends: Mapping[str, str] | None = None,
 ) -> ViewQueries:
-    """``partitions``: the number of partitions of the view topic. ``source_partitions``: that of
-    the source, or the greatest one of several sources; the watermark needs it. ``static_ends``: the
-    offsets up to which static sources are read (``StaticSources``)."""
+    """The queries of a view. ``partitions``: the number of partitions of the view topic.
+    ``source_partitions``: the greatest number of partitions of a source, for the watermark.
+    ``static_ends``: the offsets up to which static sources are read (``StaticSources``)."""
     is_real_time = settings.is_real_time(view)
     if is_real_time:
         view = real_time_view(view)
-    ends, most = static_ends or {}, settings.max_offsets_per_trigger
-    records = [_records(session, source, settings, ends, most) for source in view.inputs]
+    ends, max_offsets = static_ends or {}, settings.max_offsets_per_trigger
+    records = [_records(session, source, settings, ends, max_offsets) for source in view.inputs]
     live = records
     if is_real_time:
         live = [_records(session, source, settings, ends, None) for source in view.inputs]
     folders = query_folders(CheckpointFiles(session), settings.checkpoint(view))
-    # Without state there is nothing that a watermark could free.
-    watermarked = [] if is_real_time else [each.decoder.event_time for each in view.streams]
-    given = [
-        _observed(source, of_source, source_partitions) if any(watermarked) else of_source
-        for source, of_source in zip(view.inputs, live, strict=True)
+    # A view without state needs no watermark, because there is no state to free.
+    watermarked = [] if is_real_time else [source.decoder.event_time for source in view.streams]
+    inputs = [
+        _observed(source, source_records, source_partitions) if any(watermarked) else source_records
+        for source, source_records in zip(view.inputs, live, strict=True)
     ]
-    rows = derived_rows(view, given)
+    rows = derived_rows(view, inputs)
     check_joins(rows, view)
     if is_real_time:
         check_plan(rows, view)
@@ -93,11 +93,11 @@ def _records(
     source: Source,
     settings: Settings,
     ends: Mapping[str, str],
-    most: int | None,
+    max_offsets: int | None,
 ) -> DataFrame:
     if source.static:
         return static_records(session, source.topic, settings.kafka, ends[source.topic])
-    return raw_records(session, source.topic, settings.kafka, most)
+    return raw_records(session, source.topic, settings.kafka, max_offsets)
 
 
 def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:
@@ -111,8 +111,8 @@ def _rejected(view: View, records: Sequence[DataFrame]) -> DataFrame:
     """The dead letters of all streams. Dead letters of static sources are not written."""
     with only_of_view(view, "decoder"):
         malformed = [
-            source.decoder.malformed(of_source)
-            for source, of_source in zip(view.inputs, records, strict=True)
+            source.decoder.malformed(source_records)
+            for source, source_records in zip(view.inputs, records, strict=True)
             if not source.static
         ]
     rejected = with_late_count(reduce(DataFrame.unionByName, malformed))

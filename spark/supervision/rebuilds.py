@@ -73,14 +73,14 @@ class Rebuilds:
         self._checkpoints.replace_json(self._file(view), {"ends": ends[view.topic]})
         self._deleting_after[name] = time.time()
         self._log(f"rebuilding {name}: its new checkpoint is {folders.result}")
-        for topic, which in expired.items():
+        for topic, counts in expired.items():
             self._log(
                 f"warning: rebuilding {name}: topic {topic} no longer has its first records "
-                f"({which}), so results that only they have are lost"
+                f"({counts}), so results that only they have are lost"
             )
 
     def due(self, statuses: Mapping[str, ViewStatus]) -> Iterator[str]:
-        """The views that have caught up, so that ``delete_old_keys`` is due."""
+        """The rebuilt views that have caught up, for which ``delete_old_keys`` is due."""
         for name, began in list(self._deleting_after.items()):
             if (statuses[name].caught_up_at or 0.0) > began:
                 yield name
@@ -178,15 +178,15 @@ class Rebuilds:
         """Source topic ► how many of its first records it no longer has, by partition, as text."""
         counts = {topic: self._topics[topic].partitions for topic in view.source_topics}
         starts = self._admin.start_offsets(counts)
-        found = {
+        texts = {
             topic: ", ".join(
                 f"{start} in partition {partition}"
-                for partition, start in sorted(of_topic.items())
+                for partition, start in sorted(by_partition.items())
                 if start
             )
-            for topic, of_topic in starts.items()
+            for topic, by_partition in starts.items()
         }
-        return {topic: which for topic, which in found.items() if which}
+        return {topic: text for topic, text in texts.items() if text}
 
     def _file(self, view: View) -> str:
         return f"{self._settings.checkpoint(view)}/rebuild.json"

@@ -59,8 +59,8 @@ class QueryScheduler:
     A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
     in a row, up to ``_MAX_BACKOFF``. It also waits until all tasks of the failed query have ended:
     otherwise one of them could write an older value after the restarted query has written a newer
-    one. A view whose checkpoint belongs to something else, or that may have missed tombstones, is
-    refused: it is not started again.
+    one. A view is refused, and not started again, if its checkpoint belongs to another view or
+    topic, or if it may have missed tombstones.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class QueryScheduler:
         return view in self._paused
 
     def is_stopped(self, view: str) -> bool:
-        """Whether the view was stopped on command, so that a failure means nothing."""
+        """Whether the view was stopped on command, so that failures of its queries are ignored."""
         return view in self._paused or view in self._starting_again
 
     def pause(self, view: str) -> None:
@@ -191,30 +191,31 @@ class QueryScheduler:
 
     def _has_others(self, view: View) -> bool:
         """Whether other views write the dead letters of this view's streams."""
-        return all(each in self._decoded for each in self._decoders(view))
+        return all(decoder in self._decoded for decoder in self._decoders(view))
 
     def _give_up_dead_letters(self, view: View) -> None:
-        """The view writes no dead letters until it is started again. Running views take over."""
+        """Lets other running views write the dead letters of this view's streams. This view writes
+        none until it is started again."""
         self._without.add(view.name)
         self._dead_letters_due.discard(view.name)
         self._restart_at.pop(dead_letters_of(view.name), None)
         if view.name not in self._with_dead_letters:
             return
         self._with_dead_letters.remove(view.name)
-        for each in self._decoders(view):
-            self._decoded.remove(each)
-        for other in self._settings.views:
-            is_started = other.name in self._running or other.name in self._restart_at
+        for decoder in self._decoders(view):
+            self._decoded.remove(decoder)
+        for candidate in self._settings.views:
+            is_started = candidate.name in self._running or candidate.name in self._restart_at
             if (
                 is_started
-                and not self.is_stopped(other.name)
-                and other.name not in self._without | self._with_dead_letters
-                and not self._has_others(other)
+                and not self.is_stopped(candidate.name)
+                and candidate.name not in self._without | self._with_dead_letters
+                and not self._has_others(candidate)
             ):
-                self._plan_dead_letters(other)
-                if other.name in self._begun:
-                    self._dead_letters_due.remove(other.name)
-                    self._try_start(dead_letters_of(other.name))
+                self._plan_dead_letters(candidate)
+                if candidate.name in self._begun:
+                    self._dead_letters_due.remove(candidate.name)
+                    self._try_start(dead_letters_of(candidate.name))
 
     def _forget_dead_letters(self, view: View) -> None:
         """Deletes the checkpoint of dead letters that the view wrote at an earlier time. If the
@@ -235,19 +236,19 @@ class QueryScheduler:
         self._dead_letters_due.discard(name)
         self._catching_up.discard(name)
         self._not_before.pop(name, None)
-        for query in queries_of(name):
-            self._restart_at.pop(query, None)
-            self._failures.pop(query, None)
-        for each in self._queries:
-            if view_of(each.name) == name and each.isActive:
-                self._stop_query(each)
-        self._queries = [each for each in self._queries if each.isActive]
+        for query_name in queries_of(name):
+            self._restart_at.pop(query_name, None)
+            self._failures.pop(query_name, None)
+        for query in self._queries:
+            if view_of(query.name) == name and query.isActive:
+                self._stop_query(query)
+        self._queries = [query for query in self._queries if query.isActive]
 
     def _stop_query(self, query: StreamingQuery) -> None:
         try:
             query.stop()
         except Py4JJavaError as error:
-            # it ends later, or not at all
+            # the query ends later, or not at all
             self._log(f"warning: {query.name} is slow to stop: {summary(str(error))}")
 
     def schedule_restart(self, query: str) -> float:
@@ -274,7 +275,7 @@ class QueryScheduler:
                     continue
                 del self._restart_at[query]
                 # A query that has ended does not need to be stopped.
-                self._queries = [each for each in self._queries if each.isActive]
+                self._queries = [running for running in self._queries if running.isActive]
                 self._try_start(query)
                 yield query
 
@@ -303,9 +304,9 @@ class QueryScheduler:
         try:
             files = CheckpointFiles(self._session)
             folders = query_folders(files, self._settings.checkpoint(view))
-            of_result = query == view.name
-            delete_unfinished(files, folders.result if of_result else folders.dead_letters)
-            if of_result:
+            is_result = query == view.name
+            delete_unfinished(files, folders.result if is_result else folders.dead_letters)
+            if is_result:
                 check_view(self._session, view, self._settings, self._log)
                 self._tombstones.check(view)
                 self._moved.refuse(view)
@@ -320,7 +321,7 @@ class QueryScheduler:
                 self._watermarks,
                 self._static.ending_offsets(view),
             )
-            self._start(unstarted.result if of_result else unstarted.dead_letters)
+            self._start(unstarted.result if is_result else unstarted.dead_letters)
         except (PySparkException, Py4JJavaError, Unavailable) as error:
             self._running.add(query)
             self._events.put(QueryEnded(query, str(error)))

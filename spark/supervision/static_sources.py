@@ -1,8 +1,8 @@
 """Static sources: topics that a view reads between two offsets that never change.
 
 Spark would read such a table again in each micro-batch, and apply its changes only to records that
-arrive later: the view would depend on when they were read. So the offsets at the first start are
-stored in the checkpoint, and a view whose static source has changed since then is stopped: it has
+arrive later. The view would depend on the order of reading. So the offsets at the first start are
+stored in the checkpoint. A view is stopped if its static source has changed since then: if it has
 got records, or has lost some because they expired or were deleted.
 """
 
@@ -75,13 +75,13 @@ class StaticSources:
         if (why := self._change(view, bounds)) is not None:
             raise JobError(why)
         return {
-            topic: json.dumps({topic: {str(each): end for each, end in of_topic.items()}})
-            for topic, of_topic in bounds.ends.items()
+            topic: json.dumps({topic: {str(number): end for number, end in by_partition.items()}})
+            for topic, by_partition in bounds.ends.items()
         }
 
     def changed(self, views: Iterable[View]) -> dict[str, str]:
-        """The views whose static sources have changed since they were started ► the reason; once
-        for each start, because a view may be slow to stop."""
+        """The views whose static sources have changed since their start ► the reason. A view is
+        returned once for each start, because it may be slow to stop."""
         reasons = {
             view.name: self._change(view, self._bounds[view.name])
             for view in views
@@ -98,17 +98,17 @@ class StaticSources:
 
         def stored(name: str, now: Callable[[Mapping[str, int]], Offsets]) -> Offsets:
             files = CheckpointFiles(self._session)
-            found = files.read_json(f"{folder}/{name}")
-            if found is None:
+            document = files.read_json(f"{folder}/{name}")
+            if document is None:
                 try:
-                    found = now(partitions)
+                    document = now(partitions)
                 except OSError as error:
                     topics = ", ".join(partitions)
                     raise Unavailable(f"the offsets of {topics} cannot be read: {error}") from error
-                files.replace_json(f"{folder}/{name}", found)
+                files.replace_json(f"{folder}/{name}", document)
             return {
-                topic: {int(partition): int(offset) for partition, offset in of_topic.items()}
-                for topic, of_topic in found.items()
+                topic: {int(partition): int(offset) for partition, offset in by_partition.items()}
+                for topic, by_partition in document.items()
             }
 
         # Checkpoints of earlier releases have only the ends.

@@ -19,9 +19,9 @@ LEAST_GAP = 60.0
 
 
 class Gap(NamedTuple):
-    """A time in which a view did not have all records. ``number``: 1 for the first one of this
-    process. ``began``, ``ended``: epoch s. ``seconds``: how long it was, right even if the time of
-    day was set meanwhile. A gap without ``began`` and ``seconds`` began before this process."""
+    """A time in which a view did not have all records. ``number``: 1 for the first gap of this
+    process. ``began``, ``ended``: epoch s. ``seconds``: its length, correct even if the system
+    clock was set meanwhile. A gap without ``began`` and ``seconds`` began before this process."""
 
     number: int
     began: float | None
@@ -35,8 +35,8 @@ class ViewStatus(NamedTuple):
     ``error``: why a query failed. ``silent``: seconds since Spark's next report on the view was
     due, or 0; None: no report is due, because the view is not started, or old keys are being
     deleted. ``caught_up_at``: when the view had last read all records (epoch s); None: never since
-    this start. ``gaps``: the longest gaps that have ended. ``moved_keys_since``: since when moved
-    keys may have older values (epoch s); 0: not known; None: no key has.
+    this start. ``gaps``: the longest gaps that have ended. ``moved_keys_since``: the time (epoch s)
+    from which moved keys may have older values; 0: not known; None: no key has an older value.
     """
 
     state: str

@@ -9,7 +9,7 @@ _LAST_JOBS = 20
 
 
 def running_tasks(session: SparkSession, run: str) -> int:
-    """How many tasks of a query's run (its id) have not ended.
+    """The number of tasks of a query that have not ended. ``run``: the id of the query's run.
 
     Spark cancels them when a query fails, and does not wait for their end. Tasks of an executor
     that is lost have ended. Each stage has one attempt only (``spark.required``).
@@ -17,8 +17,8 @@ def running_tasks(session: SparkSession, run: str) -> int:
     tracker = session.sparkContext.statusTracker()
     count = 0
     for job in sorted(tracker.getJobIdsForGroup(run))[-_LAST_JOBS:]:
-        information = tracker.getJobInfo(job)
-        for stage in information.stageIds if information is not None else ():
-            found = tracker.getStageInfo(stage)
-            count += found.numActiveTasks if found is not None else 0
+        job_info = tracker.getJobInfo(job)
+        for stage in job_info.stageIds if job_info is not None else ():
+            stage_info = tracker.getStageInfo(stage)
+            count += stage_info.numActiveTasks if stage_info is not None else 0
     return count

@@ -78,20 +78,20 @@ class TombstoneGuard:
         if view.name not in self._folders:
             return
         self._warn_of_unknown(view)
-        found = self._checkpoints.read_json(self._file(view.name))
-        if found is None:
+        document = self._checkpoints.read_json(self._file(view.name))
+        if document is None:
             self.begin(view.name)
             return
         if view.name in self._loading and not self._current_at(view.name):
-            return  # its first load goes on, however long that takes
-        self._stored[view.name] = found["current_at"] / 1000
+            return  # its first load continues, which may take any time
+        self._stored[view.name] = document["current_at"] / 1000
         if (too_long := self._too_long_gap(view.name)) is not None:
             raise too_long[1]
         self._missed.pop(view.name, None)
 
     def missed(self, views: Iterable[View]) -> dict[str, str]:
-        """The running views that may have missed tombstones since their start ► the reason; once
-        for each start. A first load may take any time."""
+        """The running views that may have missed tombstones since their start ► the reason. A view
+        is returned once for each start. A first load may take any time."""
         reasons = {}
         for view in views:
             name = view.name
@@ -126,8 +126,8 @@ class TombstoneGuard:
         return None
 
     def _ended_gaps(self, name: str) -> list[Gap]:
-        """The ended gaps that were not compared yet, without a first load, which may take any
-        time."""
+        """The ended gaps that were not compared yet. A first load is not among them, because it may
+        take any time."""
         if self._is_once:
             return []
         after = self._compared.get(name, 0)

@@ -1,8 +1,8 @@
-"""Creates the topics that the job writes, and checks that the topics of a view are still those that
-its checkpoint belongs to.
+"""Creates the topics that the job writes, and checks that no topic of a view was recreated since
+its checkpoint was made.
 
-Spark checks little of this. It continues with a recreated raw topic as soon as that has as many
-records as the old one, and writes only new results to a recreated view topic.
+Spark does not notice most of these cases. It continues with a recreated raw topic when that has as
+many records as the old one, and writes only new results to a recreated view topic.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ def prepare_topics(
     checks the topics' ids; ``JobError`` if a topic is missing or recreated."""
     views = settings.views
     targets = {view.topic: view for view in views}
-    letters = {each.topic + DEAD_LETTER_SUFFIX for view in views for each in view.streams}
-    wanted = topics_of(views)
+    letters = {source.topic + DEAD_LETTER_SUFFIX for view in views for source in view.streams}
+    required = topics_of(views)
     seconds = settings.topics_deadline
     if not settings.create_topics:
-        found = admin.wait_for(wanted | letters, seconds, on_wait=log)
+        topics = admin.wait_for(required | letters, seconds, on_wait=log)
     else:
         # A source may be the topic of another view of this job.
-        existing = admin.wait_for(wanted - targets.keys(), seconds, on_wait=log)
+        existing = admin.wait_for(required - targets.keys(), seconds, on_wait=log)
         existing |= admin.topics(targets)
         for topic, view in targets.items():
             if topic not in existing:
                 _create_view_topic(session, admin, settings, view, log)
         for topic in sorted(letters):
             admin.create_dead_letter_topic(topic)
-        found = admin.wait_for(wanted, seconds, on_wait=log)
+        topics = admin.wait_for(required, seconds, on_wait=log)
     for topic, view in targets.items():
         _check_cleanup_policy(admin, topic, view, log)
     for topic in sorted(letters):
         _check_message_bytes(admin, topic, log)
     for view in views:
-        ids = {topic: found[topic].id for topic in (*view.source_topics, view.topic)}
+        ids = {topic: topics[topic].id for topic in (*view.source_topics, view.topic)}
         check_identity(session, settings.checkpoint(view), ids)
-    return found
+    return topics
 
 
 def view_topic_config(view: View) -> dict[str, str]:
@@ -103,23 +103,23 @@ def _check_cleanup_policy(
         policy = admin.cleanup_policy(topic)
     if policy is None:
         return
-    wanted = view_topic_config(view)["cleanup.policy"]
+    expected = view_topic_config(view)["cleanup.policy"]
     actual = set(policy.split(","))
-    if "compact" not in actual or not actual <= set(wanted.split(",")):
+    if "compact" not in actual or not actual <= set(expected.split(",")):
         log(
             f"warning: topic {topic} has cleanup.policy={policy}, which deletes entries of the "
-            f"view {view.name} when they are old. Set cleanup.policy={wanted}."
+            f"view {view.name} when they are old. Set cleanup.policy={expected}."
         )
 
 
 def _check_message_bytes(admin: KafkaAdmin, topic: str, log: Callable[[str], None]) -> None:
     """Warns if Kafka would reject large dead letters."""
-    most = None
+    limit = None
     with suppress(Unavailable):
-        most = admin.config(topic, "max.message.bytes")
-    if most is not None and int(most) < MAX_MESSAGE_BYTES:
+        limit = admin.config(topic, "max.message.bytes")
+    if limit is not None and int(limit) < MAX_MESSAGE_BYTES:
         log(
-            f"warning: topic {topic} has max.message.bytes={most}, so a large dead letter makes "
+            f"warning: topic {topic} has max.message.bytes={limit}, so a large dead letter makes "
             f"its query fail at each restart. Set max.message.bytes={MAX_MESSAGE_BYTES}."
         )
 

@@ -1,7 +1,7 @@
 """When the views had the whole logs of their sources, up to the high watermarks.
 
-While a transaction is open, Spark reads up to its beginning, and finds nothing more: by its own
-account it has read everything, although records after it are committed (``model.progress``).
+While a transaction is open, Spark reads up to its beginning, and finds no more records. It reports
+that it has read all records, although later records are committed (``model.progress``).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _INTERVAL = 10.0  # s between two requests for the high watermarks
 
 HighWatermarks = Callable[[Mapping[str, int]], Callable[[], EndOffsets]]
 """Asks for topic ► partition ► high watermark, and returns a function that returns the answers so
-far. Neither of the two waits. The argument: topic ► number of partitions. Both raise Py4JError."""
+far. The argument: topic ► number of partitions. Neither function waits. Both raise Py4JError."""
 
 
 class WholeLogs:
     """The progress of the views in the partitions of their streams. Only one thread uses it."""
 
     def __init__(self, views: Iterable[View], high_watermarks: HighWatermarks) -> None:
-        self._topics = {view.name: [each.topic for each in view.streams] for view in views}
+        self._topics = {view.name: [source.topic for source in view.streams] for view in views}
         self._high_watermarks = high_watermarks
         self._progress: dict[str, dict[tuple[str, int], Progress]] = {}  # by view
         self._answer: Callable[[], EndOffsets] | None = None  # to the last request, until complete
@@ -35,12 +35,11 @@ class WholeLogs:
 
     def update(self, offsets: Mapping[str, Offsets]) -> None:
         """Notes how far the views have read, by view. Asks for the high watermarks every 10 s, and
-        if there is a new partition; the answer counts at one of the next calls, which do not wait
-        for it. Raises OSError if the brokers do not have all watermarks, and the errors of
-        ``HighWatermarks``."""
-        for view, of_view in offsets.items():
-            self._applied(view, of_view)
-        error = self._look()
+        if there is a new partition. Does not wait for the answer; a later call takes it. Raises
+        OSError if the brokers do not have all watermarks, and the errors of ``HighWatermarks``."""
+        for view, view_offsets in offsets.items():
+            self._applied(view, view_offsets)
+        error = self._take_answer()
         if self._has_new or (self._answer is None and time.monotonic() >= self._ask_after):
             self._ask()
         if error is not None:
@@ -55,18 +54,18 @@ class WholeLogs:
         if counts:
             self._answer = self._high_watermarks(counts)
 
-    def _look(self) -> str | None:
-        """Notes the answers so far. When the request is complete, returns its error, if it has
-        one."""
+    def _take_answer(self) -> str | None:
+        """Notes the answers so far. Returns the error of a request that is complete and has
+        failed."""
         if self._answer is None:
             return None
         answer = self._answer()
-        for of_view in self._progress.values():
-            for (topic, partition), progress in of_view.items():
-                high = answer.found.get(topic, {}).get(partition)
+        for by_partition in self._progress.values():
+            for (topic, partition), progress in by_partition.items():
+                high = answer.offsets.get(topic, {}).get(partition)
                 if high is not None:
                     progress.end_fetched(high, self._asked_at)
-        if not answer.is_all:
+        if not answer.is_complete:
             return None
         self._answer = None
         if answer.error is not None:
@@ -74,24 +73,24 @@ class WholeLogs:
         return answer.error
 
     def _partitions(self) -> set[tuple[str, int]]:
-        return {each for of_view in self._progress.values() for each in of_view}
+        return {partition for by_partition in self._progress.values() for partition in by_partition}
 
     def had_all_at(self, view: str) -> float | None:
         """The moment (epoch s) up to which the view has read the whole logs; None if there is none
         yet."""
-        times = [each.caught_up_at for each in self._progress.get(view, {}).values()]
-        known = [at for at in times if at is not None]
-        return min(known) if times and len(known) == len(times) else None
+        times = [progress.caught_up_at for progress in self._progress.get(view, {}).values()]
+        known_times = [at for at in times if at is not None]
+        return min(known_times) if times and len(known_times) == len(times) else None
 
     def _applied(self, view: str, offsets: Offsets) -> None:
         before = self._progress.get(view, {})
         now: dict[tuple[str, int], Progress] = {}
         for topic in self._topics[view]:
             for partition, offset in offsets.get(topic, {}).items():
-                of_partition = before.get((topic, int(partition)))
-                if of_partition is None or offset < of_partition.position:  # it was rebuilt
-                    of_partition = Progress(offset, 0, answerable=True)
+                progress = before.get((topic, int(partition)))
+                if progress is None or offset < progress.position:  # it was rebuilt
+                    progress = Progress(offset, 0, answerable=True)
                     self._has_new = True
-                of_partition.applied(offset)
-                now[topic, int(partition)] = of_partition
+                progress.applied(offset)
+                now[topic, int(partition)] = progress
         self._progress[view] = now

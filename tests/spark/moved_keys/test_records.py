@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from model.partitioner import partition_of
 from spark.formats.records import RAW_RECORD
-from spark.moved_keys.records import found, in_order, moved_keys, newest_rows, with_homes
+from spark.moved_keys.records import count_moved_keys, in_order, moved_keys, newest_rows, with_homes
 
 PARTITIONS = 4
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,7 +55,7 @@ def test_the_newest_row_of_moved_keys(session: SparkSession, partitioner: str) -
         RAW_RECORD,
     ).repartition(3)
     keys = with_homes(moved_keys(rows), PARTITIONS).persist()
-    assert found(keys) == (len(expected), partitioner)
+    assert count_moved_keys(keys) == (len(expected), partitioner)
     last = newest_rows(in_order(rows, keys, partitioner).select("key", "value")).collect()
     assert {bytes(key): value and bytes(value) for key, value in last} == expected
 

@@ -25,7 +25,7 @@ def test_a_loaded_view_is_looked_at_when_it_has_caught_up() -> None:
     assert not watched(None, 1).is_unsure({})
 
 
-def test_after_an_addition_there_are_two_looks() -> None:
+def test_after_an_addition_there_are_two_searches() -> None:
     assert watched(MARK, 3).grown({"raw": 3})
     each = watched(replace(MARK, growing={"raw": 3}, again_at=700.0), 3)
     assert each.is_unsure({})
@@ -34,7 +34,7 @@ def test_after_an_addition_there_are_two_looks() -> None:
     assert each.grown({"raw": 4})
     assert each.next_need(99.0, 120.0) is None, "it has not read the new partitions"
     assert each.next_need(101.0, 120.0) is Need.GROWN
-    each.has_looked = True
+    each.has_searched = True
     assert each.next_need(101.0, 120.0) is None
     assert each.next_need(650.0, 710.0) is None, "producers may have written since"
     assert each.next_need(701.0, 710.0) is Need.AGAIN

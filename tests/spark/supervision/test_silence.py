@@ -58,9 +58,9 @@ def test_heartbeats_do_not_wait_for_a_partition_without_a_leader(
         wait_until(lambda: topic in admin.topics([topic]), 20, "the topic")
         partitions = admin.topics([topic])[topic].partitions
         look = admin.ask_for_end_offsets({topic: partitions + 1})
-        wait_until(lambda: len(look().found.get(topic, {})) == partitions, 30, "the others")
-        assert not look().is_all
-        assert look().found == admin.end_offsets({topic: partitions})
-        wait_until(lambda: look().is_all, 60, "the timeout")
-        assert look().found == admin.end_offsets({topic: partitions})
+        wait_until(lambda: len(look().offsets.get(topic, {})) == partitions, 30, "the others")
+        assert not look().is_complete
+        assert look().offsets == admin.end_offsets({topic: partitions})
+        wait_until(lambda: look().is_complete, 60, "the timeout")
+        assert look().offsets == admin.end_offsets({topic: partitions})
         assert f"{topic}, partition {partitions}: " in (look().error or "")
