@@ -13,7 +13,7 @@ from model.kafka.config import check_java_values, for_java, is_secret
 from model.kafka.config_providers import resolve, resolve_value
 from model.problems import ConfigurationError
 from model.views import Deployment
-from model.views_file import parse_views
+from spark.deployment import read_deployment
 from spark.discovery import declared_views, select_views
 from spark.errors import JobError
 from spark.formats import registry
@@ -275,13 +275,9 @@ def _add_spark(add: _Add) -> None:
 
 def _deployment(parser: argparse.ArgumentParser, file: Path | None) -> Deployment | None:
     """The parsed views.toml; None if ``file`` is None."""
-    if file is None:
-        return None
     try:
-        return parse_views(file.read_text(), str(file), lambda name: _read_beside(file, name))
-    except (OSError, UnicodeDecodeError) as error:
-        parser.error(f"--views-toml: {file}: {getattr(error, 'strerror', None) or error}")
-    except ConfigurationError as error:
+        return None if file is None else read_deployment(file)
+    except JobError as error:
         parser.error(f"--views-toml: {error}")
 
 
@@ -311,14 +307,6 @@ def _schema_registry(deployment: Deployment) -> dict[str, str]:
         registry.AUTH: auth,
         registry.MISSING_AFTER: missing_after,
     }
-
-
-def _read_beside(file: Path, name: str) -> bytes:
-    """A schema file that views.toml names."""
-    try:
-        return (file.parent / name).read_bytes()
-    except OSError as error:
-        raise ValueError(f"cannot read {file.parent / name}: {error}") from error
 
 
 def _jar_folder() -> Path:

@@ -18,8 +18,8 @@ from queryable.client.settings import client_settings
 from spark.batch.encoder import KEY, VALUE
 from spark.batch.folder import PushFolder, new_id
 from spark.batch.reader import Source, ViewReader, schema_of
-from spark.batch.views import read_deployment
 from spark.batch.writer import RUN_BYTES, PushWriter
+from spark.deployment import read_deployment
 from spark.errors import JobError
 
 _KEEP = 3  # pushes
@@ -91,7 +91,7 @@ class Queryable(DataSource):
         )
 
     def _view(self, views: str) -> View:
-        _, by_name = read_deployment(views)
+        by_name = {view.name: view for view in read_deployment(Path(views)).views}
         name = self.options.get("view")
         if name not in by_name:
             raise JobError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 import orjson
 from confluent_kafka import KafkaException
@@ -21,7 +22,7 @@ from model.kafka.config import for_librdkafka, hide
 from model.kafka.config_providers import resolve
 from model.problems import ConfigurationError
 from model.pushes.manifest import Pinned
-from spark.batch.views import read_deployment
+from spark.deployment import read_deployment
 from spark.errors import JobError
 
 _TIMEOUT = 10.0  # s, for one request
@@ -37,7 +38,8 @@ def pin(
 
     Call it before the job reads anything. `views`: the path of views.toml. Raises JobError.
     """
-    deployment, by_name = read_deployment(views)
+    deployment = read_deployment(Path(views))
+    by_name = {entry.name: entry for entry in deployment.views}
     if view not in by_name:
         raise JobError(f"{views} has no view {view}; it has {', '.join(by_name)}")
     view_topic = by_name[view].topic

@@ -14,7 +14,7 @@ from local.settings import REPOSITORY
 from model.pushes.manifest import Pinned
 from spark.batch.data_source import register
 from spark.batch.distribution import distribute
-from spark.batch.views import read_deployment
+from spark.deployment import read_deployment
 from tests.support.backends import Backend
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml
@@ -138,7 +138,7 @@ def test_distributed_rows_are_one_file_for_each_partition(
     (tmp_path / "pushes").mkdir()
     views = tmp_path / "views.toml"
     views.write_text(views_toml(orders={"topic": "orders", "push": "pushes"}))
-    _, by_name = read_deployment(str(views))
+    by_name = {view.name: view for view in read_deployment(views).views}
     offsets = Pinned("orders", "orders", "topic-1", 1, {"orders": {0: 0, 1: 0, 2: 0}})
     rows = session.range(0, 600, 1, 5).selectExpr("concat('k', id) as key", "id as number")
     (
