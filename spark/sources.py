@@ -76,7 +76,7 @@ def records_between(
     ``starts`` has all of them."""
 
     def offsets(bounds: Mapping[int, int]) -> str:
-        return json.dumps({topic: {str(partition): bounds[partition] for partition in ends}})
+        return json.dumps({topic: {partition: bounds[partition] for partition in ends}})
 
     options = _bounded_options(topic, kafka)
     del options["subscribe"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from spark.checkpoints.files import CheckpointFiles
 from spark.checkpoints.generations import query_folders
-from spark.checkpoints.positions import Positions
+from spark.checkpoints.positions import Positions, positions_of
 from spark.moved_keys.dependence import Dependence
 
 _FILE = "moved-keys.json"
@@ -58,15 +58,11 @@ def write_mark(files: CheckpointFiles, checkpoint: str, mark: Mark) -> None:
 
 
 def _from_json(document: Mapping[str, Any]) -> Mark:
-    since = {
-        topic: {int(partition): offset for partition, offset in offsets.items()}
-        for topic, offsets in document["since"].items()
-    }
     return Mark(
         document["query"],
         Dependence(document["dependence"]),
         document["partitions"],
-        since,
+        positions_of(document["since"]),
         document["growing"],
         document["again_at"],
         tuple(document["moved"]),

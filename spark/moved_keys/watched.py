@@ -57,7 +57,7 @@ class WatchedView:
     marked_at: float = float("-inf")  # monotonic s
     not_before: float = float("-inf")  # monotonic s
 
-    def is_unsure(self, offsets: Mapping[str, Mapping[str, int]]) -> bool:
+    def is_unsure(self, offsets: Positions) -> bool:
         """Whether moved keys may have older values. ``offsets``: the view's current offsets, which
         may include partitions that the job has not noticed yet."""
         if self.mark is None:

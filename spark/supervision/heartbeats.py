@@ -20,9 +20,10 @@ from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
+from spark.checkpoints.positions import Positions
 from spark.kafka_admin import Commit, EndOffsets, TopicPartition
 from spark.supervision.commands import PipelineCommands
-from spark.supervision.status import RUNNING, STARTING, STOPPED, Offsets, ViewStatus
+from spark.supervision.status import RUNNING, STARTING, STOPPED, ViewStatus
 from spark.supervision.whole_logs import HighWatermarks, WholeLogs
 from spark.view import View
 
@@ -67,7 +68,7 @@ class Heartbeats:
         self._health = health
         self._log = log
         self._initial: dict[str, dict[TopicPartition, int]] = {}  # committed at the start, by view
-        self._committed: dict[str, Offsets] = {}
+        self._committed: dict[str, Positions] = {}
         self._all_committed_at = float("-inf")
         self._warned_at = float("-inf")
         self._is_ending = False
@@ -160,13 +161,13 @@ class Heartbeats:
 
     def _commit(self, name: str, status: ViewStatus, commit_all: bool) -> Commit:
         offsets = {
-            TopicPartition(topic, int(partition)): offset
+            TopicPartition(topic, partition): offset
             for topic, by_partition in status.offsets.items()
             for partition, offset in by_partition.items()
             if commit_all or self._committed.get(name, {}).get(topic, {}).get(partition) != offset
         }
         first = TopicPartition(self._views[name].streams[0].topic, 0)
-        offset = status.offsets.get(first.topic, {}).get(str(first.partition))
+        offset = status.offsets.get(first.topic, {}).get(first.partition)
         if offset is None:
             if name not in self._initial:
                 self._initial[name] = self._groups.committed(self._prefix + name)

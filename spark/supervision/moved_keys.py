@@ -106,7 +106,7 @@ class MovedKeys:
                 is_due = time.monotonic() - watched.marked_at >= _MARK_INTERVAL
                 if is_due and mark.dependence is Dependence.WRITES:
                     self._write_mark(watched, replace(mark, since=before))
-            watched.positions = _positions(statuses[name])
+            watched.positions = statuses[name].offsets
             if not watched.is_unsure(statuses[name].offsets):
                 watched.current_at = statuses[name].caught_up_at
 
@@ -137,7 +137,7 @@ class MovedKeys:
                 self._take_result(watched, watched.search)
             else:
                 watched.need = watched.next_need(statuses[name].caught_up_at, time.time())
-                self._begin(watched, _positions(statuses[name]), statuses[name].caught_up_at)
+                self._begin(watched, statuses[name].offsets, statuses[name].caught_up_at)
 
     def put_in_order(self, name: str) -> None:
         """Writes the results of moved keys again. The view must not run. After an error, the view
@@ -374,13 +374,6 @@ def _may_compare(view: View) -> bool:
 
 def _counts(view: View, topics: Mapping[str, Topic]) -> Counts:
     return {source.topic: topics[source.topic].partitions for source in view.inputs}
-
-
-def _positions(status: ViewStatus) -> Positions:
-    return {
-        topic: {int(partition): offset for partition, offset in offsets.items()}
-        for topic, offsets in status.offsets.items()
-    }
 
 
 def _next_search() -> float:

@@ -28,6 +28,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from model.machine.clock import boot_time
+from spark.checkpoints.positions import Positions, positions_of
 from spark.errors import summary
 from spark.event_time.bounds import LATE
 from spark.supervision.events import (
@@ -49,7 +50,6 @@ from spark.supervision.status import (
     STARTING,
     STOPPED,
     Gap,
-    Offsets,
     ViewProgress,
     ViewStatus,
 )
@@ -253,9 +253,9 @@ class ProgressListener(StreamingQueryListener):
         """``at``: when the query looked for new records, in ISO 8601."""
         query = progress.name or ""
         name = view_of(query)
-        offsets: Offsets = {}
+        offsets: Positions = {}
         for source in progress.sources:
-            offsets |= json.loads(source.endOffset or "{}")
+            offsets |= positions_of(json.loads(source.endOffset or "{}"))
         with self._lock:
             view = self._views[name]
             before = asdict(view)
@@ -342,10 +342,10 @@ def _reaches(end: str | None, latest: str | None) -> bool:
     """Whether the end is at least the latest offset. In real-time mode it is later: a batch also
     reads what arrives while it runs."""
     try:
-        ends: Offsets = json.loads(end or "")
+        ends = positions_of(json.loads(end or ""))
         return all(
             ends.get(topic, {}).get(partition, -1) >= offset
-            for topic, offsets in json.loads(latest or "").items()
+            for topic, offsets in positions_of(json.loads(latest or "")).items()
             for partition, offset in offsets.items()
         )
     except ValueError:

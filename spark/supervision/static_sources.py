@@ -16,6 +16,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark.checkpoints.files import CheckpointFiles
+from spark.checkpoints.positions import Positions, positions_of
 from spark.errors import JobError, Unavailable
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
@@ -23,9 +24,6 @@ from spark.view import View
 
 _ENDS, _STARTS = "static-sources.json", "static-sources-starts.json"
 """Files in a view's checkpoint folder."""
-
-Offsets = dict[str, dict[int, int]]
-"""Topic ► partition ► offset."""
 
 
 def forget_bounds(files: CheckpointFiles, folder: str) -> None:
@@ -38,8 +36,8 @@ def forget_bounds(files: CheckpointFiles, folder: str) -> None:
 class Bounds(NamedTuple):
     """The first offsets and the end offsets of topics."""
 
-    starts: Offsets
-    ends: Offsets
+    starts: Positions
+    ends: Positions
 
 
 class StaticSources:
@@ -74,10 +72,7 @@ class StaticSources:
         bounds = self._bounds[view.name] = self._stored(view)
         if (why := self._change(view, bounds)) is not None:
             raise JobError(why)
-        return {
-            topic: json.dumps({topic: {str(number): end for number, end in by_partition.items()}})
-            for topic, by_partition in bounds.ends.items()
-        }
+        return {topic: json.dumps({topic: ends}) for topic, ends in bounds.ends.items()}
 
     def changed(self, views: Iterable[View]) -> dict[str, str]:
         """The views whose static sources have changed since their start ► the reason. A view is
@@ -96,7 +91,7 @@ class StaticSources:
         folder = self._settings.checkpoint(view)
         partitions = self._partitions[view.name]
 
-        def stored(name: str, now: Callable[[Mapping[str, int]], Offsets]) -> Offsets:
+        def stored(name: str, now: Callable[[Mapping[str, int]], Positions]) -> Positions:
             files = CheckpointFiles(self._session)
             document = files.read_json(f"{folder}/{name}")
             if document is None:
@@ -106,10 +101,7 @@ class StaticSources:
                     topics = ", ".join(partitions)
                     raise Unavailable(f"the offsets of {topics} cannot be read: {error}") from error
                 files.replace_json(f"{folder}/{name}", document)
-            return {
-                topic: {int(partition): int(offset) for partition, offset in by_partition.items()}
-                for topic, by_partition in document.items()
-            }
+            return positions_of(document)
 
         # Checkpoints of earlier releases have only the ends.
         ends = stored(_ENDS, self._admin.end_offsets)

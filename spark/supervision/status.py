@@ -7,12 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from model.pipelines.status import FAILED, PAUSED, RUNNING, STARTING, STOPPED
+from spark.checkpoints.positions import Positions
 
-__all__ = ["FAILED", "PAUSED", "RUNNING", "STARTING", "STOPPED", "Offsets"]
-
-Offsets = dict[str, dict[str, int]]
-"""Topic ► partition (decimal text) ► next offset."""
-
+__all__ = ["FAILED", "PAUSED", "RUNNING", "STARTING", "STOPPED"]
 
 LEAST_GAP = 60.0
 """The least time (s) without some of the records that counts as a gap; see ``ViewStatus``."""
@@ -40,7 +37,7 @@ class ViewStatus(NamedTuple):
     """
 
     state: str
-    offsets: Offsets
+    offsets: Positions
     error: str | None
     silent: float | None
     caught_up_at: float | None = None
@@ -67,9 +64,9 @@ class ViewProgress:
     restarts: int = 0
     is_final: bool = False
     last_error: str | None = None
-    source_offsets: Offsets = field(default_factory=dict)
+    source_offsets: Positions = field(default_factory=dict)
     input_rows: int = 0
     dropped_rows: int = 0
     late_rows: int = 0
     dead_letters: int = 0
-    dead_letter_offsets: Offsets = field(default_factory=dict)
+    dead_letter_offsets: Positions = field(default_factory=dict)

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from model.progress import Progress
+from spark.checkpoints.positions import Positions
 from spark.kafka_admin import EndOffsets
-from spark.supervision.status import Offsets
 from spark.view import View
 
 _INTERVAL = 10.0  # s between two requests for the high watermarks
@@ -33,12 +33,12 @@ class WholeLogs:
         self._ask_after = float("-inf")  # s, monotonic
         self._has_new = False  # whether there is a partition that was not asked for
 
-    def update(self, offsets: Mapping[str, Offsets]) -> None:
+    def update(self, positions: Mapping[str, Positions]) -> None:
         """Notes how far the views have read, by view. Asks for the high watermarks every 10 s, and
         if there is a new partition. Does not wait for the answer; a later call takes it. Raises
         OSError if the brokers do not have all watermarks, and the errors of ``HighWatermarks``."""
-        for view, view_offsets in offsets.items():
-            self._applied(view, view_offsets)
+        for view, view_positions in positions.items():
+            self._applied(view, view_positions)
         error = self._take_answer()
         if self._has_new or (self._answer is None and time.monotonic() >= self._ask_after):
             self._ask()
@@ -82,15 +82,15 @@ class WholeLogs:
         known_times = [at for at in times if at is not None]
         return min(known_times) if times and len(known_times) == len(times) else None
 
-    def _applied(self, view: str, offsets: Offsets) -> None:
+    def _applied(self, view: str, positions: Positions) -> None:
         before = self._progress.get(view, {})
         now: dict[tuple[str, int], Progress] = {}
         for topic in self._topics[view]:
-            for partition, offset in offsets.get(topic, {}).items():
-                progress = before.get((topic, int(partition)))
+            for partition, offset in positions.get(topic, {}).items():
+                progress = before.get((topic, partition))
                 if progress is None or offset < progress.position:  # it was rebuilt
                     progress = Progress(offset, 0, answerable=True)
                     self._has_new = True
                 progress.applied(offset)
-                now[topic, int(partition)] = progress
+                now[topic, partition] = progress
         self._progress[view] = now

@@ -44,7 +44,7 @@ def test_nothing_is_due_without_an_addition() -> None:
     each = watched(MARK)
     assert each.is_settled
     assert not each.is_unsure({})
-    assert each.is_unsure({"raw": {"0": 1, "1": 1, "2": 1}}), "read before it is noticed"
+    assert each.is_unsure({"raw": {0: 1, 1: 1, 2: 1}}), "read before it is noticed"
     assert not each.grown({"raw": 2})
     assert each.next_need(time.time(), time.time()) is None
 

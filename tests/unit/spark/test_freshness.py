@@ -85,7 +85,7 @@ def test_what_was_read_is_committed_with_a_heartbeat() -> None:
     manual = ManualHeartbeats()
     offsets, heartbeat = manual.beat()
     assert (offsets, heartbeat["state"]) == ({FIRST: 0}, "starting")
-    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {0: 7, 1: 5}}, None, 0.5)
     before = time.time_ns() // 1_000_000
     manual.beat()  # asks for the ends
     offsets, first = manual.beat()
@@ -108,7 +108,7 @@ def test_a_restarted_job_keeps_its_committed_offsets_until_it_has_read_its_check
 
 def test_the_last_heartbeat_has_the_error_that_ended_the_job() -> None:
     manual = ManualHeartbeats()
-    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {0: 7}}, None, 0.5)
     manual.heartbeats.ending(ValueError("no memory"))
     heartbeat = manual.beat()[1]
     assert (heartbeat["state"], heartbeat["error"]) == ("stopped", "no memory")
@@ -116,7 +116,7 @@ def test_the_last_heartbeat_has_the_error_that_ended_the_job() -> None:
 
 def test_offsets_are_committed_after_the_broker_was_unreachable() -> None:
     manual = ManualHeartbeats()
-    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {0: 7, 1: 5}}, None, 0.5)
     manual.groups.is_unreachable = True
     with manual.heartbeats:
         wait_until(lambda: manual.messages, 10, "the warning")
@@ -131,7 +131,7 @@ def test_a_group_that_the_job_may_not_read_or_write_does_not_stop_the_others() -
     manual = ManualHeartbeats(None, denied)
     manual.groups.denied = "job-denied"
     assert manual.beat()[1]["state"] == "starting"
-    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7, "1": 5}}, None, 0.5)
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {0: 7, 1: 5}}, None, 0.5)
     offsets, heartbeat = manual.beat()
     assert (offsets, heartbeat["state"]) == ({FIRST: 7, SECOND: 5}, "running")
     [warning] = manual.messages
@@ -145,7 +145,7 @@ def test_a_group_that_the_job_may_not_read_or_write_does_not_stop_the_others() -
 def test_a_health_file_that_cannot_be_written_does_not_stop_the_heartbeats(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     manual = ManualHeartbeats(tmp_path / "file" / "health.json")
-    manual.status = ViewStatus(RUNNING, {VIEW.source: {"0": 7}}, None, 0.5)
+    manual.status = ViewStatus(RUNNING, {VIEW.source: {0: 7}}, None, 0.5)
     offsets, heartbeat = manual.beat()
     assert (offsets, heartbeat["state"]) == ({FIRST: 7}, "running")
     assert "health.json" in manual.messages[0]

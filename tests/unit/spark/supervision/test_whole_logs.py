@@ -34,9 +34,9 @@ class Job:
 
     def read_at(self, now: float, *offsets: int) -> float | None:
         self.now = now
-        of_topic = {str(partition): offset for partition, offset in enumerate(offsets)}
+        positions = dict(enumerate(offsets))
         for _ in range(2):  # it asks, and looks at the answer
-            self.logs.update({VIEW.name: {VIEW.source: of_topic} if offsets else {}})
+            self.logs.update({VIEW.name: {VIEW.source: positions} if offsets else {}})
         return self.logs.had_all_at(VIEW.name)
 
 
@@ -91,7 +91,7 @@ def test_a_partition_without_a_leader_hides_no_other(monkeypatch: pytest.MonkeyP
 
     def update(now: float) -> None:
         clock[0] = now
-        offsets = {VIEW.name: {VIEW.source: {"0": 7}}, "other": {VIEW.source: {"0": 7, "1": 5}}}
+        offsets = {VIEW.name: {VIEW.source: {0: 7}}, "other": {VIEW.source: {0: 7, 1: 5}}}
         logs.update(offsets)
 
     for now in (100, 101, 109):
