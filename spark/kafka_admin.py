@@ -217,10 +217,6 @@ class KafkaAdmin:
             why = self._create(topic, partitions, dict(config))
         return why
 
-    def cleanup_policy(self, topic: str) -> str | None:
-        """The topic's ``cleanup.policy``. As ``config``."""
-        return self.config(topic, "cleanup.policy")
-
     def config(self, topic: str, name: str) -> str | None:
         """A setting of the topic; None if the job may not read it, or the brokers do not have it.
         ``Unavailable`` after another error: asking again may help."""

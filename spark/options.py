@@ -12,14 +12,14 @@ from model.formats.schema_registry import AUTH_VARIABLE
 from model.kafka.config import check_java_values, for_java, is_secret
 from model.kafka.config_providers import resolve, resolve_value
 from model.problems import ConfigurationError
-from model.views import Deployment
+from model.views import SPARK_GROUP_PREFIX, Deployment
 from spark.deployment import read_deployment
 from spark.discovery import declared_views, select_views
 from spark.errors import JobError
 from spark.formats import registry
 from spark.required import check_kafka, check_spark
-from spark.session import jars_in, submitted
-from spark.settings import DEFAULT_TRIGGER, GROUP_PREFIX, REAL_TIME_BATCH, Settings
+from spark.session import submitted
+from spark.settings import DEFAULT_TRIGGER, REAL_TIME_BATCH, Settings
 from spark.sources import Kafka
 from spark.triggers import REAL_TIME, spark_time
 from spark.views import VIEWS
@@ -73,7 +73,7 @@ def parse(arguments: list[str] | None = None) -> Settings:
             "entry, or name views"
         )
     folder = _jar_folder() if options.jars is None else Path(options.jars).expanduser().absolute()
-    jars = jars_in(folder)
+    jars = sorted(folder.glob("*.jar"))
     if options.jars is not None and not jars:
         parser.error(f"--jars: no *.jar in {folder}")
     if not jars and not submitted() and "spark.jars" not in dict(options.conf):
@@ -180,7 +180,7 @@ def _add_kafka(add: _Add) -> None:
     )
     add(
         "--group-prefix",
-        default=GROUP_PREFIX,
+        default=SPARK_GROUP_PREFIX,
         metavar="TEXT",
         help="the job commits the offsets of each view, with a heartbeat, to the consumer group "
         "prefix + view name, once a second: `pipeline` in views.toml (default: %(default)s)",

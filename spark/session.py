@@ -75,11 +75,6 @@ _LOCAL_CHECKPOINTS = {
 }
 
 
-def jars_in(folder: Path) -> list[Path]:
-    """The jars of a folder, sorted; none if the folder does not exist."""
-    return sorted(folder.glob("*.jar"))
-
-
 def submitted() -> bool:
     """Whether ``spark-submit`` started this process, and with it the JVM with its settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ

@@ -12,7 +12,6 @@ from spark.sources import Kafka
 from spark.triggers import REAL_TIME, milliseconds
 from spark.view import View
 
-GROUP_PREFIX = SPARK_GROUP_PREFIX
 # A record waits for half of this time on average. Shorter times cost more CPU while nothing
 # arrives: ten views ask for new records 50 times a second.
 DEFAULT_TRIGGER = "200 milliseconds"
@@ -43,7 +42,7 @@ class Settings:
     jars: list[Path] = field(default_factory=list)
     conf: Mapping[str, str] = field(default_factory=dict)
     log_level: str = "off"
-    group_prefix: str = GROUP_PREFIX
+    group_prefix: str = SPARK_GROUP_PREFIX
 
     def checkpoint(self, view: View) -> str:
         """The folder of a view's checkpoints: a path of any file system that Hadoop supports."""

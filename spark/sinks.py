@@ -29,7 +29,6 @@ from spark.formats.placement import partition_of
 from spark.formats.records import HEADERS
 from spark.sources import Kafka
 
-DEAD_LETTER_SUFFIX = SUFFIX
 # Headers make a dead letter larger than its record. The topic sets the limit.
 _MAX_REQUEST_BYTES = str(8 * 1024 * 1024)
 
@@ -54,7 +53,7 @@ def dead_letters(rejected: DataFrame, by: str) -> DataFrame:
         _header("by", F.lit(by)),
     )
     return rejected.select(
-        F.concat("topic", F.lit(DEAD_LETTER_SUFFIX)).alias("topic"),
+        F.concat("topic", F.lit(SUFFIX)).alias("topic"),
         F.concat_ws(":", "topic", "partition", "offset").alias("key"),
         F.coalesce(value, F.lit(b"")).alias("value"),
         F.concat(

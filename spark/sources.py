@@ -44,11 +44,11 @@ def raw_records(
     ``max_offsets_per_trigger``: None in real-time mode, which has no limit.
     """
     if max_offsets_per_trigger is None:
-        reader = session.readStream.format("kafka").options(**_options(topic, kafka))
+        options = _options(topic, kafka)
     else:
-        reader = session.readStream.format("kafka").options(**_bounded_options(topic, kafka))
-        reader = reader.option("maxOffsetsPerTrigger", max_offsets_per_trigger)
-    return reader.load().select(*RAW_RECORD.names)
+        limit = {"maxOffsetsPerTrigger": str(max_offsets_per_trigger)}
+        options = _bounded_options(topic, kafka) | limit
+    return session.readStream.format("kafka").options(**options).load().select(*RAW_RECORD.names)
 
 
 def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -> DataFrame:
@@ -56,13 +56,7 @@ def static_records(session: SparkSession, topic: str, kafka: Kafka, ends: str) -
 
     ``ends``: JSON in the format of Spark's ``endingOffsets``.
     """
-    return (
-        session.read.format("kafka")
-        .options(**_bounded_options(topic, kafka))
-        .option("endingOffsets", ends)
-        .load()
-        .select(*RAW_RECORD.names)
-    )
+    return _read(session, _bounded_options(topic, kafka) | {"endingOffsets": ends})
 
 
 def records_between(
@@ -78,18 +72,18 @@ def records_between(
     def offsets(bounds: Mapping[int, int]) -> str:
         return json.dumps({topic: {partition: bounds[partition] for partition in ends}})
 
-    options = _bounded_options(topic, kafka)
+    options = _bounded_options(topic, kafka) | {
+        "assign": json.dumps({topic: sorted(ends)}),
+        "startingOffsets": offsets(starts),
+        "endingOffsets": offsets(ends),
+        "maxRecordsPerPartition": str(_MAX_RECORDS_PER_TASK),
+    }
     del options["subscribe"]
-    return (
-        session.read.format("kafka")
-        .options(**options)
-        .option("assign", json.dumps({topic: sorted(ends)}))
-        .option("startingOffsets", offsets(starts))
-        .option("endingOffsets", offsets(ends))
-        .option("maxRecordsPerPartition", _MAX_RECORDS_PER_TASK)
-        .load()
-        .select(*RAW_RECORD.names)
-    )
+    return _read(session, options)
+
+
+def _read(session: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    return session.read.format("kafka").options(**options).load().select(*RAW_RECORD.names)
 
 
 def _bounded_options(topic: str, kafka: Kafka) -> dict[str, str]:

@@ -107,9 +107,9 @@ class View:
         return self.derive(*(source.decoder.well_formed(rows) for source, rows in pairs))
 
     def rejected(self, *records: DataFrame) -> DataFrame:
-        """RAW_RECORD rows of each source ► the malformed ones, with their ``reason``."""
+        """RAW_RECORD rows of each source ► the malformed ones of streams, with their ``reason``."""
         pairs = zip(self.inputs, records, strict=True)
-        malformed = [source.decoder.malformed(rows) for source, rows in pairs]
+        malformed = [source.decoder.malformed(rows) for source, rows in pairs if not source.static]
         return reduce(DataFrame.unionByName, malformed)
 
 

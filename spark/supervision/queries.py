@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import reduce
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -71,8 +70,10 @@ def view_queries(
         on_written=watermarks.advance if any(watermarked) else None,
         is_real_time=is_real_time,
     )
+    with only_of_view(view, "decoder"):
+        rejected = with_late_count(view.rejected(*records))
     letters = topic_writer(
-        _rejected(view, records),
+        dead_letters(rejected, by=f"spark/{view.name}"),
         None,
         settings.kafka,
         partitions=1,
@@ -105,15 +106,3 @@ def _observed(source: Source, records: DataFrame, partitions: int) -> DataFrame:
     if source.static or bounds is None:
         return records
     return observed(records, source.topic, partitions, bounds.before)
-
-
-def _rejected(view: View, records: Sequence[DataFrame]) -> DataFrame:
-    """The dead letters of all streams. Dead letters of static sources are not written."""
-    with only_of_view(view, "decoder"):
-        malformed = [
-            source.decoder.malformed(source_records)
-            for source, source_records in zip(view.inputs, records, strict=True)
-            if not source.static
-        ]
-    rejected = with_late_count(reduce(DataFrame.unionByName, malformed))
-    return dead_letters(rejected, by=f"spark/{view.name}")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from model.dead_letters import MAX_MESSAGE_BYTES
+from model.dead_letters import MAX_MESSAGE_BYTES, SUFFIX
 from spark.checkpoints.files import CheckpointFiles
 from spark.errors import (
     JVM_ENDED,
@@ -26,7 +26,6 @@ from spark.errors import (
 )
 from spark.kafka_admin import KafkaAdmin, Topic
 from spark.settings import Settings
-from spark.sinks import DEAD_LETTER_SUFFIX
 from spark.supervision.moved_keys import MovedKeys
 from spark.supervision.status import ViewStatus
 from spark.view import View
@@ -41,7 +40,7 @@ def prepare_topics(
     checks the topics' ids; ``JobError`` if a topic is missing or recreated."""
     views = settings.views
     targets = {view.topic: view for view in views}
-    letters = {source.topic + DEAD_LETTER_SUFFIX for view in views for source in view.streams}
+    letters = {source.topic + SUFFIX for view in views for source in view.streams}
     required = topics_of(views)
     seconds = settings.topics_deadline
     if not settings.create_topics:
@@ -100,7 +99,7 @@ def _check_cleanup_policy(
     """Warns if Kafka would delete entries of the view, or keep all records."""
     policy = None
     with suppress(Unavailable):  # only a warning depends on it
-        policy = admin.cleanup_policy(topic)
+        policy = admin.config(topic, "cleanup.policy")
     if policy is None:
         return
     expected = view_topic_config(view)["cleanup.policy"]

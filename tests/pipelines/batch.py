@@ -11,10 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from local.kafka.jars import spark_jars
+from model.dead_letters import SUFFIX
 from model.partitioner import partition_of
 from spark.formats.records import RAW_RECORD
 from spark.session import start_session
-from spark.sinks import DEAD_LETTER_SUFFIX, dead_letters
+from spark.sinks import dead_letters
 from spark.sources import Kafka
 from spark.view import View
 from spark.views import VIEWS
@@ -31,7 +32,7 @@ def main(servers: str, *names: str) -> None:
             if source.topic not in read:
                 read[source.topic] = _records(session, source.topic, kafka)
                 letters = dead_letters(source.decoder.malformed(read[source.topic]), by="batch")
-                _write(letters.drop("topic"), source.topic + DEAD_LETTER_SUFFIX, kafka)
+                _write(letters.drop("topic"), source.topic + SUFFIX, kafka)
         rows = view.result(*(read[topic] for topic in view.source_topics))
         _write(_placed(rows, view), view.topic, kafka)
     session.stop()

@@ -14,7 +14,7 @@ from local.kafka.broker import quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.processes import end, spawn
 from local.settings import REPOSITORY
-from spark.sinks import DEAD_LETTER_SUFFIX
+from model.dead_letters import SUFFIX
 from spark.view import View
 from tests.pipelines import reference
 from tests.pipelines.batch import BATCH_SUFFIX
@@ -39,7 +39,7 @@ class Check:
         """Writes the topics of the batch job; LocalError if it fails."""
         topics = [Topic(v.topic + BATCH_SUFFIX, v.partitions) for v in self._views]
         for source in sorted({topic for view in self._views for topic in view.source_topics}):
-            topics.append(Topic(source + DEAD_LETTER_SUFFIX + BATCH_SUFFIX, 1))
+            topics.append(Topic(source + SUFFIX + BATCH_SUFFIX, 1))
         create_topics(quiet_admin(self._servers), topics)
         names = [view.name for view in self._views]
         command = [sys.executable, "-m", "tests.pipelines.batch", self._servers, *names]
@@ -80,7 +80,7 @@ class Check:
     def _fill_dead_letters(
         self, result: Result, source: str, raw: Sequence[reference.Record]
     ) -> None:
-        topic = source + DEAD_LETTER_SUFFIX
+        topic = source + SUFFIX
         found = _letters(self._read(topic, 1))
         batch = _letters(self._read(topic + BATCH_SUFFIX, 1))
         expected = reference.rejected(source, raw)

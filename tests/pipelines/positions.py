@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from model.kafka.admin import LATEST, offsets
-from spark.settings import GROUP_PREFIX
+from model.views import SPARK_GROUP_PREFIX
 from spark.view import View
 from tests.pipelines.raw_records import PARTITIONS
 
@@ -45,7 +45,7 @@ def _of(view: View, ends: Offsets) -> Offsets:
 
 
 def _committed(admin: AdminClient, view: View) -> Offsets:
-    group = ConsumerGroupTopicPartitions(GROUP_PREFIX + view.name)
+    group = ConsumerGroupTopicPartitions(SPARK_GROUP_PREFIX + view.name)
     [future] = admin.list_consumer_group_offsets([group]).values()
     found = future.result(_TIMEOUT).topic_partitions
     return {(each.topic, each.partition): each.offset for each in found}
