@@ -11,36 +11,30 @@ from __future__ import annotations
 
 import base64
 import shutil
-import signal
 import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
-import typer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from local import ports
-from local.errors import LocalError, friendly, tail
-from local.kafka.broker_config import ARCHIVE, JVM, LOGGING, Listeners, escaped, server_properties
+from local.errors import LocalError, tail
+from local.kafka.broker_config import ARCHIVE, JVM, LOGGING, escaped, server_properties
 from local.kafka.connection import admin_of, quiet
 from local.kafka.jars import kafka_jars
 from local.kafka.java import find_java
 from local.processes import end, how_it_ended, spawn
-from local.waiting import wait_until
 
 
 class Broker:
     """A broker process. It starts in about 3 s, the first time in 4 s (formatting).
 
     ``port=None`` chooses a free port and keeps it after restarts. ``properties`` override the
-    defaults in ``server.properties``. With ``sasl_users`` (name: password) a second listener has
-    SASL/PLAIN over plain text. With ``detour`` another listener, on ``detour_port``, advertises the
-    port ``detour``; the caller forwards connections from there to ``detour_port``.
+    defaults in ``server.properties``.
     """
 
     def __init__(
@@ -50,8 +44,6 @@ class Broker:
         port: int | None = None,
         fresh: bool = False,
         properties: Mapping[str, str] | None = None,
-        sasl_users: Mapping[str, str] | None = None,
-        detour: int | None = None,
         heap: str = "256m",
         port_setting: str = "--port",
         die_with_parent: bool = True,
@@ -60,27 +52,18 @@ class Broker:
         self.log_path = self.data_dir / "broker.log"
         self._fresh = fresh
         self._properties = dict(properties or {})
-        self._sasl_users = dict(sasl_users or {})
-        self._detour = detour
         self._heap = heap
         self._port_setting = port_setting
         self._die_with_parent = die_with_parent
         self._process: subprocess.Popen[bytes] | None = None
         self._cluster_id = ""
         self.log_start = 0
-        spare = ports.free_ports(4)
-        self.port = port if port is not None else spare[0]
-        self._controller_port, self._sasl_port, self.detour_port = spare[1:]
+        free_port, self._controller_port = ports.free_ports(2)
+        self.port = port if port is not None else free_port
 
     @property
     def bootstrap_servers(self) -> str:
         return f"{ports.LOOPBACK}:{self.port}"
-
-    @property
-    def sasl_bootstrap_servers(self) -> str:
-        if not self._sasl_users:
-            raise ValueError("this broker has no sasl_users")
-        return f"{ports.LOOPBACK}:{self._sasl_port}"
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -113,9 +96,8 @@ class Broker:
             raise ValueError("the broker is running")
         find_java()
         ports.require_free(self.port, "the Kafka broker", self._port_setting)
-        used = [p for p in (self._controller_port, self._sasl_port) if not ports.is_free(p)]
-        if used:  # they can change, because only this process knows them
-            self._controller_port, self._sasl_port = ports.free_ports(2)
+        if not ports.is_free(self._controller_port):
+            [self._controller_port] = ports.free_ports(1)
         try:
             self._lay_out()
         except OSError as error:
@@ -166,25 +148,6 @@ class Broker:
             self._process.kill()
             self._process.wait()
 
-    def pause(self) -> None:
-        """Sends SIGSTOP: connections stay open without answers, like in a network fault.
-
-        Returns when all threads have stopped, because some continue on a loaded machine.
-        """
-        self.process.send_signal(signal.SIGSTOP)
-        threads = Path(f"/proc/{self.process.pid}/task")
-
-        def have_stopped() -> bool:
-            # The state is the first field after the name, which is in parentheses.
-            stats = [(thread / "stat").read_text() for thread in threads.iterdir()]
-            return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
-
-        wait_until(have_stopped, 10, "the broker to stop")
-
-    def resume(self) -> None:
-        """Ends a ``pause``."""
-        self.process.send_signal(signal.SIGCONT)
-
     def restart(self) -> None:
         """A new process with the same port and data; ends the old one first if it runs."""
         self.stop()
@@ -206,7 +169,7 @@ class Broker:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         lines = [f"{name}={escaped(value)}" for name, value in self._all_properties().items()]
         self._config.write_text("\n".join(lines) + "\n")
-        self._config.chmod(0o600)  # passwords of SASL users
+        self._config.chmod(0o600)  # properties may have passwords
 
     def _is_ours(self) -> bool:
         """Whether this class created the data folder: no other has a listener with this name. The
@@ -217,11 +180,8 @@ class Broker:
             return False
 
     def _all_properties(self) -> dict[str, str]:
-        listeners = Listeners(
-            self.port, self._controller_port, self._sasl_port, self.detour_port, self._detour
-        )
         return {
-            **server_properties(listeners, self._sasl_users),
+            **server_properties(self.port, self._controller_port),
             "log.dirs": str(self.data_dir / "logs"),
             **self._properties,
         }
@@ -280,23 +240,3 @@ class Broker:
 def quiet_admin(bootstrap_servers: str) -> AdminClient:
     """An admin client for tests and benchmarks, which does not belong to `model.kafka.clients`."""
     return AdminClient(quiet({"bootstrap.servers": bootstrap_servers}))
-
-
-@friendly
-def main(
-    data_dir: Annotated[Path, typer.Option(help="Folder of the data.")],
-    port: Annotated[int, typer.Option(help="Port on 127.0.0.1.")] = 9092,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete the data first.")] = False,
-) -> None:
-    """Run a broker until Ctrl-C or SIGTERM."""
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    with Broker(data_dir, port=port, fresh=fresh) as broker:
-        print(f"Kafka broker on {broker.bootstrap_servers}, data in {broker.data_dir}", flush=True)
-        while not stopping.wait(0.5):
-            broker.check()
-
-
-if __name__ == "__main__":
-    typer.run(main)

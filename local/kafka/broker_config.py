@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from local.ports import LOOPBACK
 
@@ -45,57 +44,22 @@ LOGGING = (
 )
 
 
-class Listeners(NamedTuple):
-    """Ports of the listeners. The detour listener, if any, advertises the port ``detour``."""
-
-    broker: int
-    controller: int
-    sasl: int
-    detour_listener: int
-    detour: int | None
-
-
-def server_properties(ports: Listeners, sasl_users: Mapping[str, str]) -> dict[str, str]:
-    """All properties except the data folder; ``sasl_users``: name ► password, or empty."""
-    listeners = {"BROKER": ports.broker, "CONTROLLER": ports.controller}
-    protocols = {"BROKER": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
-    sasl = {}
-    if sasl_users:
-        listeners["CLIENT"] = ports.sasl
-        protocols["CLIENT"] = "SASL_PLAINTEXT"
-        sasl = {
-            "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.client.plain.sasl.jaas.config": _jaas(sasl_users),
-        }
-    if ports.detour is not None:
-        listeners["DETOUR"] = ports.detour_listener
-        protocols["DETOUR"] = "PLAINTEXT"
-    advertised: dict[str, int | None] = {**listeners, "DETOUR": ports.detour}
-    urls = {name: f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()}
+def server_properties(port: int, controller_port: int) -> dict[str, str]:
+    """All properties except the data folder."""
+    listener = f"BROKER://{LOOPBACK}:{port}"
     return {
         **DEFAULTS,
         "process.roles": "broker,controller",
         "node.id": "1",
-        "listeners": ",".join(urls.values()),
-        "advertised.listeners": ",".join(
-            f"{n}://{LOOPBACK}:{advertised[n]}" for n in urls if n != "CONTROLLER"
-        ),
-        "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+        "listeners": f"{listener},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": listener,
+        "listener.security.protocol.map": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "BROKER",
         "controller.listener.names": "CONTROLLER",
-        "controller.quorum.voters": f"1@{LOOPBACK}:{ports.controller}",
-        **sasl,
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
     }
 
 
 def escaped(value: str) -> str:
     """A value for a Java properties file."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _jaas(users: Mapping[str, str]) -> str:
-    for name, password in users.items():
-        if any(c in '"\\\n' for c in name + password):
-            raise ValueError("SASL users cannot have quotes, backslashes or line breaks")
-    accounts = " ".join(f'"user_{name}"="{password}"' for name, password in users.items())
-    return f"org.apache.kafka.common.security.plain.PlainLoginModule required {accounts};"

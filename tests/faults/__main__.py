@@ -14,13 +14,13 @@ import typer
 from rich.console import Console
 
 from local.errors import LocalError, friendly
-from local.kafka.broker import Broker
 from local.progress import bar
 from local.stack.ownership import claim
 from tests.faults import report
 from tests.faults.cluster import AS_SHIPPED
 from tests.faults.global_scenarios import SCENARIOS
 from tests.faults.runner import Result, run_scenario
+from tests.support.brokers import DetouredBroker
 from tests.support.tcp_faults import TcpFaults
 
 _HELP = """Inject one fault after the other during continuous reads, and check every answer. The
@@ -76,10 +76,10 @@ def _run(
     with ExitStack() as stack, bar("faults", len(names)) as update:
         detour = stack.enter_context(TcpFaults())
         broker = stack.enter_context(
-            Broker(
+            DetouredBroker(
                 folder / "broker",
+                detour.port,
                 fresh=True,
-                detour=detour.port,
                 properties={"log.cleaner.backoff.ms": "100"},
             )
         )

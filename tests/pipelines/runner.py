@@ -25,6 +25,7 @@ from tests.pipelines.phases import Phase, finished, phase
 from tests.pipelines.positions import all_run, unread
 from tests.pipelines.raw_records import PARTITIONS
 from tests.pipelines.result import Result
+from tests.support.brokers import pause, resume
 
 Report = Callable[[str], None]
 
@@ -202,7 +203,7 @@ class _Run:
         self._report(f"the broker {'does not answer' if pauses else 'is down'} for {seconds:g} s")
         began = time.monotonic()
         if pauses:
-            self._broker.pause()
+            pause(self._broker)
         else:
             self._broker.kill()
         moment = self._random.random()
@@ -210,7 +211,7 @@ class _Run:
         self._kill(self._random.choice(_REPLACED[self._master]), "", "while the broker is away")
         self._wait(lambda: False, (1 - moment) * seconds)
         if pauses:
-            self._broker.resume()
+            resume(self._broker)
         else:
             self._broker.start()
         self._seconds_away = time.monotonic() - began

@@ -29,6 +29,7 @@ from spark.supervision.queries import view_queries
 from spark.view import View
 from spark.views import VIEWS
 from tests.spark.conftest import Records
+from tests.support.brokers import PasswordBroker
 from tests.support.plugins.fixtures import SASL_USERS, MakeTopic
 from tests.support.spark.examples import departure, flight, request, timed
 from tests.support.spark.logs import partition_of
@@ -238,7 +239,7 @@ def test_spark_puts_records_where_the_java_client_does(
 
 
 def test_spark_takes_sasl_settings_of_a_kafka_table(
-    session: SparkSession, broker: Broker, make_topic: MakeTopic
+    session: SparkSession, broker: PasswordBroker, make_topic: MakeTopic
 ) -> None:
     [(user, password)] = SASL_USERS.items()
     table = {

@@ -12,6 +12,7 @@ import pytest
 
 from local.kafka.broker import Broker, quiet_admin
 from local.kafka.topics import Topic, create_topics
+from tests.support.brokers import PasswordBroker
 from tests.support.deployment import Deployment
 from tests.support.secure_kafka.broker import SecureBroker
 from tests.support.topics import Writer
@@ -32,13 +33,13 @@ class Deploy(Protocol):
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PasswordBroker]:
     """A broker on a free port. Tests that stop, kill or pause a broker start their own."""
     data = tmp_path_factory.mktemp("broker")
     # By default a broker deletes records older than a week, every five minutes. Those of many tests
     # are of 2013.
     properties = {"log.cleaner.backoff.ms": "500", "log.retention.ms": "-1"}
-    with Broker(data, properties=properties, sasl_users=SASL_USERS) as running:
+    with PasswordBroker(data, SASL_USERS, properties=properties) as running:
         yield running
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import TopicPartition
 
-from local.kafka.broker import Broker, quiet_admin
+from local.kafka.broker import quiet_admin
 from local.kafka.topics import Topic, create_topics
 from local.ports import free_ports
+from tests.support.brokers import PasswordBroker
 from tests.support.client import Response, key_path
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import Deploy
@@ -23,9 +24,9 @@ KEYS = [f"key {n}" for n in range(40)]
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PasswordBroker]:
     """A broker that tests stop. It also has a listener with passwords."""
-    with Broker(tmp_path_factory.mktemp("own"), sasl_users=USERS) as running:
+    with PasswordBroker(tmp_path_factory.mktemp("own"), USERS) as running:
         create_topics(quiet_admin(running.bootstrap_servers), [Topic("t", 3), Topic("raw", 1)])
         yield running
 
@@ -56,7 +57,7 @@ def test_startup_without_a_broker_fails_with_an_error(deploy: Deploy) -> None:
     assert "Traceback" not in log
 
 
-def test_startup_waits_for_a_broker_that_starts_late(deploy: Deploy, own: Broker) -> None:
+def test_startup_waits_for_a_broker_that_starts_late(deploy: Deploy, own: PasswordBroker) -> None:
     Writer(own.bootstrap_servers).table("t", dict.fromkeys(KEYS, "first"))
     own.stop()
     backend = deploy(views_toml(v={"topic": "t"}), own, start_timeout="200").new().launch()
@@ -67,7 +68,7 @@ def test_startup_waits_for_a_broker_that_starts_late(deploy: Deploy, own: Broker
 
 
 def test_reads_continue_during_a_broker_outage_and_ingest_resumes_after_it(
-    deploy: Deploy, own: Broker
+    deploy: Deploy, own: PasswordBroker
 ) -> None:
     writer = Writer(own.bootstrap_servers)
     writer.table("t", dict.fromkeys(KEYS, "before"))
@@ -117,7 +118,7 @@ def kafka_table(password: str) -> dict[str, str]:
     }
 
 
-def test_all_clients_authenticate_with_the_broker(deploy: Deploy, own: Broker) -> None:
+def test_all_clients_authenticate_with_the_broker(deploy: Deploy, own: PasswordBroker) -> None:
     writer = Writer(own.bootstrap_servers)
     writer.table("t", dict.fromkeys(KEYS, "behind a password"))
     writer.send("t", [(b"bad", b"{no json")])
@@ -135,7 +136,7 @@ def test_all_clients_authenticate_with_the_broker(deploy: Deploy, own: Broker) -
     assert not any(USERS["alice"] in log for log in logs)
 
 
-def test_a_wrong_password_is_reported(deploy: Deploy, own: Broker) -> None:
+def test_a_wrong_password_is_reported(deploy: Deploy, own: PasswordBroker) -> None:
     views = views_toml(kafka_table("guessed"), v={"topic": "t"})
     deployment = deploy(views, bootstrap_servers=own.sasl_bootstrap_servers, start_timeout="4")
     backend = deployment.new().launch()
@@ -148,7 +149,9 @@ def test_a_wrong_password_is_reported(deploy: Deploy, own: Broker) -> None:
     assert "guessed" not in log
 
 
-def test_pipeline_lag_is_unknown_during_a_broker_outage(deploy: Deploy, own: Broker) -> None:
+def test_pipeline_lag_is_unknown_during_a_broker_outage(
+    deploy: Deploy, own: PasswordBroker
+) -> None:
     writer = Writer(own.bootstrap_servers)
     writer.table("t", dict.fromkeys(KEYS, "before"))
     writer.send("raw", [(b"k", b"v")] * 3)

@@ -1,4 +1,3 @@
-import os
 import signal
 import socket
 import subprocess
@@ -13,16 +12,18 @@ from confluent_kafka.admin import AdminClient
 from local import ports
 from local.errors import LocalError
 from local.kafka.broker import Broker, quiet_admin
+from local.kafka.java import find_java
 from local.kafka.topics import Topic, create_topics
 from local.waiting import wait_until
+from tests.support.brokers import PasswordBroker, pause, resume
 
 USERS = {"alice": "it's a secret"}
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PasswordBroker]:
     """A broker for this module, which stops and kills it."""
-    with Broker(tmp_path_factory.mktemp("own"), sasl_users=USERS) as running:
+    with PasswordBroker(tmp_path_factory.mktemp("own"), USERS) as running:
         yield running
 
 
@@ -60,16 +61,16 @@ def test_data_survive_a_stop_and_a_kill(own: Broker) -> None:
 
 
 def test_a_paused_broker_does_not_answer_until_it_is_resumed(own: Broker) -> None:
-    own.pause()
+    pause(own)
     try:
         with pytest.raises(KafkaException):
             quiet_admin(own.bootstrap_servers).list_topics(timeout=0.5)
     finally:
-        own.resume()
+        resume(own)
     assert quiet_admin(own.bootstrap_servers).list_topics(timeout=20).brokers
 
 
-def sasl_client(broker: Broker, password: str) -> AdminClient:
+def sasl_client(broker: PasswordBroker, password: str) -> AdminClient:
     return AdminClient(
         {
             "bootstrap.servers": broker.sasl_bootstrap_servers,
@@ -82,7 +83,7 @@ def sasl_client(broker: Broker, password: str) -> AdminClient:
     )
 
 
-def test_the_sasl_listener_requires_the_right_password(own: Broker) -> None:
+def test_the_sasl_listener_requires_the_right_password(own: PasswordBroker) -> None:
     assert sasl_client(own, USERS["alice"]).list_topics(timeout=20).brokers
     with pytest.raises(KafkaException):
         sasl_client(own, "guessed").list_topics(timeout=1)
@@ -116,37 +117,26 @@ def test_bad_properties_are_an_error_of_the_format(tmp_path: Path) -> None:
         Broker(tmp_path, properties={"num.io.threads": "many"}).start()
 
 
-def test_a_missing_java_is_an_error(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "local.kafka.broker", "--data-dir", str(tmp_path / "data")],
-        env={**os.environ, "JAVA_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
+def test_a_missing_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    find_java.cache_clear()
+    try:
+        with pytest.raises(LocalError, match="no java in JAVA_HOME"):
+            Broker(tmp_path / "data").start()
+    finally:
+        find_java.cache_clear()
+
+
+def test_the_broker_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    script = (
+        "import sys, time; from pathlib import Path; from local.kafka.broker import Broker\n"
+        "broker = Broker(Path(sys.argv[1])); broker.start(); print(broker.port, flush=True)\n"
+        "time.sleep(600)"
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: no java in JAVA_HOME")
-    assert "Traceback" not in done.stderr
-
-
-def test_the_command_runs_until_sigterm_and_the_broker_ends_with_a_killed_parent(
-    tmp_path: Path,
-) -> None:
-    [port] = ports.free_ports(1)
-    command = [sys.executable, "-m", "local.kafka.broker", "--data-dir", str(tmp_path)]
     with subprocess.Popen(
-        [*command, "--port", str(port)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        assert f"127.0.0.1:{port}" in process.stdout.readline()
-        process.terminate()
-        assert process.wait(20) == 0
-    assert ports.is_free(port)
-
-    with subprocess.Popen(
-        [*command, "--port", str(port), "--fresh"], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert f"127.0.0.1:{port}" in process.stdout.readline()
+        port = int(process.stdout.readline())
         process.send_signal(signal.SIGKILL)
     wait_until(lambda: ports.is_free(port), 20, "the orphaned broker to end")

@@ -18,15 +18,15 @@ from local.spark_views import declared_views
 from local.stack.stack import Stack
 from local.tailer.tailer import Tailer
 from local.waiting import wait_until
+from tests.support.brokers import PasswordBroker
 from tests.support.topics import Writer
 
 
 @pytest.mark.parametrize("sasl", [False, True], ids=["open", "with a password"])
 def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: bool) -> None:
     """The Kafka would create any topic that a client requests."""
-    users = {"queryable": "secret"} if sasl else None
     properties = {"auto.create.topics.enable": "true"}
-    with Broker(tmp_path / "kafka", sasl_users=users, properties=properties) as own:
+    with PasswordBroker(tmp_path / "kafka", {"queryable": "secret"}, properties=properties) as own:
         create_topics(quiet_admin(own.bootstrap_servers), [Topic("orders", 2)])
         Writer(own.bootstrap_servers).send("orders", [(b"a", b"1")])
         views = tmp_path / "views.toml"
@@ -82,7 +82,7 @@ def test_missing_topics_of_sparks_views_are_an_error(broker: Broker, tmp_path: P
 
 
 def test_loader_and_tailer_use_the_password_of_the_users_kafka(
-    broker: Broker, tmp_path: Path
+    broker: PasswordBroker, tmp_path: Path
 ) -> None:
     kafka = {
         "bootstrap.servers": broker.sasl_bootstrap_servers, "security.protocol": "SASL_PLAINTEXT",

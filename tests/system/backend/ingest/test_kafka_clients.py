@@ -13,7 +13,7 @@ ROUNDS = 400
 def test_no_thread_of_a_client_destroys_it(broker: Broker) -> None:
     """Regression: a worker aborted when a result of an admin client that was made for one request
     came late."""
-    program = "tests.support.clients_under_load"
+    program = "tests.system.backend.ingest.clients_under_load"
     done = subprocess.run(
         [sys.executable, "-m", program, broker.bootstrap_servers, str(ROUNDS)],
         capture_output=True,

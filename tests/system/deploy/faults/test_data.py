@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from local.kafka.broker import Broker, quiet_admin
+from local.kafka.broker import quiet_admin
 from local.kafka.topics import Topic, create_topics
 from model.partitioner import partition_of
 from model.pushes.manifest import Pinned
@@ -20,6 +20,7 @@ from model.views_file import parse_views
 from spark.batch.offsets import pin
 from tests.faults.faults import damage
 from tests.support.backends import Backend
+from tests.support.brokers import DetouredBroker
 from tests.support.client import key_path
 from tests.support.deployment import Deployment, views_toml
 from tests.support.prometheus.scrapes import Scrape, Target, later, targets, when
@@ -77,7 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     )
     (folder / "schemas").mkdir()
     text += f'[schemas]\nfolder = "{folder / "schemas"}"\n'
-    with TcpFaults() as detour, Broker(folder / "broker", detour=detour.port) as broker:
+    with TcpFaults() as detour, DetouredBroker(folder / "broker", detour.port) as broker:
         detour.target = broker.detour_port
         servers = broker.bootstrap_servers
         create_topics(quiet_admin(servers), [Topic(*of, {}) for of in TOPICS.items()])

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from local.errors import LocalError
-from local.kafka.broker import Broker
 from local.kafka.connection import kafka_of
 from local.settings import StackSettings
 from local.stack.preflight import check_machine
+from tests.support.brokers import PasswordBroker
 from tests.support.deployment import views_toml
 from tests.support.plugins.fixtures import SASL_USERS
 from tests.system.queryable.cli.test_operations import run
@@ -46,7 +46,7 @@ def test_adopt(
     password: str,
     said: str,
     status: int,
-    broker: Broker,
+    broker: PasswordBroker,
     views: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -74,7 +74,7 @@ def test_check(
     table: dict[str, str],
     password: str,
     said: str,
-    broker: Broker,
+    broker: PasswordBroker,
     views: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -87,7 +87,9 @@ def test_check(
     assert WRONG not in done.output
 
 
-def test_the_local_stack(broker: Broker, views: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_stack(
+    broker: PasswordBroker, views: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     servers = broker.sasl_bootstrap_servers
     views.write_text(views_toml(TABLE, v={"topic": "t"}))
     monkeypatch.setenv("KAFKA_PASSWORD", "")

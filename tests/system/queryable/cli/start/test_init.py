@@ -16,6 +16,7 @@ from local.settings import REPOSITORY
 from local.terminal import Terminal
 from queryable.cli.app import app
 from queryable.cli.start.preflight import check_views
+from tests.support.brokers import PasswordBroker
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 
@@ -60,7 +61,7 @@ def test_init_asks_on_a_terminal(broker: Broker, make_topic: MakeTopic, tmp_path
 
 
 def test_settings_of_the_connection_are_copied_and_their_secrets_stay_references(
-    broker: Broker, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: PasswordBroker, make_topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = make_topic(1)
     Writer(broker.bootstrap_servers).send(topic, [(b"a", b"1")])
