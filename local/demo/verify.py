@@ -13,16 +13,8 @@ import aiohttp
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from yarl import URL
 
-from local.demo.datasets import flight_rows, reference_rows
-from local.demo.expected import (
-    aircraft,
-    airports,
-    as_json,
-    departures,
-    last_rows,
-    latest_departures,
-    word_counts,
-)
+from local.demo.datasets import flight_rows
+from local.demo.expected import as_json, last_rows, latest_departures, word_counts
 from local.demo.load import end_offsets
 from local.kafka.connection import Kafka, settings_of
 from local.progress import bar
@@ -72,56 +64,12 @@ def verify(
         ends = end_offsets(servers, topic)
         with bar(f"verifying {path}", len(entries)) as update:
             base = f"{proxy_url}{path}"
-            asyncio.run(_verify_view(base, entries, ends, findings, update, headers))
+            asyncio.run(verify_view(base, entries, ends, findings, update, headers))
     _verify_dead_letters(servers, rows, findings)
     return findings
 
 
-def verify_more(proxy_url: str, servers: str | Kafka) -> Findings:
-    """Compares every destination, aircraft and departure, the views that Spark derives last."""
-    rows = list(flight_rows())
-    findings = Findings()
-    references = [reference_rows(name) for name in ("planes", "airlines", "airports")]
-    for name, expected in (("airports", airports(rows)), ("aircraft", aircraft(rows, *references))):
-        ends = end_offsets(servers, name)
-        with bar(f"verifying /{name}", len(expected)) as update:
-            asyncio.run(_verify_view(f"{proxy_url}/{name}", expected, ends, findings, update))
-    entries = departures(rows)
-    with bar("verifying departures", len(entries)) as update:
-        asyncio.run(_verify_departures(f"{proxy_url}/views/departures", entries, findings, update))
-    return findings
-
-
-async def _verify_departures(
-    view: str,
-    expected: dict[tuple[str, int], object],
-    findings: Findings,
-    update: Callable[[int], None],
-) -> None:
-    """Reads all windows of the view as one stream when the backends have no lag."""
-    deadline = time.monotonic() + CATCH_UP_TIMEOUT
-    url = f"{view}/windows"
-    count = 0
-    async with aiohttp.ClientSession() as session:
-        while time.monotonic() < deadline:
-            async with session.get(url, params={"limit": "1"}) as response:
-                if response.status == 200 and response.headers.get("Lag") == "0":
-                    break
-            await asyncio.sleep(0.1)
-        async with session.get(url, headers={"Accept": "application/x-ndjson"}) as response:
-            findings.compare(url, response.status, 200)
-            async for line in response.content:
-                item = json.loads(line)
-                key = (item["key"], item["start"])
-                findings.compare(f"{url} {key}", item["value"], expected.get(key))
-                count += 1
-                if count % 1000 == 0:
-                    update(count)
-    update(count)
-    findings.compare(f"count of {url}", count, len(expected))
-
-
-async def _verify_view(
+async def verify_view(
     base: str,
     expected: Mapping[str, object],
     ends: Mapping[int, int],

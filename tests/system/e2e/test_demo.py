@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from local import http
 from local.demo.datasets import flight_rows
 from local.demo.expected import latest_departures
-from local.demo.verify import verify, verify_more
+from local.demo.verify import verify
 from local.ports import LOOPBACK, free_ports, is_free
 from local.processes import spawn
 from local.waiting import wait_until
@@ -26,6 +26,7 @@ from tests.support.backends import COMMAND
 from tests.support.docs_examples import examples_run_by
 from tests.system.e2e.asking import Answer, ask_all
 from tests.system.e2e.demo import ALL_VIEWS, ROOT, AccessLog, Demo
+from tests.system.e2e.derived_views import verify_more
 
 ODD_KEYS = (
     "a/b", "a%2Fb", "%", "100%", " ", "two words", "naïve", "日本", "processors", "views",

@@ -2,16 +2,9 @@
 
 import pytest
 
-from local.demo.expected import (
-    aircraft,
-    airports,
-    as_json,
-    departures,
-    last_rows,
-    latest_departures,
-    word_counts,
-)
+from local.demo.expected import as_json, last_rows, latest_departures, word_counts
 from local.demo.verify import SHOWN, Findings
+from tests.system.e2e.derived_views import aircraft, airports, departures
 
 
 def row(tailnum: str = "N1", time: str = "2013-01-01T10:00:00Z", **more: str) -> dict[str, str]:
