@@ -110,14 +110,6 @@ STREAMS = JarSet(
     sums=Path(__file__).with_name("streams-jars.sha256"),
 )
 
-# For a test: an HDFS in one process. pyspark has the other jars, in the same version.
-HDFS = JarSet(
-    "hdfs",
-    ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",),
-    transitive=False,
-    sums=Path(__file__).with_name("hdfs-jars.sha256"),
-)
-
 
 def cache_dir() -> Path:
     """``$QUERYABLE_CACHE``, else ``queryable-topics`` in the user's cache folder."""
@@ -136,11 +128,6 @@ def streams_class_path(cache: Path | None = None) -> str:
     """The class path of a Kafka Streams application."""
     cache = cache or cache_dir()
     return os.pathsep.join(f"{resolve(jar_set, cache)}/*" for jar_set in (KAFKA, STREAMS))
-
-
-def hdfs_jars(cache: Path | None = None) -> Path:
-    """The folder with the jars of an HDFS, without those that pyspark has."""
-    return resolve(HDFS, cache or cache_dir())
 
 
 def spark_jars(cache: Path | None = None) -> list[Path]:

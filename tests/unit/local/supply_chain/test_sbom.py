@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from local.kafka.jars import HDFS, KAFKA, SPARK, STREAMS
+from local.kafka.jars import KAFKA, SPARK, STREAMS
 from local.sbom import SUMS, jar_components, with_components
 from local.settings import REPOSITORY
 
@@ -39,7 +39,7 @@ def test_two_hashes_of_one_jar_are_an_error(tmp_path: Path) -> None:
 def test_all_jars_are_listed() -> None:
     components = jar_components(SUMS)
     listed = {f"{each['name']}-{each['version']}.jar" for each in components}
-    pinned = (each.pinned() for each in (HDFS, KAFKA, SPARK, STREAMS))
+    pinned = (each.pinned() for each in (KAFKA, SPARK, STREAMS))
     assert listed == set().union(*pinned)
 
 

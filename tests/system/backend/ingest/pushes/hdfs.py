@@ -12,10 +12,17 @@ from pathlib import Path
 import pyspark
 
 from local.errors import tail
-from local.kafka.jars import hdfs_jars
+from local.kafka.jars import JarSet, cache_dir, resolve
 from local.kafka.java import find_java
 
 _SOURCE = Path(__file__).with_name("MiniHdfs.java")
+# pyspark has the other jars, in the same version
+_JARS = JarSet(
+    "hdfs",
+    ("org.apache.hadoop:hadoop-client-minicluster:3.5.0",),
+    transitive=False,
+    sums=Path(__file__).with_name("hdfs-jars.sha256"),
+)
 _JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _TIMEOUT = 90.0  # s until it runs, and until it has ended
 
@@ -24,7 +31,7 @@ _TIMEOUT = 90.0  # s until it runs, and until it has ended
 def hdfs(folder: Path) -> Iterator[str]:
     """Runs an HDFS with its data in a new folder; the URL of its root."""
     spark_jars = Path(pyspark.__file__).parent / "jars"
-    classes = os.pathsep.join(f"{jars}/*" for jars in (hdfs_jars(), spark_jars))
+    classes = os.pathsep.join(f"{jars}/*" for jars in (resolve(_JARS, cache_dir()), spark_jars))
     folder.mkdir()
     log = folder / "log"
     with (
