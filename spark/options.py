@@ -11,6 +11,7 @@ from textwrap import fill
 from model.formats.schema_registry import AUTH_VARIABLE
 from model.kafka.config import check_java_values, for_java, is_secret
 from model.kafka.config_providers import resolve, resolve_value
+from model.machine.cache import cache_folder
 from model.problems import ConfigurationError
 from model.views import SPARK_GROUP_PREFIX, Deployment
 from spark.deployment import read_deployment
@@ -72,7 +73,10 @@ def parse(arguments: list[str] | None = None) -> Settings:
             f'{options.views_toml} has no entry with a view: add spark_view = "my_view.py" to an '
             "entry, or name views"
         )
-    folder = _jar_folder() if options.jars is None else Path(options.jars).expanduser().absolute()
+    if options.jars is None:
+        folder = cache_folder() / "jars" / "spark"
+    else:
+        folder = Path(options.jars).expanduser().absolute()
     jars = sorted(folder.glob("*.jar"))
     if options.jars is not None and not jars:
         parser.error(f"--jars: no *.jar in {folder}")
@@ -307,14 +311,6 @@ def _schema_registry(deployment: Deployment) -> dict[str, str]:
         registry.AUTH: auth,
         registry.MISSING_AFTER: missing_after,
     }
-
-
-def _jar_folder() -> Path:
-    cache = os.environ.get("QUERYABLE_CACHE")
-    if cache:
-        return Path(cache).expanduser().absolute() / "jars" / "spark"
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "queryable-topics" / "jars" / "spark"
 
 
 def _positive(text: str) -> int:

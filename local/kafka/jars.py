@@ -29,6 +29,7 @@ import typer
 from rich.console import Console
 
 from local.errors import LocalError, friendly, tail
+from model.machine.cache import cache_folder
 
 STAMP = ".complete"
 
@@ -111,28 +112,20 @@ STREAMS = JarSet(
 )
 
 
-def cache_dir() -> Path:
-    """``$QUERYABLE_CACHE``, else ``queryable-topics`` in the user's cache folder."""
-    if folder := os.environ.get("QUERYABLE_CACHE"):
-        return Path(folder).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "queryable-topics"
-
-
 def kafka_jars(cache: Path | None = None) -> Path:
     """The folder with the broker's jars; a class path is ``<folder>/*``."""
-    return resolve(KAFKA, cache or cache_dir())
+    return resolve(KAFKA, cache or cache_folder())
 
 
 def streams_class_path(cache: Path | None = None) -> str:
     """The class path of a Kafka Streams application."""
-    cache = cache or cache_dir()
+    cache = cache or cache_folder()
     return os.pathsep.join(f"{resolve(jar_set, cache)}/*" for jar_set in (KAFKA, STREAMS))
 
 
 def spark_jars(cache: Path | None = None) -> list[Path]:
     """The jars for ``spark.jars``."""
-    return sorted(resolve(SPARK, cache or cache_dir()).glob("*.jar"))
+    return sorted(resolve(SPARK, cache or cache_folder()).glob("*.jar"))
 
 
 def resolve(jar_set: JarSet, cache: Path) -> Path:
@@ -280,7 +273,7 @@ def main(
     ] = False,
 ) -> None:
     """Fetch the jars of the broker and of Spark, check their SHA-256, and print their folders."""
-    cache = cache_dir()
+    cache = cache_folder()
     for jar_set in (KAFKA, SPARK):
         if new_sums:
             pin(jar_set)

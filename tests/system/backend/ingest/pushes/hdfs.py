@@ -12,8 +12,9 @@ from pathlib import Path
 import pyspark
 
 from local.errors import tail
-from local.kafka.jars import JarSet, cache_dir, resolve
+from local.kafka.jars import JarSet, resolve
 from local.kafka.java import find_java
+from model.machine.cache import cache_folder
 
 _SOURCE = Path(__file__).with_name("MiniHdfs.java")
 # pyspark has the other jars, in the same version
@@ -31,7 +32,7 @@ _TIMEOUT = 90.0  # s until it runs, and until it has ended
 def hdfs(folder: Path) -> Iterator[str]:
     """Runs an HDFS with its data in a new folder; the URL of its root."""
     spark_jars = Path(pyspark.__file__).parent / "jars"
-    classes = os.pathsep.join(f"{jars}/*" for jars in (resolve(_JARS, cache_dir()), spark_jars))
+    classes = os.pathsep.join(f"{jars}/*" for jars in (resolve(_JARS, cache_folder()), spark_jars))
     folder.mkdir()
     log = folder / "log"
     with (

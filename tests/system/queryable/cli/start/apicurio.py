@@ -16,12 +16,12 @@ import orjson
 
 from local import http
 from local.errors import tail
-from local.kafka.jars import cache_dir
 from local.kafka.java import find_java
 from local.ports import LOOPBACK, free_ports
 from local.processes import end, spawn
 from local.waiting import wait_until
 from model.http.requests import send
+from model.machine.cache import cache_folder
 
 _VERSION = "3.0.9"
 _SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
@@ -70,7 +70,7 @@ def apicurio(folder: Path) -> Iterator[Apicurio]:
 
 def _unpacked() -> Path:
     """The folder of the archive; fetches it first if it is not there."""
-    target = cache_dir() / f"apicurio-{_VERSION}"
+    target = cache_folder() / f"apicurio-{_VERSION}"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
