@@ -25,7 +25,7 @@ def use_part(part: int, parts: int) -> None:
     _part, _parts = part, parts
 
 
-def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """``count`` different ports that are not in use.
 
     They are below the range of outgoing connections, because such a connection could use the port
@@ -38,11 +38,11 @@ def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
     for port in random.sample(candidates, min(_MAX_TRIED, len(candidates))):
         if len(ports) == count:
             break
-        if port not in _recent and is_free(port, host):
+        if port not in _recent and is_free(port):
             ports.append(port)
             _recent.append(port)
     if len(ports) < count:
-        raise LocalError(f"cannot find {count} free ports on {host}.")
+        raise LocalError(f"cannot find {count} free ports on {LOOPBACK}.")
     return ports
 
 
@@ -55,23 +55,23 @@ def _first_ephemeral() -> int:
     return first if first >= _LOWEST + _MAX_TRIED else 32768
 
 
-def is_free(port: int, host: str = LOOPBACK) -> bool:
-    """Whether a server could listen on the port."""
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the port of 127.0.0.1."""
     with socket.socket() as probe:
         # Servers set this option, too: earlier connections in TIME_WAIT are no obstacle for them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True
 
 
-def require_free(port: int, what: str, setting: str, host: str = LOOPBACK) -> None:
+def require_free(port: int, what: str, setting: str) -> None:
     """Raises ``LocalError`` if the port is in use; it names the port, the server (``what``) and the
     setting."""
-    if not is_free(port, host):
+    if not is_free(port):
         raise LocalError(
-            f"port {port} on {host} is used by another program, and {what} needs it. "
+            f"port {port} on {LOOPBACK} is used by another program, and {what} needs it. "
             f"Stop that program, or choose another port with {setting}."
         )

@@ -29,6 +29,7 @@ from bench.subject import Baseline, Loaded, Subject
 
 _JVM_WARM_UP, _SHORT_WARM_UP = 30, 1  # s of load before each row, in which the JVM compiles
 _START_TIMEOUT = 180.0  # s
+_READERS = 4  # that read records back, each with a connection
 _IDLE, _SHORT_IDLE = 20, 2  # s of a round
 _SETTLE = 60  # s before the first idle round, in which the JVM still compiles
 
@@ -122,12 +123,12 @@ def applications(stack: Stack) -> list[Server]:
     return pair
 
 
-def wrong_reads(server: Server, numbers: Sequence[int], connections: int = 4) -> list[str]:
+def wrong_reads(server: Server, numbers: Sequence[int]) -> list[str]:
     """Reads these records; describes the answers that are not a 200 with the record as written."""
     table = records.customers(0)
     with (
-        urllib3.connection_from_url(server.url, maxsize=connections, retries=False) as pool,
-        ThreadPoolExecutor(connections) as threads,
+        urllib3.connection_from_url(server.url, maxsize=_READERS, retries=False) as pool,
+        ThreadPoolExecutor(_READERS) as threads,
     ):
 
         def wrong(number: int) -> str:

@@ -112,20 +112,20 @@ STREAMS = JarSet(
 )
 
 
-def kafka_jars(cache: Path | None = None) -> Path:
+def kafka_jars() -> Path:
     """The folder with the broker's jars; a class path is ``<folder>/*``."""
-    return resolve(KAFKA, cache or cache_folder())
+    return resolve(KAFKA, cache_folder())
 
 
-def streams_class_path(cache: Path | None = None) -> str:
+def streams_class_path() -> str:
     """The class path of a Kafka Streams application."""
-    cache = cache or cache_folder()
-    return os.pathsep.join(f"{resolve(jar_set, cache)}/*" for jar_set in (KAFKA, STREAMS))
+    folders = (resolve(jar_set, cache_folder()) for jar_set in (KAFKA, STREAMS))
+    return os.pathsep.join(f"{folder}/*" for folder in folders)
 
 
-def spark_jars(cache: Path | None = None) -> list[Path]:
+def spark_jars() -> list[Path]:
     """The jars for ``spark.jars``."""
-    return sorted(resolve(SPARK, cache or cache_folder()).glob("*.jar"))
+    return sorted(resolve(SPARK, cache_folder()).glob("*.jar"))
 
 
 def resolve(jar_set: JarSet, cache: Path) -> Path:

@@ -51,9 +51,9 @@ def close_state_at_exit(jvm: Any) -> Any:
     return hook
 
 
-def end_spark(seconds: float = MAX_SECONDS) -> None:
+def end_spark() -> None:
     """Stops the session of this process, if it has one, and ends the JVM that this process has
-    started. Kills the JVM if this takes longer than ``seconds``.
+    started. Kills the JVM if this takes longer than ``MAX_SECONDS``.
 
     ``spark-submit`` ends its JVM after this process, with the same exit status. That JVM is killed
     if both take longer, except in YARN's cluster mode.
@@ -63,10 +63,10 @@ def end_spark(seconds: float = MAX_SECONDS) -> None:
         return
     if (process := gateway.proc) is None:
         if _is_submit(os.getppid()):
-            kill_later(os.getppid(), seconds)
+            kill_later(os.getppid(), MAX_SECONDS)
         _stop_session()
         return
-    with killed_after(process.kill, seconds):
+    with killed_after(process.kill, MAX_SECONDS):
         _stop_session()
         with suppress(Py4JError, OSError):
             gateway.shutdown()
