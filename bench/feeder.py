@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from bench.records import customers
 from local.errors import LocalError
 
-_STEP = 0.005  # s between two bursts of updates
+_STEP_S = 0.005  # between two bursts of updates
 
 
 class Feeder:
@@ -71,7 +71,7 @@ def feed(servers: str, count: int, rate: int) -> None:
         for record in islice(updates, max(0, due - written)):
             feeder.produce(table.topic, record.key, record.value)
         written = max(written, due)
-        feeder.serve(_STEP)
+        feeder.serve(_STEP_S)
 
 
 if __name__ == "__main__":

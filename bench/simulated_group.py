@@ -37,10 +37,10 @@ from local.errors import LocalError
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import TopologyReference, decode_assignment
 
-SESSION_TIMEOUT = 30.0  # s
-_REBALANCE_TIMEOUT = 90.0  # s
-_HEARTBEATS = (2.0, 4.0)  # s between two heartbeats of a member, at random
-_MAX_ANSWER = 64 << 20  # bytes
+SESSION_TIMEOUT_S = 30.0
+_REBALANCE_TIMEOUT_S = 90.0
+_HEARTBEATS_S = (2.0, 4.0)  # between two heartbeats of a member, at random
+_MAX_ANSWER_BYTES = 64 << 20
 _REBALANCE_IN_PROGRESS = 27
 
 
@@ -74,8 +74,8 @@ class SimulatedMember:
         """Joins, and gets the topology; returns the generation."""
         joining = JoinGroupRequest(
             group_id=self._group.id,
-            session_timeout_ms=int(SESSION_TIMEOUT * 1000),
-            rebalance_timeout_ms=int(_REBALANCE_TIMEOUT * 1000),
+            session_timeout_ms=int(SESSION_TIMEOUT_S * 1000),
+            rebalance_timeout_ms=int(_REBALANCE_TIMEOUT_S * 1000),
             member_id=self._id,
             protocol_type="consumer",
             protocols=self._protocols,
@@ -104,7 +104,7 @@ class SimulatedMember:
         """Sends heartbeats until the group rebalances, or the member leaves."""
         member = {"group_id": self._group.id, "generation_id": generation, "member_id": self._id}
         while not self.leaves:
-            await asyncio.sleep(random.uniform(*_HEARTBEATS))
+            await asyncio.sleep(random.uniform(*_HEARTBEATS_S))
             answer = await self._ask(HeartbeatRequest(**member), 0, HeartbeatResponse)
             if answer.error_code:
                 return
@@ -132,7 +132,7 @@ class SimulatedMember:
         self._writer.write(request.encode(version=version, header=True, framed=True))
         await self._writer.drain()
         [size] = struct.unpack(">i", await self._reader.readexactly(4))
-        if size > _MAX_ANSWER:
+        if size > _MAX_ANSWER_BYTES:
             raise LocalError(f"the broker sends an answer of {size} bytes")
         return response.decode((await self._reader.readexactly(size))[4:], version=version)
 

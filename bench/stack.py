@@ -27,8 +27,8 @@ from local.stack.services import BACKEND, HUGE_PAGES
 from local.stack.supervisor import Supervisor
 from model.http.answers import Answer
 
-_START_TIMEOUT = 60.0  # s
-_ASK_EVERY = 0.05  # s. A request takes CPU time: with one every 0.02 s, launches took 7 % longer
+_START_TIMEOUT_S = 60.0
+_ASK_EVERY_S = 0.05  # a request takes CPU time: with one every 0.02 s, launches took 7 % longer
 _MIN_INGEST_RATE = 15_000  # records/s of a backend that recovers on a busy machine
 _IDLE_CPU = 0.1  # CPU seconds per second of a backend without requests and compactions
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -227,7 +227,7 @@ class Stack:
                     return False
             return True
 
-        timeout = max(_START_TIMEOUT, self._written / _MIN_INGEST_RATE)
+        timeout = max(_START_TIMEOUT_S, self._written / _MIN_INGEST_RATE)
         self.wait(ready, "the backends to be ready", timeout)
 
     def restarted_backend(
@@ -294,8 +294,8 @@ class Stack:
         self,
         condition: Callable[[], Any],
         what: str,
-        timeout: float = _START_TIMEOUT,
-        every: float = _ASK_EVERY,
+        timeout: float = _START_TIMEOUT_S,
+        every: float = _ASK_EVERY_S,
         *,
         reference: bool = False,
     ) -> None:

@@ -31,7 +31,7 @@ from queryable import Client, QueryableError
 from queryable.cli.check.env_file import format_env_file
 from queryable.cli.check.target import SERVED
 
-SPARK_PATIENCE = 60.0
+SPARK_PATIENCE_S = 60.0
 """Seconds to wait for Spark's views before the examples are shown without them."""
 
 _OPTIONS = {
@@ -157,9 +157,9 @@ def require_sources(views: Mapping[str, DerivedView], topics: Collection[str]) -
 
 
 def _wait_for_spark(stack: Stack) -> None:
-    """Waits until Spark's views have all current records, at most ``SPARK_PATIENCE`` s."""
+    """Waits until Spark's views have all current records, at most ``SPARK_PATIENCE_S`` s."""
     try:
-        stack.wait_for_spark(stack.spark_views, SPARK_PATIENCE)
+        stack.wait_for_spark(stack.spark_views, SPARK_PATIENCE_S)
     except TimedOut:
         report("Spark has not derived everything yet: `queryable pipeline VIEW` shows it")
 

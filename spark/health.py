@@ -14,18 +14,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-MAX_AGE = 15.0  # s; the job writes the file every second
-MAX_SILENCE = 300.0  # s after the next report was due: a second or a trigger after the last one
+MAX_AGE_S = 15.0  # the job writes the file every second
+MAX_SILENCE_S = 300.0  # after the next report was due: a second or a trigger after the last one
 
 
 def problem(
-    document: Any, now: float, stuck_after: float = MAX_SILENCE, liveness: bool = False
+    document: Any, now: float, stuck_after: float = MAX_SILENCE_S, liveness: bool = False
 ) -> str | None:
     """The first problem of the job, or None. ``document``: the file's JSON; ``now``: s since 1970.
     ``liveness``: whether to count only problems that another start of the job may solve."""
     try:
         age = now - float(document["at"])
-        if not -MAX_AGE <= age <= MAX_AGE:
+        if not -MAX_AGE_S <= age <= MAX_AGE_S:
             return f"the job has written nothing for {age:.0f} s: it has ended or hangs"
         for name, view in document["views"].items():
             if view["state"] in ("failed", "stopped"):
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--stuck-after",
         type=float,
-        default=MAX_SILENCE,
+        default=MAX_SILENCE_S,
         metavar="SECONDS",
         help="how long a view may make no progress (default: %(default)g)",
     )

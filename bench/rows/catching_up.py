@@ -21,7 +21,7 @@ from bench.subject import Baseline, Subject, run_reference
 
 # s between two samples. A sample takes CPU time from ingest, which was 9 % slower with one every
 # 0.02 s. Only the last sample must be taken without delay.
-_SAMPLE_EVERY, _SAMPLE_EVERY_NEAR_THE_END = 0.1, 0.02
+_SAMPLE_EVERY_S, _SAMPLE_EVERY_NEAR_THE_END_S = 0.1, 0.02
 _NEAR_THE_END = 0.95  # of the records
 _SAMPLE_EVERY_PER_RECORD = 1e-7  # s per record: a small topic has several samples, too
 
@@ -78,11 +78,11 @@ def _replay(stack: Stack) -> Measurement:
             return False
         samples.append(sample)
         if sample.applied < _NEAR_THE_END * stack.table.count:
-            next_at = now + min(_SAMPLE_EVERY, _SAMPLE_EVERY_PER_RECORD * stack.table.count)
+            next_at = now + min(_SAMPLE_EVERY_S, _SAMPLE_EVERY_PER_RECORD * stack.table.count)
         return sample.answerable
 
     timeout = max(120.0, stack.table.count / 15_000)
-    stack.wait(answerable, "the instance to be answerable", timeout, _SAMPLE_EVERY_NEAR_THE_END)
+    stack.wait(answerable, "the instance to be answerable", timeout, _SAMPLE_EVERY_NEAR_THE_END_S)
     values = {**between(samples), "rss_mb": peak_rss_mb(backend.pid)}
     stack.stop(backend)
     return Measurement(values)

@@ -20,7 +20,7 @@ from bench.load import Measurement
 from bench.plan import Plan
 from bench.proc import cpu_seconds
 from bench.rows.topology import VIEW, after_losses
-from bench.simulated_group import SESSION_TIMEOUT, SimulatedGroup
+from bench.simulated_group import SESSION_TIMEOUT_S, SimulatedGroup
 from bench.stack import Server, Stack
 from bench.subject import Subject
 from local.kafka.broker import Broker, quiet_admin
@@ -31,7 +31,7 @@ CASES = ((200, 2_000), (2_000, 12_000))
 _QUICK_CASES = ((60, 200),)
 
 _AT_ONCE = 5_000  # partitions that a request creates; the broker limits them
-_TIMEOUT = 300.0  # s
+_TIMEOUT_S = 300.0
 _JOIN_DELAY_MS = 12_000  # for which the broker waits for members, so that all join at once
 _VIEWS = """[views.orders]
 topic = "orders"
@@ -58,7 +58,7 @@ def _case(stack: Stack, instances: int, partitions: int) -> Iterator[list[Subjec
         name = stack.new_name("leader")
         settings = {
             "QUERYABLE_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
-            "QUERYABLE_SESSION_TIMEOUT_MS": str(int(SESSION_TIMEOUT * 1000)),
+            "QUERYABLE_SESSION_TIMEOUT_MS": str(int(SESSION_TIMEOUT_S * 1000)),
             # simulated members answer no heartbeats
             "ALTERED_CONSTANTS": json.dumps({"broker_timeout": 10, "heartbeat_interval": 60}),
         }
@@ -80,11 +80,11 @@ async def _rebalances(
     broker: Broker, leader: Server, instances: int, partitions: int
 ) -> AsyncIterator[Measurement]:
     async with SimulatedGroup(leader.name, broker.port, VIEW.topic) as simulated:
-        await simulated.join(after_losses(instances - 1, partitions), _TIMEOUT)
+        await simulated.join(after_losses(instances - 1, partitions), _TIMEOUT_S)
         while True:
             await asyncio.sleep(10)  # until replicas that have warmed up are active
             before, failed = cpu_seconds(leader.pid), simulated.failed
-            seconds = await simulated.leave(max(1, instances // 100), _TIMEOUT)
+            seconds = await simulated.leave(max(1, instances // 100), _TIMEOUT_S)
             fetches = [1000 * seconds_taken for seconds_taken in simulated.fetch_seconds]
             times = {"p50_ms": median(fetches)} if fetches else {}
             if len(fetches) > 1:
@@ -104,11 +104,11 @@ def _create(broker: Broker, partitions: int) -> None:
     admin = quiet_admin(broker.bootstrap_servers)
     config = {"segment.index.bytes": "1024"}
     count = min(partitions, _AT_ONCE)
-    create_topics(admin, [Topic(VIEW.topic, count, config)], timeout=_TIMEOUT)
+    create_topics(admin, [Topic(VIEW.topic, count, config)], timeout=_TIMEOUT_S)
     while count < partitions:
         count = min(partitions, count + _AT_ONCE)
         more = [NewPartitions(VIEW.topic, count)]
-        admin.create_partitions(more, request_timeout=_TIMEOUT)[VIEW.topic].result(_TIMEOUT)
+        admin.create_partitions(more, request_timeout=_TIMEOUT_S)[VIEW.topic].result(_TIMEOUT_S)
 
 
 def _is_joining(broker: Broker, group: str) -> bool:

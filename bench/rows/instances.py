@@ -27,11 +27,11 @@ from bench.report import Target
 from bench.stack import Server, Stack
 from bench.subject import Baseline, Loaded, Subject
 
-_JVM_WARM_UP, _SHORT_WARM_UP = 30, 1  # s of load before each row, in which the JVM compiles
-_START_TIMEOUT = 180.0  # s
+_JVM_WARM_UP_S, _SHORT_WARM_UP_S = 30, 1  # of load before each row, in which the JVM compiles
+_START_TIMEOUT_S = 180.0
 _READERS = 4  # that read records back, each with a connection
-_IDLE, _SHORT_IDLE = 20, 2  # s of a round
-_SETTLE = 60  # s before the first idle round, in which the JVM still compiles
+_IDLE_S, _SHORT_IDLE_S = 20, 2  # of a round
+_SETTLE_S = 60  # before the first idle round, in which the JVM still compiles
 
 
 def forwarded(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
@@ -40,7 +40,7 @@ def forwarded(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     backends = stack.launch_backends(2, stack.table, {"QUERYABLE_STANDBY_REPLICAS": "0"})
     proxy = stack.launch_proxy(backends[0])
     reads = Workload(stack.table)
-    warm_up = _JVM_WARM_UP if plan.is_full else _SHORT_WARM_UP
+    warm_up = _JVM_WARM_UP_S if plan.is_full else _SHORT_WARM_UP_S
     load = partial(Loaded, plan=plan, warm_up=warm_up)
     direct = load("streams-direct", lambda: applications(stack), reads, reference=True)
 
@@ -75,7 +75,7 @@ def idle(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     backends = stack.launch_backends(2, stack.table)
     proxy = stack.launch_proxy(backends[0])
     stack.wait_idle(proxy)
-    seconds, settle = (_IDLE, _SETTLE) if plan.is_full else (_SHORT_IDLE, _SHORT_IDLE)
+    seconds, settle = (_IDLE_S, _SETTLE_S) if plan.is_full else (_SHORT_IDLE_S, _SHORT_IDLE_S)
     launched: list[Server] = []
 
     def use(instances: Sequence[Server], *others: Server) -> Measurement:
@@ -116,7 +116,7 @@ def applications(stack: Stack) -> list[Server]:
 
     try:
         what = "Kafka Streams to have the newest records"
-        stack.wait(is_readable, what, _START_TIMEOUT, reference=True)
+        stack.wait(is_readable, what, _START_TIMEOUT_S, reference=True)
     except BaseException:
         stack.stop(*pair)
         raise

@@ -37,10 +37,10 @@ from local.spark_views import declared_views
 VIEWS_TOML = REPOSITORY / "views.toml"
 _DEPARTURES = 'spark_view = "spark.views.departures:VIEW"\n'
 _CATCH_UP = {"latest-departure": "flights", "word-count": "texts"}
-_RUN_TIMEOUT, _CATCH_UP_TIMEOUT = 300.0, 300.0  # s
-_TIMEOUT = 20.0  # s until the result of a record can be read
-_POLL = 0.002  # s
-_PAUSE = 0.3  # s at most between two records, so that they do not follow the trigger's rhythm
+_RUN_TIMEOUT_S, _CATCH_UP_TIMEOUT_S = 300.0, 300.0
+_TIMEOUT_S = 20.0  # until the result of a record can be read
+_POLL_S = 0.002
+_PAUSE_S = 0.3  # at most between two records, so that they do not follow the trigger's rhythm
 _WARM_UP = 5  # records
 
 
@@ -85,7 +85,7 @@ def spark_job(stack: Stack, *views: str, real_time: bool = False) -> Job:
         return bool(statuses) and all(status["state"] == "running" for status in statuses)
 
     server = stack.launch(name, lambda _: command)
-    stack.wait(is_running, "the Spark job to run", _RUN_TIMEOUT)
+    stack.wait(is_running, "the Spark job to run", _RUN_TIMEOUT_S)
     return Job(server, {view: f"{name}-{view}" for view in _progress(progress)})
 
 
@@ -111,7 +111,7 @@ def streams_job(stack: Stack, *views: str) -> Job:
     def is_running() -> bool:
         return server.get("/state").body == b'"RUNNING"'
 
-    stack.wait(is_running, f"{name} to run", _RUN_TIMEOUT, reference=True)
+    stack.wait(is_running, f"{name} to run", _RUN_TIMEOUT_S, reference=True)
     return Job(server, dict.fromkeys(views, name))
 
 
@@ -126,7 +126,7 @@ def _wait_caught_up(stack: Stack, job: Job, view: str, topic: str) -> None:
         return sum(max(0, partition.offset) for partition in committed) >= sum(ends.values())
 
     what = f"{view} to catch up"
-    stack.wait(has_caught_up, what, _CATCH_UP_TIMEOUT, reference=job.server.reference)
+    stack.wait(has_caught_up, what, _CATCH_UP_TIMEOUT_S, reference=job.server.reference)
     consumer.close()
 
 
@@ -246,11 +246,11 @@ def _latency(
         feeder.produce(kind.topic, name, text.encode())
         feeder.flush()
         while not _is_there(server, path.format(key)):
-            if time.monotonic() - began > _TIMEOUT:
-                raise LocalError(f"{kind.name}: no result of a record after {_TIMEOUT:g} s")
-            time.sleep(_POLL)
+            if time.monotonic() - began > _TIMEOUT_S:
+                raise LocalError(f"{kind.name}: no result of a record after {_TIMEOUT_S:g} s")
+            time.sleep(_POLL_S)
         latencies_ms.append(1000 * (time.monotonic() - began))
-        time.sleep(random.uniform(0, _PAUSE))
+        time.sleep(random.uniform(0, _PAUSE_S))
     measured = latencies_ms[_WARM_UP:]
     p99 = quantiles(measured, n=100, method="inclusive")[98]
     return Measurement({"p50_ms": median(measured), "p99_ms": p99})

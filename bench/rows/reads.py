@@ -25,7 +25,7 @@ from bench.subject import Baseline, Loaded, Subject, run_reference
 from model.http.answers import Answer
 
 TOKENS = 64
-_LIFETIME = 24 * 3600  # s
+_LIFETIME_S = 24 * 3600
 _FACTOR_CONNECTIONS = 64
 _PROXY_BASELINES = [
     # coalescing must not delay a single reader
@@ -136,7 +136,7 @@ def _token(key: rsa.RSAPrivateKey, number: int) -> str:
         "sub": f"8f4e1c52-6f0d-4a3e-9f6b-{number:012d}",
         "azp": f"client-{number}",
         "iat": now,
-        "exp": now + _LIFETIME,
+        "exp": now + _LIFETIME_S,
         "jti": f"bd1f3a70-31c6-4c1e-8f4e-{number:012d}",
         "scope": f"read:{records.VIEW} metrics append:orders",
     }

@@ -26,7 +26,7 @@ from local.errors import LocalError
 
 BATCH = 100  # keys
 _TOP = 100  # entries
-_PAUSE = 0.002  # s after 64 KiB: makes the reader slower than the instance
+_PAUSE_S = 0.002  # after 64 KiB: makes the reader slower than the instance
 _PIECE = 1 << 16
 _HEAD = len(b'{"key":"')
 _KEY = 16
@@ -81,7 +81,7 @@ def ndjson(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     yield [
         Subject("ndjson", lambda _: read(0.0), baselines=baselines),
         Subject(
-            "ndjson-slow", lambda _: read(_PAUSE), baselines=[Baseline("rss_mb", "ndjson", peak)]
+            "ndjson-slow", lambda _: read(_PAUSE_S), baselines=[Baseline("rss_mb", "ndjson", peak)]
         ),
         Subject("rocksdict-lines", read_rocksdb, reference=True),
     ]

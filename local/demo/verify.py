@@ -21,7 +21,7 @@ from local.progress import bar
 from model.kafka.clients import closing
 
 CONCURRENCY = 16
-CATCH_UP_TIMEOUT = 60.0
+CATCH_UP_TIMEOUT_S = 60.0
 MISSES = ("no-such-key", "N14228x", "a/b", "%", " ", "naïve", "processors", "+")
 SHOWN = 5
 """Number of differences in an error message."""
@@ -82,7 +82,7 @@ async def verify_view(
     An answer counts if its position has reached ``ends``. Otherwise the backend has not read all
     records that Spark wrote, and the key is read again.
     """
-    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT_S
     pending = list(expected)
     done = 0
     timeout = aiohttp.ClientTimeout(total=10)
@@ -146,7 +146,7 @@ def _verify_dead_letters(
     Waits for them, because Spark writes them after the view, in a separate query.
     """
     expected = sorted(_canonical(as_json(row)) for row in rows if row["tailnum"] == "NA")
-    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT_S
     letters = dead_letters(servers, "flights.dead-letter")
     while len(letters) < len(expected) and time.monotonic() < deadline:
         time.sleep(0.2)

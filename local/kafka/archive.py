@@ -19,7 +19,7 @@ from local.kafka.connection import admin_of, quiet
 from local.kafka.topics import Topic, create_topics
 from model.kafka.clients import closing
 
-_END = 120.0  # s for the JVM to end, because it writes the archive then
+_END_S = 120.0  # for the JVM to end, because it writes the archive then
 
 
 class _RecordedBroker(Broker):
@@ -53,7 +53,7 @@ def main() -> None:
         try:
             _use(broker.bootstrap_servers)
         finally:
-            broker.stop(_END)
+            broker.stop(_END_S)
     temporary.rename(ARCHIVE)
 
 

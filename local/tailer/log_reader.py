@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Maximum number of bytes in a read, and of a line that is not split."""
 
-_HEAD = 256
+_HEAD_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +86,17 @@ class LogReader:
         assert self._file is not None
         if os.pread(self._file.fileno(), len(self._head), 0) != self._head:
             self._enter(self._file)  # truncated, and possibly rewritten
-        chunk = os.pread(self._file.fileno(), CHUNK, self._offset)
+        chunk = os.pread(self._file.fileno(), CHUNK_BYTES, self._offset)
         end = chunk.rfind(b"\n") + 1
-        if not end and len(chunk) == CHUNK:
-            end = CHUNK  # a line without an end is returned in pieces
+        if not end and len(chunk) == CHUNK_BYTES:
+            end = CHUNK_BYTES  # a line without an end is returned in pieces
         if not end:
             self._find_next(len(chunk))
             return []
         self._quiet_since = None
         self._offset += end
-        if len(self._head) < _HEAD:
-            self._head = os.pread(self._file.fileno(), min(_HEAD, self._offset), 0)
+        if len(self._head) < _HEAD_BYTES:
+            self._head = os.pread(self._file.fileno(), min(_HEAD_BYTES, self._offset), 0)
         return chunk[:end].removesuffix(b"\n").split(b"\n")
 
     def close(self) -> None:

@@ -27,7 +27,7 @@ from model.kafka.clients import close, own
 MAX_LINE_BYTES = 500_000
 """Longer lines are truncated; no decoder accepts such a line."""
 
-INTERVAL = 0.5
+INTERVAL_S = 0.5
 """Seconds between two reads of a file that has not grown."""
 
 
@@ -71,7 +71,7 @@ class Tailer:
             if health is not None:
                 health.touch()
             if not shipped:
-                stop.wait(INTERVAL)
+                stop.wait(INTERVAL_S)
 
     def close(self) -> None:
         """Closes the file. All lines that were read are delivered."""

@@ -25,7 +25,7 @@ from model.pushes.manifest import Pinned
 from spark.deployment import read_deployment
 from spark.errors import JobError
 
-_TIMEOUT = 10.0  # s, for one request
+_TIMEOUT_S = 10.0  # for one request
 
 
 def pin(
@@ -53,10 +53,10 @@ def pin(
     names = list(dict.fromkeys([view_topic, *topics]))
     try:
         with closing(AdminClient(settings)) as admin:
-            described = describe(admin, names, _TIMEOUT)
+            described = describe(admin, names, _TIMEOUT_S)
             counts = {name: range(len(topic.partitions)) for name, topic in described.items()}
             # the last stable offsets: records of open transactions come after them
-            ends = offsets(admin, counts, LATEST, _TIMEOUT)
+            ends = offsets(admin, counts, LATEST, _TIMEOUT_S)
     except (KafkaException, TimeoutError) as e:
         why = hide(reason_of(e), table, resolved)
         raise JobError(

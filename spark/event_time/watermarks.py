@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 
 from spark.event_time.bounds import EARLINESS
 
-DISORDER = 24 * 3600
+DISORDER_S = 24 * 3600
 """The number of seconds by which timestamps in a partition may be out of order. Also the number of
 seconds after which a partition that was read to its end, and has no new records, no longer holds
 back the watermark."""
@@ -60,7 +60,7 @@ class LowWatermark:
     """The watermark of one query: unread records with an earlier event time (ms) are late.
 
     A partition that was not read since the start may have records of any time. So there is no
-    watermark until it has had no new records for ``DISORDER`` seconds.
+    watermark until it has had no new records for ``DISORDER_S`` seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -84,12 +84,12 @@ class LowWatermark:
         for partition in partitions:
             seen = self._seen.get(partition)
             since = self._started_at if seen is None else seen[1]
-            if partition in caught_up and now - since > DISORDER:
+            if partition in caught_up and now - since > DISORDER_S:
                 continue
             if seen is None:
                 return None
             levels.append(seen[0])
-        return min(levels) - 1000 * DISORDER if levels else None
+        return min(levels) - 1000 * DISORDER_S if levels else None
 
 
 class Watermarks(StreamingQueryListener):

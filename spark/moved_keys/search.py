@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.errors import summary
 from spark.moved_keys.records import moved_keys
 
-_JOIN_TIMEOUT = 10.0  # s
+_JOIN_TIMEOUT_S = 10.0
 
 
 class Search:
@@ -40,7 +40,7 @@ class Search:
     def stop(self) -> None:
         with suppress(Py4JError, OSError):
             self._session.sparkContext.cancelJobGroup(self._group)
-        self._thread.join(_JOIN_TIMEOUT)
+        self._thread.join(_JOIN_TIMEOUT_S)
 
     def _run(self) -> None:
         try:

@@ -10,14 +10,14 @@ from pyspark.sql import SparkSession
 from spark.errors import JobError
 from spark.processes.sizing import MASTER, PARTITIONS, Cores, cores, partitions
 
-_TIMEOUT = 120.0  # s for the first executor
+_TIMEOUT_S = 120.0  # for the first executor
 # Executors of a cluster that has room for them register within a second or two of each other.
-_QUIET = 3.0  # s
-_INTERVAL = 0.1  # s
+_QUIET_S = 3.0
+_INTERVAL_S = 0.1
 
 
 def settle_partitions(
-    session: SparkSession, conf: Mapping[str, str], processors: int, timeout: float = _TIMEOUT
+    session: SparkSession, conf: Mapping[str, str], processors: int, timeout: float = _TIMEOUT_S
 ) -> Cores:
     """Returns the cores of the session. If ``conf`` does not set the shuffle partitions, waits
     until no more executors register, and sets them to the number of cores. ``JobError`` if no
@@ -40,10 +40,10 @@ def _registered(session: SparkSession, timeout: float) -> Cores:
     """The cores of the executors that have registered when no more do, or after ``timeout`` s."""
     began = changed = time.monotonic()
     registered = _executors(session)
-    while not registered.total or time.monotonic() < changed + _QUIET:
+    while not registered.total or time.monotonic() < changed + _QUIET_S:
         if time.monotonic() >= began + timeout:
             break
-        time.sleep(_INTERVAL)
+        time.sleep(_INTERVAL_S)
         if (now := _executors(session)) != registered:
             registered, changed = now, time.monotonic()
     return registered

@@ -18,17 +18,17 @@ EXECUTOR_MEMORY = "spark.executor.memory"
 OVERHEAD = "spark.executor.memoryOverhead"
 
 # Spark refuses to start with a heap below 450 MiB.
-_LEAST_HEAP = 512  # MiB
-_HEAP = 1024  # MiB, for two cores
-_HEAP_OF_MORE_CORES = 512  # MiB for each
+_LEAST_HEAP_MIB = 512
+_HEAP_MIB = 1024  # for two cores
+_HEAP_PER_MORE_CORE_MIB = 512
 _MOST_PARTITIONS = 200
 # The code and threads of a JVM, and the Python processes that run a view's code.
-_OUTSIDE = 256  # MiB
+_OUTSIDE_MIB = 256
 # Spark's own value for containers.
-_LEAST_OVERHEAD = 384  # MiB
+_LEAST_OVERHEAD_MIB = 384
 _DATABASES_OF_VIEW = 2  # for each state partition: deduplication and aggregation
 _ROCKSDB = "spark.sql.streaming.stateStore.rocksdb"
-_BOUNDED = 500  # MiB, Spark's default of maxMemoryUsageMB
+_BOUNDED_MIB = 500  # Spark's default of maxMemoryUsageMB
 # The defaults of YARN and Kubernetes.
 _EXECUTORS = 2
 _CORES_OF_EXECUTOR = 1
@@ -95,9 +95,9 @@ def sizes(conf: Mapping[str, str], machine: Machine, views: int = 1) -> dict[str
     if PARTITIONS not in chosen and session_cores.total is not None:
         chosen[PARTITIONS] = str(partitions(session_cores.total))
     is_driver_alone = _LOCAL.match(master) is not None
-    heap = _heap(session_cores.total or 1) if is_driver_alone else _HEAP
+    heap = _heap(session_cores.total or 1) if is_driver_alone else _HEAP_MIB
     half = machine.memory // 1024**2 // 2
-    chosen.setdefault(DRIVER_MEMORY, _text(max(_LEAST_HEAP, min(heap, half))))
+    chosen.setdefault(DRIVER_MEMORY, _text(max(_LEAST_HEAP_MIB, min(heap, half))))
     if is_driver_alone:
         return chosen
     if cluster := _LOCAL_CLUSTER.match(master):
@@ -119,7 +119,7 @@ def warnings(conf: Mapping[str, str], machine: Machine, views: int) -> Iterator[
     heap = _mib(conf[DRIVER_MEMORY])
     if heap is None:
         return  # Spark refuses it
-    outside = _OUTSIDE
+    outside = _OUTSIDE_MIB
     if _LOCAL.match(conf[MASTER]):
         outside += _rocksdb(conf, views * (_number(conf, PARTITIONS) or 1))
     if (available := machine.memory // 1024**2) < heap + outside:
@@ -165,22 +165,22 @@ def _has_containers(master: str) -> bool:
 
 
 def _heap(total_cores: int) -> int:
-    return _HEAP + _HEAP_OF_MORE_CORES * max(0, total_cores - 2)
+    return _HEAP_MIB + _HEAP_PER_MORE_CORE_MIB * max(0, total_cores - 2)
 
 
 def _overhead(conf: Mapping[str, str], session_cores: Cores, views: int) -> int:
     """Memory of an executor outside its heap, MiB."""
-    heap = _mib(conf[EXECUTOR_MEMORY]) or _HEAP
+    heap = _mib(conf[EXECUTOR_MEMORY]) or _HEAP_MIB
     count = session_cores.per_executor or 1
     if session_cores.executors:
         count = max(count, -(-(_number(conf, PARTITIONS) or 1) // session_cores.executors))
-    return max(_LEAST_OVERHEAD, heap // 10) + _rocksdb(conf, views * count)
+    return max(_LEAST_OVERHEAD_MIB, heap // 10) + _rocksdb(conf, views * count)
 
 
 def _rocksdb(conf: Mapping[str, str], state_partitions: int) -> int:
     """The most memory that the databases of some state partitions use in a process, MiB."""
     if conf.get(f"{_ROCKSDB}.boundedMemoryUsage", "").lower() == "true":
-        return _number(conf, f"{_ROCKSDB}.maxMemoryUsageMB") or _BOUNDED
+        return _number(conf, f"{_ROCKSDB}.maxMemoryUsageMB") or _BOUNDED_MIB
     buffers = _number(conf, f"{_ROCKSDB}.writeBufferSizeMB") or 0
     count = _number(conf, f"{_ROCKSDB}.maxWriteBufferNumber") or 0
     cache = _number(conf, f"{_ROCKSDB}.blockCacheSizeMB") or 0

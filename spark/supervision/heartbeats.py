@@ -27,10 +27,10 @@ from spark.supervision.status import RUNNING, STARTING, STOPPED, ViewStatus
 from spark.supervision.whole_logs import HighWatermarks, WholeLogs
 from spark.view import View
 
-_INTERVAL = 1.0  # s
-_COMMIT_ALL_INTERVAL = 600.0  # s; Kafka deletes offsets that were not committed for a week
-_JOIN_TIMEOUT = 10.0  # s for the thread's last heartbeat
-_WARNING_INTERVAL = 30.0  # s between two warnings
+_INTERVAL_S = 1.0
+_COMMIT_ALL_INTERVAL_S = 600.0  # Kafka deletes offsets that were not committed for a week
+_JOIN_TIMEOUT_S = 10.0  # for the thread's last heartbeat
+_WARNING_INTERVAL_S = 30.0  # between two warnings
 _MAX_ERROR_CHARACTERS = 300  # brokers accept 4,096 bytes of metadata
 
 
@@ -87,7 +87,7 @@ class Heartbeats:
         self.ending(error)
         self._stop.set()
         self._wake.set()
-        self._thread.join(_JOIN_TIMEOUT)
+        self._thread.join(_JOIN_TIMEOUT_S)
 
     def ending(self, error: BaseException | None = None) -> None:
         """Call when the job is about to end. ``error``: the reason if it failed. Sends a heartbeat
@@ -108,7 +108,7 @@ class Heartbeats:
                     self._try(self._commands.poll, "get commands")
             except Py4JNetworkError:
                 return  # the JVM and all queries have ended
-            self._wake.wait(_INTERVAL)
+            self._wake.wait(_INTERVAL_S)
             self._wake.clear()
 
     def _try(self, step: Callable[[], None], what: str) -> None:
@@ -132,7 +132,7 @@ class Heartbeats:
         except (OSError, Py4JJavaError) as error:
             self._warn(f"warning: cannot read the ends of the sources: {error}")
         now = time.monotonic()
-        commit_all = now - self._all_committed_at >= _COMMIT_ALL_INTERVAL
+        commit_all = now - self._all_committed_at >= _COMMIT_ALL_INTERVAL_S
         commits: dict[str, Commit] = {}
         refused: dict[str, OSError] = {}  # by group
         for name, status in statuses.items():
@@ -205,6 +205,6 @@ class Heartbeats:
 
     def _warn(self, text: str) -> None:
         now = time.monotonic()
-        if now - self._warned_at >= _WARNING_INTERVAL:
+        if now - self._warned_at >= _WARNING_INTERVAL_S:
             self._warned_at = now
             self._log(text)

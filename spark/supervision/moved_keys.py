@@ -41,13 +41,13 @@ from spark.supervision.static_sources import StaticSources
 from spark.supervision.status import ViewStatus
 from spark.view import View, derived_rows
 
-PRODUCERS_LEARN = 600.0
+PRODUCERS_LEARN_S = 600.0
 """The time (s) after an addition of partitions in which producers may still write to the earlier
 partitions. They ask for the partitions of a topic every 5 minutes by default
 (``metadata.max.age.ms``)."""
 
-_MARK_INTERVAL = 60.0  # s between two writes of the positions
-_RETRY_AFTER = 60.0  # s
+_MARK_INTERVAL_S = 60.0  # between two writes of the positions
+_RETRY_AFTER_S = 60.0
 _FIRST_COUNTS = "partitions.json"
 """In a view's checkpoint folder: the numbers of partitions of its sources at its first start."""
 
@@ -103,7 +103,7 @@ class MovedKeys:
             # All records before the positions of the last check were written before an addition
             # that is not known yet.
             if mark is not None and watched.is_settled and before and before != mark.since:
-                is_due = time.monotonic() - watched.marked_at >= _MARK_INTERVAL
+                is_due = time.monotonic() - watched.marked_at >= _MARK_INTERVAL_S
                 if is_due and mark.dependence is Dependence.WRITES:
                     self._write_mark(watched, replace(mark, since=before))
             watched.positions = statuses[name].offsets
@@ -275,7 +275,7 @@ class MovedKeys:
         return committed_positions(self._files, folder)
 
     def _try_later(self, watched: WatchedView, why: str) -> None:
-        watched.not_before = time.monotonic() + _RETRY_AFTER
+        watched.not_before = time.monotonic() + _RETRY_AFTER_S
         self._log(f"warning: {watched.view.name}: cannot search for moved keys yet: {why}")
 
     def _write_mark(self, watched: WatchedView, mark: Mark) -> None:
@@ -299,7 +299,7 @@ class MovedKeys:
             self._log(
                 f"{watched.view.name}: its topic has more partitions. Of keys that move to another "
                 "one, the newest record counts; values that are written to both meanwhile may "
-                f"change once more in {PRODUCERS_LEARN / 60:.0f} minutes."
+                f"change once more in {PRODUCERS_LEARN_S / 60:.0f} minutes."
             )
         if not is_known and (grown := self._grown_tables(watched)):
             self._stopping[watched.view.name] = str(moved_rows(watched.view.name, grown[0]))
@@ -378,7 +378,7 @@ def _counts(view: View, topics: Mapping[str, Topic]) -> Counts:
 
 def _next_search() -> float:
     """The time (epoch s) when all producers will know the current partitions."""
-    return time.time() + PRODUCERS_LEARN
+    return time.time() + PRODUCERS_LEARN_S
 
 
 def _grown_join(topic: str, before: int, now: int) -> str:
@@ -400,7 +400,7 @@ _WHAT_TO_DO = (
 
 _KEYS_IN_SEVERAL_PARTITIONS = (
     "producers still write keys to several partitions, where nothing orders their records. Their "
-    f"values may be older ones, and are put in order every {PRODUCERS_LEARN / 60:.0f} minutes, as "
-    "long as this goes on. Let all producers choose the partition by the key, in the same way: see "
-    "docs/changes-to-a-deployment.md."
+    f"values may be older ones, and are put in order every {PRODUCERS_LEARN_S / 60:.0f} minutes, "
+    "as long as this goes on. Let all producers choose the partition by the key, in the same way: "
+    "see docs/changes-to-a-deployment.md."
 )

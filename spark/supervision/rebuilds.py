@@ -29,7 +29,7 @@ from spark.supervision.static_sources import forget_bounds
 from spark.supervision.status import ViewStatus
 from spark.view import View
 
-_RETRY_AFTER = 60.0  # s
+_RETRY_AFTER_S = 60.0
 
 
 class Rebuilds:
@@ -93,7 +93,7 @@ class Rebuilds:
             count = self._delete_old_keys(view)
             self._checkpoints.delete(self._file(view))
         except (PySparkException, Py4JError, OSError, JobError) as error:
-            self._deleting_after[name] = time.time() + _RETRY_AFTER
+            self._deleting_after[name] = time.time() + _RETRY_AFTER_S
             self._log(f"warning: cannot delete the old keys of {name} yet: {summary(str(error))}")
         else:
             del self._deleting_after[name]

@@ -41,10 +41,10 @@ from spark.supervision.tombstones import TombstoneGuard
 from spark.view import View
 
 _MAX_CATCHING_UP = 2  # concurrent views: with more, all of them would finish later
-_CATCH_UP_TIMEOUT = 60.0  # s after which the next view starts in any case
-_MIN_BACKOFF = 1.0  # s
-_MAX_BACKOFF = 60.0  # s
-_TASKS_INTERVAL = 0.5  # s between two checks whether the tasks of a failed query have ended
+_CATCH_UP_TIMEOUT_S = 60.0  # after which the next view starts in any case
+_MIN_BACKOFF_S = 1.0
+_MAX_BACKOFF_S = 60.0
+_TASKS_INTERVAL_S = 0.5  # between two checks whether the tasks of a failed query have ended
 
 
 class QueryScheduler:
@@ -56,11 +56,11 @@ class QueryScheduler:
     decoder, the first one writes the dead letters. If that view is refused, or stopped for good,
     another view writes them.
 
-    A failed query starts again after ``_MIN_BACKOFF`` seconds; the time doubles with each failure
-    in a row, up to ``_MAX_BACKOFF``. It also waits until all tasks of the failed query have ended:
-    otherwise one of them could write an older value after the restarted query has written a newer
-    one. A view is refused, and not started again, if its checkpoint belongs to another view or
-    topic, or if it may have missed tombstones.
+    A failed query starts again after ``_MIN_BACKOFF_S``. The time doubles with each failure in a
+    row, up to ``_MAX_BACKOFF_S``. The query also waits until all tasks of the failed query have
+    ended. Otherwise one of them could write an older value after the restarted query has written a
+    newer one. A view is refused, and not started again, if its checkpoint belongs to another view
+    or topic, or if it may have missed tombstones.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class QueryScheduler:
         """Starts the views that are due; yields their names."""
         while self._waiting and (
             len(self._catching_up) < _MAX_CATCHING_UP
-            or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT
+            or time.monotonic() - self._last_start > _CATCH_UP_TIMEOUT_S
         ):
             view = self._waiting.popleft()
             self._plan_dead_letters(view)
@@ -258,7 +258,7 @@ class QueryScheduler:
         return delay
 
     def _next_delay(self, query: str) -> float:
-        delay = min(_MIN_BACKOFF * 2.0 ** min(self._failures[query], 30), _MAX_BACKOFF)
+        delay = min(_MIN_BACKOFF_S * 2.0 ** min(self._failures[query], 30), _MAX_BACKOFF_S)
         self._failures[query] += 1
         return delay
 
@@ -271,7 +271,7 @@ class QueryScheduler:
         for query, at in list(self._restart_at.items()):
             if time.monotonic() >= at:
                 if running_tasks(self._session, self._runs.get(query, "")):
-                    self._restart_at[query] = time.monotonic() + _TASKS_INTERVAL
+                    self._restart_at[query] = time.monotonic() + _TASKS_INTERVAL_S
                     continue
                 del self._restart_at[query]
                 # A query that has ended does not need to be stopped.

@@ -11,7 +11,7 @@ from spark.checkpoints.positions import Positions
 
 __all__ = ["FAILED", "PAUSED", "RUNNING", "STARTING", "STOPPED"]
 
-LEAST_GAP = 60.0
+LEAST_GAP_S = 60.0
 """The least time (s) without some of the records that counts as a gap; see ``ViewStatus``."""
 
 
@@ -56,7 +56,7 @@ class ViewProgress:
     last query that failed. ``source_offsets``: the view topic includes all records before these
     offsets. ``input_rows``: records read. ``dropped_rows``: rows that Spark dropped although they
     were not late, because timestamps were out of order by more than
-    ``spark.event_time.watermarks.DISORDER``. ``dead_letters``: records written to the dead-letter
+    ``spark.event_time.watermarks.DISORDER_S``. ``dead_letters``: records written to the dead-letter
     topic, all of them before ``dead_letter_offsets``. ``late_rows``: the late ones among them.
     """
 

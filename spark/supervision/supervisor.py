@@ -35,8 +35,8 @@ from spark.supervision.static_sources import StaticSources
 from spark.supervision.tombstones import TombstoneGuard
 from spark.supervision.topics import check_unchanged, prepare_topics
 
-_TOPIC_CHECK_INTERVAL = 10.0  # s
-_MAX_WAIT = 1.0  # s for an event
+_TOPIC_CHECK_INTERVAL_S = 10.0
+_MAX_WAIT_S = 1.0  # for an event
 
 
 def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> None:
@@ -113,12 +113,12 @@ def _watch(
     A query that fails is started again; the others continue. With ``once``, or if the job refuses
     the query, it is not started again: the first failure is raised when the others are done.
     """
-    next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
+    next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL_S
     first_failure: JobError | None = None
     _start_due(scheduler, progress, control)
     while scheduler.is_active:
         try:
-            event = stop.events.get(timeout=min(_MAX_WAIT, scheduler.seconds_to_restart()))
+            event = stop.events.get(timeout=min(_MAX_WAIT_S, scheduler.seconds_to_restart()))
         except queue.Empty:
             if time.monotonic() >= next_check:
                 check_unchanged(admin, settings, topics, moved, progress.statuses())
@@ -127,7 +127,7 @@ def _watch(
                     progress.failed(view, why, is_final=True)
                     first_failure = first_failure or JobError(why)
                     log(f"error: {why}")
-                next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL
+                next_check = time.monotonic() + _TOPIC_CHECK_INTERVAL_S
         else:
             if isinstance(event, StopRequested):
                 return

@@ -31,14 +31,14 @@ from spark.errors import (
 from spark.formats.decoders import is_table
 from spark.kafka_admin import KafkaAdmin
 from spark.settings import Settings
-from spark.supervision.status import LEAST_GAP, STOPPED, Gap, ViewStatus
+from spark.supervision.status import LEAST_GAP_S, STOPPED, Gap, ViewStatus
 from spark.view import View
 
-_INTERVAL = 60.0  # s between two writes, also after one that failed
+_INTERVAL_S = 60.0  # between two writes, also after one that failed
 # the time (s) that a view may be behind with any ``delete.retention.ms``, because it is behind
 # whenever its query starts again
-_TOLERATED = LEAST_GAP
-_DEFAULT_RETENTION = 86_400.0  # s; Kafka's default of ``delete.retention.ms``
+_TOLERATED_S = LEAST_GAP_S
+_DEFAULT_RETENTION_S = 86_400.0  # Kafka's default of ``delete.retention.ms``
 
 
 class TombstoneGuard:
@@ -115,7 +115,7 @@ class TombstoneGuard:
             began = self._stored[name] if gap.began is None else gap.began
             gaps.append((began, gap.ended - began if gap.seconds is None else gap.seconds))
         for began, behind in gaps:
-            for topic in self._tables[name] if behind > _TOLERATED else ():
+            for topic in self._tables[name] if behind > _TOLERATED_S else ():
                 retention, is_known = self._retention(topic)
                 if behind > retention:
                     folder = self._folders[name]
@@ -142,7 +142,7 @@ class TombstoneGuard:
         time is Kafka's default. Raises ``Unavailable``."""
         retention = self._admin.config(topic, "delete.retention.ms")
         if retention is None:
-            return _DEFAULT_RETENTION, False
+            return _DEFAULT_RETENTION_S, False
         if "compact" not in (self._admin.config(topic, "cleanup.policy") or ""):
             return math.inf, True
         return int(retention) / 1000, True
@@ -157,7 +157,7 @@ class TombstoneGuard:
                 _, is_known = self._retention(topic)
                 self._asked.add(topic)
                 if not is_known:
-                    self._log(unknown_retention(view.name, topic, _DEFAULT_RETENTION))
+                    self._log(unknown_retention(view.name, topic, _DEFAULT_RETENTION_S))
 
     def _warn_of_long_load(self, name: str, seconds: float) -> None:
         """Warns if a load took so long that the view may have missed tombstones."""
@@ -165,8 +165,8 @@ class TombstoneGuard:
             try:
                 retention, _ = self._retention(topic)
             except Unavailable:
-                retention = _DEFAULT_RETENTION
-            if seconds > max(retention, _TOLERATED):
+                retention = _DEFAULT_RETENTION_S
+            if seconds > max(retention, _TOLERATED_S):
                 self._log(long_load(name, topic, seconds, retention))
 
     def _last_current_at(self, name: str) -> float:
@@ -189,14 +189,14 @@ class TombstoneGuard:
                 except Unavailable:
                     brokers_answer = False
                     continue
-            step = 0.0 if is_last or name in self._loading else _INTERVAL
+            step = 0.0 if is_last or name in self._loading else _INTERVAL_S
             is_due = current_at > stored + step
             if is_due and (is_last or time.time() >= self._not_before.get(name, 0.0)):
                 load_began = stored if name in self._loading else None
                 try:
                     self._store(name, current_at)
                 except (PySparkException, Py4JJavaError) as error:
-                    self._not_before[name] = time.time() + _INTERVAL
+                    self._not_before[name] = time.time() + _INTERVAL_S
                     why = summary(str(error))
                     self._log(f"warning: {name}: cannot store when it was current yet: {why}")
                 else:

@@ -14,7 +14,7 @@ from spark.checkpoints.positions import Positions
 from spark.kafka_admin import EndOffsets
 from spark.view import View
 
-_INTERVAL = 10.0  # s between two requests for the high watermarks
+_INTERVAL_S = 10.0  # between two requests for the high watermarks
 
 HighWatermarks = Callable[[Mapping[str, int]], Callable[[], EndOffsets]]
 """Asks for topic ► partition ► high watermark, and returns a function that returns the answers so
@@ -50,7 +50,7 @@ class WholeLogs:
         for topic, partition in self._partitions():
             counts[topic] = max(counts.get(topic, 0), partition + 1)
         self._has_new, self._answer = False, None
-        self._asked_at, self._ask_after = time.time(), time.monotonic() + _INTERVAL
+        self._asked_at, self._ask_after = time.time(), time.monotonic() + _INTERVAL_S
         if counts:
             self._answer = self._high_watermarks(counts)
 
@@ -69,7 +69,7 @@ class WholeLogs:
             return None
         self._answer = None
         if answer.error is not None:
-            self._ask_after = time.monotonic() + _INTERVAL
+            self._ask_after = time.monotonic() + _INTERVAL_S
         return answer.error
 
     def _partitions(self) -> set[tuple[str, int]]:

@@ -20,7 +20,7 @@ from pyspark.sql import Row, SparkSession
 from local.kafka.broker import Broker
 from local.waiting import wait_until
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
-from spark.event_time.watermarks import DISORDER, LowWatermark, Watermarks
+from spark.event_time.watermarks import DISORDER_S, LowWatermark, Watermarks
 from spark.raw_topics.weblog import WEBLOG
 from spark.views import VIEWS
 from tests.support.plugins.fixtures import MakeTopic
@@ -102,7 +102,7 @@ def test_state_is_freed_behind_the_slowest_partition(log: Log) -> None:
                 query.processAllAvailable()
         # the last line of the first partition is the oldest one; the watermark moves by hours, so
         # that of the first half stays
-        wanted = TEN + 3 * DAY + 57 * 60 - DISORDER - LATENESS
+        wanted = TEN + 3 * DAY + 57 * 60 - DISORDER_S - LATENESS
 
         def freed() -> bool:
             # the watermark moves with a micro-batch: the listener may have been too late for the
@@ -187,7 +187,7 @@ def test_flights_in_several_runs_give_the_table_of_a_batch_job(log: Log, name: s
 
 
 Advance = Callable[..., int | None]
-DELAY = 1000 * DISORDER
+DELAY = 1000 * DISORDER_S
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def test_a_partition_without_new_records_stops_holding_the_watermark(
     advance: Advance, clock: list[float]
 ) -> None:
     assert advance({"0": 10_000, "1": 5}) == 5
-    clock[0] = DISORDER + 1
+    clock[0] = DISORDER_S + 1
     assert advance({"0": 20_000}, caught_up="0") == 5  # it has unread records
     assert advance({"0": 20_000}) == 20_000
     assert advance({"1": 6}) == 6

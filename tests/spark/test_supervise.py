@@ -136,7 +136,7 @@ def test_views_catch_up_in_turn_and_the_first_writes_dead_letters(
 def test_a_view_topic_with_more_partitions_ends_the_stream(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0)
     with pytest.raises(JobError, match=r"had 1 partitions and now has 2\. Start again"):
         runner.stream_until(lambda: runner.add_partition(runner.target))
 
@@ -163,7 +163,7 @@ def test_a_failed_query_restarts_and_the_others_continue(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF_S", 0.1)
     flag = tmp_path / "flag"
     flag.touch()
     bad = failing(flag, runner.view)
@@ -188,7 +188,7 @@ def test_a_failed_query_restarts_and_the_others_continue(
 def test_a_query_that_cannot_start_is_tried_again(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF_S", 0.1)
     start, refused = QueryScheduler._start, [1, 2]
 
     def refuse(scheduler: QueryScheduler, writer: DataStreamWriter) -> None:
@@ -265,7 +265,7 @@ def test_a_recreated_topic_is_an_error_at_the_start(runner: Runner, which: str) 
 def test_a_topic_that_is_deleted_ends_the_stream(
     runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0)
     with pytest.raises(JobError, match=f"topic {runner.target} was deleted"):
         runner.stream_until(lambda: runner.recreate(runner.target))
 
@@ -341,8 +341,8 @@ def test_a_missing_java_is_named() -> None:
 def test_a_query_restarts_after_its_tasks_have_ended(
     runner: Runner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
-    monkeypatch.setattr("spark.supervision.scheduler._TASKS_INTERVAL", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF_S", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._TASKS_INTERVAL_S", 0.1)
     checked: list[str] = []
 
     def running(_: SparkSession, run: str) -> int:

@@ -142,7 +142,7 @@ def test_a_stream_ends_with_the_table_of_a_batch(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tombstones, "_TOLERATED", 0.0)
+    monkeypatch.setattr(tombstones, "_TOLERATED_S", 0.0)
     servers = broker.bootstrap_servers
     writer = Writer(servers)
     # a topic that is compacted takes no record without a key

@@ -25,8 +25,8 @@ def test_a_file_that_cannot_be_written_ends_no_other_view(
 ) -> None:
     """Regression: the job ended. A rebuild waits until its files can be written, also if the view
     is paused meanwhile."""
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.1)
-    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF", 0.1)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0.1)
+    monkeypatch.setattr("spark.supervision.scheduler._MIN_BACKOFF_S", 0.1)
     other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
     runner.view = of_table(runner.view)
     runner.settings = replace(runner.settings, views=[runner.view, other])

@@ -93,7 +93,7 @@ def test_a_rebuilt_view_has_what_its_static_source_has_now(
     runner: ControlledRunner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another view runs, so the job goes on when the view has failed."""
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0.2)
     known, other = make_topic(), replace(runner.view, name="other", topic=make_topic())
     runner.view = of_known_texts(runner.view, known)
     runner.settings = replace(runner.settings, views=[runner.view, other])
@@ -181,7 +181,7 @@ def test_a_view_that_is_refused_can_be_restarted_and_rebuilt(
 def test_a_view_of_a_table_that_may_have_missed_tombstones_is_not_resumed(
     runner: ControlledRunner, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tombstones, "_TOLERATED", 0.0)
+    monkeypatch.setattr(tombstones, "_TOLERATED_S", 0.0)
 
     def keep_tombstones(milliseconds: int) -> None:
         set_config(servers, runner.source, "delete.retention.ms", str(milliseconds))

@@ -40,7 +40,7 @@ def test_another_view_writes_them_after_a_static_source_of_the_first_has_changed
     runner: ControlledRunner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: nobody wrote them until the job was started again."""
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0.2)
     known = make_topic()
     others = [
         replace(runner.view, name=name, topic=make_topic(cleanup_policy="compact"))

@@ -22,7 +22,7 @@ def test_the_job_starts_again_for_the_watermark_of_a_view(
     runner: ControlledRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: the watermark stopped, silently, and the state grew until the next start."""
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0)
     timed = replace(runner.view, decoder=TimedTexts())
     runner.settings = replace(runner.settings, views=[timed])
     with pytest.raises(JobError, match=rf"{runner.source} had 1 partitions and now has 2\. Start"):
@@ -35,7 +35,7 @@ def test_the_job_starts_again_for_the_watermark_of_a_view(
 def test_a_view_without_a_watermark_goes_on(
     runner: ControlledRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0)
     runner.write(b"one")
     with runner.stream():
         runner.wait_progress(lambda p: p["source_offsets"] == {runner.source: {"0": 1}})
@@ -51,7 +51,7 @@ def test_a_view_that_compares_the_rows_of_a_table_is_stopped(
     runner: ControlledRunner, make_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: newer records of keys that move were ignored, with a warning only."""
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0)
     table = replace(of_table(runner.view), name="table", topic=make_topic(), derive=newest)
     runner.settings = replace(runner.settings, views=[runner.view, table])
     runner.write(b'{"n": 1}')

@@ -42,7 +42,7 @@ def test_a_query_that_is_slow_to_stop_does_not_affect_other_views(
 ) -> None:
     """Regression: all views ended when a static source of one had changed, and at the end of the
     job the views after it were not stopped."""
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0.2)
     known = make_topic()
     other = replace(runner.view, name="other", topic=make_topic(cleanup_policy="compact"))
     slow = replace(

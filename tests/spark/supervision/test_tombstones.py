@@ -20,8 +20,8 @@ from tests.support.topics import set_config
 def test_a_job_stops_a_view_of_a_table_that_is_behind_for_too_long(
     runner: ControlledRunner, broker: Broker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tombstones, "_TOLERATED", 5.0)
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr(tombstones, "_TOLERATED_S", 5.0)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0.2)
     flag = tmp_path / "flag"
 
     def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -186,7 +186,7 @@ def test_a_static_table_must_not_lose_records(shop: Shop) -> None:
 def test_a_view_ends_when_its_static_table_changes_while_it_runs(
     shop: Shop, session: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL", 0.2)
+    monkeypatch.setattr("spark.supervision.supervisor._TOPIC_CHECK_INTERVAL_S", 0.2)
     shop.writer.table(shop.rates, {"EUR": {"rate": 10}})
     shop.order("1", "ann", 5, "web")
     shop.settings = replace(shop.settings, once=False, trigger="100 milliseconds")

@@ -14,7 +14,7 @@ import aiohttp
 from local.demo.datasets import flight_rows, reference_rows
 from local.demo.expected import Row, latest_departures
 from local.demo.load import end_offsets
-from local.demo.verify import CATCH_UP_TIMEOUT, Findings, verify_view
+from local.demo.verify import CATCH_UP_TIMEOUT_S, Findings, verify_view
 from local.kafka.connection import Kafka
 from local.progress import bar
 
@@ -41,7 +41,7 @@ async def _verify_departures(
     update: Callable[[int], None],
 ) -> None:
     """Reads all windows of the view as one stream when the backends have no lag."""
-    deadline = time.monotonic() + CATCH_UP_TIMEOUT
+    deadline = time.monotonic() + CATCH_UP_TIMEOUT_S
     url = f"{view}/windows"
     count = 0
     async with aiohttp.ClientSession() as session:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.tailer.log_reader import CHUNK, LogReader, Position
+from local.tailer.log_reader import CHUNK_BYTES, LogReader, Position
 
 
 def line(number: int) -> bytes:
@@ -183,7 +183,7 @@ def test_an_invalid_position_file_is_ignored(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_is_returned_in_pieces(log: Log) -> None:
-    log.path.write_bytes(b"x" * (CHUNK + 10) + b"\n" + line(1) + b"\n")
+    log.path.write_bytes(b"x" * (CHUNK_BYTES + 10) + b"\n" + line(1) + b"\n")
     pieces = [*log.reader.lines(), *log.reader.lines()]
-    assert [len(piece) for piece in pieces[:2]] == [CHUNK, 10]
+    assert [len(piece) for piece in pieces[:2]] == [CHUNK_BYTES, 10]
     assert pieces[2] == line(1)

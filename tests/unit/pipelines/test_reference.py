@@ -9,7 +9,7 @@ from statistics import median
 
 import pytest
 
-from spark.event_time.watermarks import DISORDER
+from spark.event_time.watermarks import DISORDER_S
 from spark.views import VIEWS
 from tests.pipelines.raw_records import GENERATORS, PARTITIONS, RawRecord
 from tests.pipelines.reference import Record, is_too_late, rejected, table
@@ -53,7 +53,7 @@ def test_generated_requests_are_late_and_unevenly_timed() -> None:
                 behind = max(behind, highest - record.timestamp)
                 highest = max(highest, record.timestamp)
     # the job drops what is out of order by more
-    assert 0 < behind < 1000 * DISORDER
+    assert 0 < behind < 1000 * DISORDER_S
 
 
 @pytest.mark.slow
