@@ -70,7 +70,7 @@ Rows:
 """ + fill(", ".join(_GROUPS), 78, initial_indent="  ", subsequent_indent="  ")
 
 
-def _known(names: list[str] | None) -> list[str] | None:
+def _check_rows(names: list[str] | None) -> list[str] | None:
     if unknown := set(names or ()) - _GROUPS.keys():
         raise typer.BadParameter(f"there are no rows {', '.join(sorted(unknown))}.")
     return names
@@ -81,7 +81,9 @@ def main(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ROW", help="Only these rows (see above); can be repeated.", callback=_known
+            metavar="ROW",
+            help="Only these rows (see above); can be repeated.",
+            callback=_check_rows,
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few records, short loads.")] = False,

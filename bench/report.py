@@ -212,11 +212,11 @@ class Report:
             f"{row.title}: {text}" for row in self.rows if not row.reference for text in row.wrong
         ]
         begun = {group: why for group, why in self.unfinished.items() if why != NOT_MEASURED}
-        others = ", ".join(group for group in self.unfinished if group not in begun)
+        not_measured = ", ".join(group for group in self.unfinished if group not in begun)
         return [
             *wrong,
             *(f"{group}: {why}" for group, why in begun.items()),
-            *([f"{NOT_MEASURED}: {others}"] if others else []),
+            *([f"{NOT_MEASURED}: {not_measured}"] if not_measured else []),
         ]
 
     def table(self) -> Table:
@@ -237,9 +237,9 @@ class Report:
             style = "red" if missed or is_ours_wrong else "yellow" if row.faults else None
             lines = [(str(comparison), comparison.verdict) for comparison in row.comparisons]
             lines += [(escape(fault), "") for fault in row.faults]
-            first, *others = lines or [("", "")]
-            table.add_row(row.name, *row.cells, *first, style=style)
-            for line in others:
+            first_line, *further_lines = lines or [("", "")]
+            table.add_row(row.name, *row.cells, *first_line, style=style)
+            for line in further_lines:
                 table.add_row(*[""] * (len(COLUMNS) + 2), *line, style=style)
         return table
 

@@ -156,8 +156,8 @@ class SimulatedGroup:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> SimulatedGroup:
-        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -102,15 +102,15 @@ class Subject:
         rounds = self._rounds.get(connections, self._rounds.get(None, []))
         return [round_.values[quantity] for round_ in rounds if quantity in round_.values]
 
-    def row(self, connections: int | None, others: Mapping[str, Subject]) -> Row:
-        """A row with the medians of all quantities, compared with those of `others`."""
+    def row(self, connections: int | None, group: Mapping[str, Subject]) -> Row:
+        """A row with the medians of all quantities, compared with those of its `group`."""
         rounds = self._rounds[connections]
         names = dict.fromkeys(name for measurement in rounds for name in measurement.values)
         return Row(
             self.name,
             connections,
             {name: median(self.values(name, connections)) for name in names},
-            [self._compared(base, connections, others) for base in self._baselines if rounds],
+            [self._compared(base, connections, group) for base in self._baselines if rounds],
             rounds=len(rounds),
             reference=self.reference,
             wrong=[
@@ -121,9 +121,9 @@ class Subject:
         )
 
     def _compared(
-        self, baseline: Baseline, connections: int | None, others: Mapping[str, Subject]
+        self, baseline: Baseline, connections: int | None, group: Mapping[str, Subject]
     ) -> Comparison:
-        ours, other = self.values(baseline.quantity, connections), others.get(baseline.row)
+        ours, other = self.values(baseline.quantity, connections), group.get(baseline.row)
         values = other.values(baseline.quantity, connections) if other else []  # of a later phase
         target = baseline.target
         if isinstance(target, Mapping):
@@ -221,9 +221,9 @@ def run_reference(module: str, *arguments: object) -> Measurement:
 def measured(name: str, phases: Iterator[Sequence[Subject]], plan: Plan) -> Iterator[list[Row]]:
     """Measures the subjects of each phase alternately, with each number of connections. Yields all
     rows of the group so far after each measurement."""
-    known: dict[str, Subject] = {}
+    group: dict[str, Subject] = {}
     for subjects in phases:
-        known |= {subject.name: subject for subject in subjects}
+        group |= {subject.name: subject for subject in subjects}
         for subject in subjects:
             subject.start()
         points = sorted(
@@ -235,5 +235,5 @@ def measured(name: str, phases: Iterator[Sequence[Subject]], plan: Plan) -> Iter
             for done, (point, subject) in enumerate(turns * plan.rounds, 1):
                 subject.measure(point)
                 update(done)
-                rows = [s.row(number, known) for s in known.values() for number in s.connections]
+                rows = [s.row(number, group) for s in group.values() for number in s.connections]
                 yield sorted(rows, key=lambda row: row.connections or 0)

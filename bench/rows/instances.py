@@ -78,12 +78,12 @@ def idle(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     seconds, settle = (_IDLE_S, _SETTLE_S) if plan.is_full else (_SHORT_IDLE_S, _SHORT_IDLE_S)
     launched: list[Server] = []
 
-    def use(instances: Sequence[Server], *others: Server) -> Measurement:
-        pids = [server.pid for server in (*instances, *others)]
+    def use(instances: Sequence[Server], *other_servers: Server) -> Measurement:
+        pids = [server.pid for server in (*instances, *other_servers)]
         before = cpu_seconds(*pids)
         time.sleep(seconds)
         percent = (cpu_seconds(*pids) - before) / seconds * 100
-        stack.check(*instances, *others)
+        stack.check(*instances, *other_servers)
         mb, count = (median(get(server.pid) for server in instances) for get in (pss_mb, threads))
         return Measurement({"percent": percent, "rss_mb": mb, "threads": count})
 

@@ -35,7 +35,7 @@ _PROXY_BASELINES = [
     Baseline(
         "cpu_us",
         "proxy-to-static",
-        {n: Target(most, of_ratio=True) for n, most in ((16, 1.4), (64, 1.0), (256, 0.9))},
+        {n: Target(bound, of_ratio=True) for n, bound in ((16, 1.4), (64, 1.0), (256, 0.9))},
     ),
 ]
 _BACKEND_BASELINES = [
@@ -178,5 +178,5 @@ def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         )
         for name, case in cases.items()
     }
-    first, two, *others = subjects.values()
-    yield [first, two, static, *others]
+    first, two, *remaining = subjects.values()
+    yield [first, two, static, *remaining]

@@ -90,20 +90,20 @@ def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[Mem
     for partition, index in enumerate(placed.active):
         if index != NOBODY:
             active.setdefault(index, []).append(partition)
-        for other in placed.standbys[partition]:
-            standby.setdefault(other, []).append(partition)
+        for standby_index in placed.standbys[partition]:
+            standby.setdefault(standby_index, []).append(partition)
     ends = [dice.randrange(10_000_000) for _ in range(partitions)]
     survivors = []
     for member in remaining:
         index = index_of[member.member.id]
-        own, others = active.get(index, []), standby.get(index, [])
+        owned, copied = active.get(index, []), standby.get(index, [])
         survivors.append(
             replace(
                 member,
-                positions={view.name: {partition: ends[partition] for partition in own + others}},
-                active={view.name: tuple(own)},
-                standby={view.name: tuple(others)},
-                ready={view.name: (*own, *others)},
+                positions={view.name: {partition: ends[partition] for partition in owned + copied}},
+                active={view.name: tuple(owned)},
+                standby={view.name: tuple(copied)},
+                ready={view.name: (*owned, *copied)},
                 epoch=topology.epoch,
             )
         )

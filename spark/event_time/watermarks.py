@@ -99,7 +99,7 @@ class Watermarks(StreamingQueryListener):
         self._session = session
         self._streams: Any = session._jsparkSession.streams()
         self._low: dict[str, LowWatermark] = {}  # by run
-        self._known: dict[str, int] = {}  # by query; ms
+        self._watermarks_ms: dict[str, int] = {}  # by query
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
@@ -121,14 +121,14 @@ class Watermarks(StreamingQueryListener):
         read = {name: level for name, level in levels.items() if level is not None}
         watermark = low.advance(partitions, read, caught_up)
         if watermark is not None:
-            self._known[str(progress.id)] = watermark
+            self._watermarks_ms[str(progress.id)] = watermark
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         self._low.pop(str(event.runId), None)
-        self._known.pop(str(event.id), None)
+        self._watermarks_ms.pop(str(event.id), None)
 
     def advance(self) -> None:
         """Advances the watermark of the query that runs in this thread, for its next micro-batch.
@@ -137,7 +137,7 @@ class Watermarks(StreamingQueryListener):
         several times, and fails if the watermark changes between two plans.
         """
         id_ = self._session.sparkContext.getLocalProperty("sql.streaming.queryId")
-        watermark = self._known.get(id_ or "")
+        watermark = self._watermarks_ms.get(id_ or "")
         query = self._streams.get(id_) if watermark is not None else None
         if query is not None:
             tracker = query.streamingQuery().watermarkTracker()

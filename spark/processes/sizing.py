@@ -131,12 +131,12 @@ def warnings(conf: Mapping[str, str], machine: Machine, views: int) -> Iterator[
         )
 
 
-def described(conf: Mapping[str, str], given: Mapping[str, str], session_cores: Cores) -> str:
-    """One line with all sizes. ``given``: the settings of the user. ``session_cores``: the cores of
-    the running session."""
+def described(conf: Mapping[str, str], overrides: Mapping[str, str], session_cores: Cores) -> str:
+    """One line with all sizes. ``overrides``: the settings of the user. ``session_cores``: the
+    cores of the running session."""
 
     def size(text: str, name: str) -> str:
-        return f"{text} (given)" if name in given else text
+        return f"{text} (given)" if name in overrides else text
 
     def memory(name: str) -> str:
         mib = _mib(conf[name])
