@@ -26,7 +26,7 @@ from spark.derive.views import derived_view
 from spark.errors import JobError
 from spark.view import View
 
-_DAY = 24 * 3600 * 1000
+_DAY_MS = 24 * 3600 * 1000
 
 
 def views_of_package(name: str, path: Iterable[str]) -> dict[str, View]:
@@ -123,7 +123,7 @@ def _completed(view: View, entry: entries.View) -> View:
         # The topic keeps records for a day longer than the view keeps entries.
         retention = {
             "cleanup.policy": "compact,delete",
-            "retention.ms": f"{entry.retention + _DAY}",
+            "retention.ms": f"{entry.retention + _DAY_MS}",
         }
         config = {**retention, **config}
     return replace(

@@ -134,7 +134,7 @@ def _with_partitions(
 
 
 def _bounded(name: str, max_bytes: int) -> tuple[Column, Column]:
-    """The first ``most`` bytes, and the length if it is greater (otherwise null)."""
+    """The first ``max_bytes`` bytes, and the length if it is greater (otherwise null)."""
     length = F.octet_length(name)
     return F.substring(name, 1, max_bytes), F.when(length > max_bytes, length.cast("string"))
 

@@ -17,7 +17,7 @@ from model.views import View
 from queryable.client.settings import client_settings
 from spark.batch.encoder import KEY, VALUE
 from spark.batch.folder import PushFolder, new_id
-from spark.batch.reader import Source, ViewReader, schema_of
+from spark.batch.reader import RemoteView, ViewReader, schema_of
 from spark.batch.writer import RUN_BYTES, PushWriter
 from spark.deployment import read_deployment
 from spark.errors import JobError
@@ -55,17 +55,17 @@ class Queryable(DataSource):
 
     def schema(self) -> StructType:
         """The schema of the DataFrame that is read. Raises JobError."""
-        return schema_of(self._source().describe())
+        return schema_of(self._remote_view().describe())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ViewReader(self._source(), schema)
+        return ViewReader(self._remote_view(), schema)
 
-    def _source(self) -> Source:
+    def _remote_view(self) -> RemoteView:
         name = self.options.get("view")
         if not name:
             raise JobError('the option "view" is missing')
         url = client_settings(self.options.get("url"), 5, False, None, None).base_url
-        return Source(url, name, self.options.get("tokenFile"), self.options.get("stale"))
+        return RemoteView(url, name, self.options.get("tokenFile"), self.options.get("stale"))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """The writer of a new push. Raises JobError for wrong options."""

@@ -41,8 +41,9 @@ _TYPES: dict[type, DataType] = {
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where to read: the URL of the proxy or of a backend, and the file with the token."""
+class RemoteView:
+    """A view, and how to read it. `url`: the URL of the proxy or of a backend. `token_file`: a file
+    with the token. `stale`: allow, never, or None."""
 
     url: str
     view: str
@@ -87,15 +88,15 @@ class ViewPartition(InputPartition):
 class ViewReader(DataSourceReader):
     """Reads the partitions of one view."""
 
-    def __init__(self, source: Source, schema: StructType) -> None:
-        self._source = source
+    def __init__(self, remote: RemoteView, schema: StructType) -> None:
+        self._remote = remote
         self._schema = schema
 
     def partitions(self) -> list[ViewPartition]:
-        view = self._source.describe()
-        with self._source.client() as client:
+        view = self._remote.describe()
+        with self._remote.client() as client:
             try:
-                for _ in _rows(client, self._source, view, 0, limit=1):
+                for _ in _rows(client, self._remote, view, 0, limit=1):
                     break
             except QueryableError as e:
                 if e.code == "mis-partitioned":
@@ -107,10 +108,10 @@ class ViewReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         number = cast(ViewPartition, partition).number
-        view = self._source.describe()
+        view = self._remote.describe()
         schema = to_arrow_schema(self._schema)
-        with self._source.client() as client:
-            rows = iter(_rows(client, self._source, view, number))
+        with self._remote.client() as client:
+            rows = iter(_rows(client, self._remote, view, number))
             while batch := list(islice(rows, _BATCH)):
                 _refuse_unreadable(view, batch)
                 yield self._batch(view, batch, schema)
@@ -135,10 +136,10 @@ class ViewReader(DataSourceReader):
 
 
 def _rows(
-    client: Client, source: Source, view: View, partition: int | None, limit: int | None = None
+    client: Client, remote: RemoteView, view: View, partition: int | None, limit: int | None = None
 ) -> Iterable[Any]:
     options: Any = {
-        "partition": partition, "stream": True, "limit": limit, "stale": source.stale
+        "partition": partition, "stream": True, "limit": limit, "stale": remote.stale
     }  # fmt: skip
     resource = kind_of(view.store).resource
     if resource == "windows":

@@ -4,8 +4,8 @@ Compaction removes a tombstone ``delete.retention.ms`` after it has cleaned the 
 A view that was behind for longer may never see it, and would keep the row forever. So the
 checkpoint has the time when the view had last read all records.
 
-A first load, and a rebuild, may take longer, but then end with a warning: a row may have been
-deleted after they had read it.
+A first load or a rebuild may take longer. It then ends with a warning, because a row may have been
+deleted after the job had read it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from spark.supervision.status import LEAST_GAP_S, STOPPED, Gap, ViewStatus
 from spark.view import View
 
 _INTERVAL_S = 60.0  # between two writes, also after one that failed
-# the time (s) that a view may be behind with any ``delete.retention.ms``, because it is behind
+# the time for which a view may be behind with any ``delete.retention.ms``, because it is behind
 # whenever its query starts again
 _TOLERATED_S = LEAST_GAP_S
 _DEFAULT_RETENTION_S = 86_400.0  # Kafka's default of ``delete.retention.ms``
@@ -179,7 +179,9 @@ class TombstoneGuard:
         """
         brokers_answer = True
         for name, stored in list(self._stored.items()):
-            current_at = self._current_at(name)  # before the gaps: it may catch up meanwhile
+            current_at = self._current_at(
+                name
+            )  # read first, because the view may catch up meanwhile
             if name in self._missed:
                 continue
             if self._ended_gaps(name):  # another process would not know of them
