@@ -77,7 +77,7 @@ async def verify_view(
     update: Callable[[int], None],
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """``wanted``: key ► value, or None for 404.
+    """``expected``: key ► value, or None for 404.
 
     An answer counts if its position has reached ``ends``. Otherwise the backend has not read all
     records that Spark wrote, and the key is read again.

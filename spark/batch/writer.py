@@ -121,7 +121,7 @@ class PushWriter(DataSourceArrowWriter):
 def _runs(
     encoder: Encoder, batches: Iterable[pa.RecordBatch], max_bytes: int
 ) -> Iterator[dict[int, Entries]]:
-    """The entries of the batches, by partition, in runs of about `most` bytes."""
+    """The entries of the batches, by partition, in runs of about `max_bytes`."""
     run: dict[int, Entries] = {}
     size = 0
     for batch in batches:
