@@ -25,12 +25,12 @@ import pytest
 from typer.testing import CliRunner
 
 from local.kafka.broker import Broker
-from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app
 from tests.support.deployment import settle
 from tests.support.docs_examples import ALL_PAGES, PAGES, ROOT, Example, examples_of, session_of
 from tests.support.plugins.fixtures import Deploy
+from tests.system.queryable.terminal import run_in_terminal
 from tests.system.queryable.wheel import build_wheel, install_wheel, run
 
 EXAMPLE = ROOT / "docs" / "queries" / "example"

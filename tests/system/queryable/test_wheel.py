@@ -15,10 +15,10 @@ import pytest
 
 from local.kafka.broker import Broker, quiet_admin
 from local.ports import free_ports
-from local.terminal import Terminal
 from tests.support.docs_examples import examples_run_by
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
+from tests.system.queryable.terminal import Terminal
 from tests.system.queryable.wheel import PACKAGES, PROJECT, ROOT, build_wheel, install_wheel, run
 
 # files in the packages' folders that only a checkout needs

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 from local.kafka.broker import Broker
 from local.settings import REPOSITORY
-from local.terminal import run_in_terminal
 from queryable import Client
 from queryable.cli.app import app
 from queryable.cli.exit_codes import SUCCESS
 from tests.support.deployment import Deployment, views_toml
 from tests.support.plugins.fixtures import MakeTopic
+from tests.system.queryable.terminal import run_in_terminal
 
 COMMAND = [sys.executable, "-m", "queryable"]
 HOUR = 3_600_000

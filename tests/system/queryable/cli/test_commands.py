@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from local.serve import _example
 from local.settings import StackSettings
-from local.terminal import Terminal
 from local.waiting import wait_until
 from queryable import DELETE, Client
 from queryable.cli.app import app
@@ -33,6 +32,7 @@ from tests.support.backends import START_TIMEOUT
 from tests.support.clients.scripted_transport import ORDERS
 from tests.support.deployment import settle
 from tests.system.queryable.cli.deployed import BEGAN, COMMAND, HOUR, MANY, Deployed
+from tests.system.queryable.terminal import Terminal
 
 
 def test_scan(deployed: Deployed) -> None:

@@ -14,11 +14,11 @@ import pytest
 from typer.main import get_command
 
 from local.settings import REPOSITORY
-from local.terminal import Terminal
 from queryable.cli.app import app
 from queryable.cli.history import Entry, add_to_history, read_history
 from queryable.cli.shell.completion import Completer
 from tests.support.clients.scripted_transport import ORDERS
+from tests.system.queryable.terminal import Terminal
 from tests.unit.queryable.client.fake_server import RequestHandler, Server, serving
 
 KEYS = ["alpha", "alps", "be ta"]

@@ -13,12 +13,12 @@ from local.errors import LocalError
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.settings import REPOSITORY
-from local.terminal import Terminal
 from queryable.cli.app import app
 from queryable.cli.start.preflight import check_views
 from tests.support.brokers import PasswordBroker
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
+from tests.system.queryable.terminal import Terminal
 
 
 def test_init_asks_on_a_terminal(broker: Broker, make_topic: MakeTopic, tmp_path: Path) -> None:

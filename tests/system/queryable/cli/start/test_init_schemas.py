@@ -16,7 +16,6 @@ from local import http
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.settings import REPOSITORY
-from local.terminal import Terminal
 from local.waiting import wait_until
 from model.views_file import parse_views
 from queryable.cli.app import app
@@ -27,6 +26,7 @@ from tests.support.in_process.protobuf_examples import framed as framed_message
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
 from tests.system.queryable.cli.start.apicurio import Apicurio, apicurio
+from tests.system.queryable.terminal import Terminal
 
 KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
 CHANGE = {

@@ -13,10 +13,10 @@ from local import http
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.settings import REPOSITORY
-from local.terminal import Terminal
 from local.waiting import wait_until
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
+from tests.system.queryable.terminal import Terminal
 
 
 def test_a_killed_backend_and_nginx_start_again(

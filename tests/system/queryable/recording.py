@@ -1,6 +1,6 @@
 """Records the console in a terminal, for the picture in the README.
 
-    make up && python -m local.demo.recording          # writes docs/console.svg
+    make up && python -m tests.system.queryable.recording          # writes docs/console.svg
 
 The commands run in a pseudo-terminal against the running stack.
 """
@@ -19,7 +19,7 @@ from rich.text import Text
 
 from local.errors import LocalError, friendly
 from local.settings import REPOSITORY
-from local.terminal import run_in_terminal
+from tests.system.queryable.terminal import run_in_terminal
 
 PICTURE = REPOSITORY / "docs" / "console.svg"
 WIDTH = 144

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from local.demo import recording
 from local.errors import LocalError
+from tests.system.queryable import recording
 
 
 def test_a_picture_shows_commands_and_their_output() -> None:
