@@ -131,7 +131,7 @@ class Subject:
         return Comparison.of(baseline.quantity, ours, baseline.row, values, target)
 
 
-class Loaded(Subject):
+class LoadTest(Subject):
     """Servers under load. The CPU time and the memory of all of them count."""
 
     def __init__(

@@ -110,7 +110,7 @@ def _serve(settings: StackSettings, topics: Collection[str]) -> None:
             print(line)
         show_examples(settings, [view.name for view in views])
         print(f"check it: {write_settings(settings)}", flush=True)
-        run_until_interrupted(stack, Edits(settings.views, report).check)
+        run_until_interrupted(stack, ViewsFileWatcher(settings.views, report).check)
     except KeyboardInterrupt:
         report("stopping everything")
     finally:
@@ -197,7 +197,7 @@ def _example(settings: StackSettings, view: str) -> tuple[str, Answer] | None:
             return None
 
 
-class Edits:
+class ViewsFileWatcher:
     """Watches the views file. Reports each edit once: the running backends keep the old file."""
 
     def __init__(self, views: Path, report: Callable[[str], None]) -> None:

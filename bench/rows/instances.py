@@ -25,7 +25,7 @@ from bench.proc import cpu_seconds, pss_mb, threads
 from bench.references import servers
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Baseline, Loaded, Subject
+from bench.subject import Baseline, LoadTest, Subject
 
 _JVM_WARM_UP_S, _SHORT_WARM_UP_S = 30, 1  # of load before each row, in which the JVM compiles
 _START_TIMEOUT_S = 180.0
@@ -41,7 +41,7 @@ def forwarded(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     proxy = stack.launch_proxy(backends[0])
     reads = Workload(stack.table)
     warm_up = _JVM_WARM_UP_S if plan.is_full else _SHORT_WARM_UP_S
-    load = partial(Loaded, plan=plan, warm_up=warm_up)
+    load = partial(LoadTest, plan=plan, warm_up=warm_up)
     direct = load("streams-direct", lambda: applications(stack), reads, reference=True)
 
     def front() -> Sequence[Server]:

@@ -21,7 +21,7 @@ from bench.records import Table
 from bench.references import servers
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Baseline, Loaded, Subject, run_reference
+from bench.subject import Baseline, LoadTest, Subject, run_reference
 from model.http.answers import Answer
 
 TOKENS = 64
@@ -48,7 +48,7 @@ def reads(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     """Reads of random keys of one backend."""
     backend = stack.filled_backend()
     sample = _sample(backend, stack.table)
-    load = partial(Loaded, workload=Workload(stack.table), plan=plan)
+    load = partial(LoadTest, workload=Workload(stack.table), plan=plan)
     reference = partial(load, reference=True)
 
     def proxy(batches: bool) -> list[Server]:
@@ -83,9 +83,9 @@ def tokens(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
     checking = stack.restarted_backend(issued.backend, issued.first)
     plain_proxy = stack.launch_proxy(plain)
     proxy = stack.launch_proxy(checking, settings=issued.proxy)
-    load = partial(Loaded, workload=Workload(stack.table), plan=plan)
+    load = partial(LoadTest, workload=Workload(stack.table), plan=plan)
     checked = partial(
-        Loaded, workload=Workload(stack.table, tokens=issued.file), plan=plan, token=issued.first
+        LoadTest, workload=Workload(stack.table, tokens=issued.file), plan=plan, token=issued.first
     )
     by_proxy, by_backend = (
         [Baseline("cpu_us", f"{row}-no-token", Target(1.15, of_ratio=True))]
@@ -157,7 +157,7 @@ def factors(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         "proxy-partitions-64": (replace(base, view="many", partitions=64), 1),
     }
     stack.fill(list(dict.fromkeys(table for table, _ in cases.values())))
-    load = partial(Loaded, plan=plan, connections=[_FACTOR_CONNECTIONS])
+    load = partial(LoadTest, plan=plan, connections=[_FACTOR_CONNECTIONS])
 
     def launch(table: Table, count: int) -> list[Server]:
         backends = stack.launch_backends(count, table)

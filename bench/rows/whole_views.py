@@ -21,7 +21,7 @@ from bench.proc import cpu_seconds, peak_rss_mb, reset_peak_rss
 from bench.records import Table
 from bench.report import Target
 from bench.stack import Server, Stack
-from bench.subject import Baseline, Loaded, Subject, run_reference
+from bench.subject import Baseline, LoadTest, Subject, run_reference
 from local.errors import LocalError
 
 BATCH = 100  # keys
@@ -48,7 +48,9 @@ def batch(stack: Stack, plan: Plan) -> Iterator[list[Subject]]:
         return run_reference("rocksdb", stack.copy_of(backend), "many", *numbers)
 
     yield [
-        Loaded("batch", lambda: [backend], batches, plan, baselines=baselines, connections=[1, 16]),
+        LoadTest(
+            "batch", lambda: [backend], batches, plan, baselines=baselines, connections=[1, 16]
+        ),
         Subject("rocksdict-many", read_rocksdb, reference=True),
     ]
 

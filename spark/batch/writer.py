@@ -32,7 +32,7 @@ _ROW_BYTES = 100  # that a row takes in addition to its Arrow data
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class TaskFiles(WriterCommitMessage):
     """The files of one successful task."""
 
     files: list[PushFile] = field(default_factory=list)
@@ -61,12 +61,12 @@ class PushWriter(DataSourceArrowWriter):
 
     # in the tasks
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskFiles:
         """Write the rows of a task. Raises RowError for a row that cannot be an entry."""
         context = TaskContext.get()
         task = "0-0" if context is None else f"{context.partitionId()}-{context.taskAttemptId()}"
         encoder = Encoder(self._view, self._pinned.partitions, self._folder.push, self._pinned.at)
-        written = Written()
+        written = TaskFiles()
         with tempfile.TemporaryDirectory(prefix="queryable-push-") as name:
             for entries_by_partition in _runs(encoder, iterator, self._run_bytes):
                 for partition, entries in sorted(entries_by_partition.items()):
@@ -81,7 +81,7 @@ class PushWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish the push. Raises RowError if a key is in several rows, and JobError."""
-        written = [message.files for message in messages if isinstance(message, Written)]
+        written = [message.files for message in messages if isinstance(message, TaskFiles)]
         files = sorted(chain(*written), key=lambda file: (file.partition, file.first))
         for partition, count in Counter(file.partition for file in files).items():
             partition_files = [file for file in files if file.partition == partition]

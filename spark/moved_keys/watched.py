@@ -17,7 +17,7 @@ Counts = dict[str, int]
 """Topic ► number of partitions."""
 
 
-class Need(Enum):
+class SearchReason(Enum):
     """Why the job searches for moved keys. ``LOADED``: the view has been loaded. ``GROWN``: a topic
     has got more partitions. ``AGAIN``: all producers know them now."""
 
@@ -33,10 +33,10 @@ class WatchedView:
     ``counts``: the current counts of its sources. ``dependence``: None if it is not known yet.
     ``first_counts``: the counts when the view began, if its state may compare records by partition.
     ``positions``: its positions at the last check of the topics. ``current_at``: when the view had
-    last caught up and no key could have an older value. ``need``, ``ends``, ``begun_at`` and
-    ``searched_counts`` describe the current search: its reason, the positions up to which it reads,
-    when the view had read all records before them (epoch s), and the counts then. ``has_moved``:
-    the search has found keys that must be written again.
+    last caught up and no key could have an older value. ``reason``, ``ends``, ``begun_at`` and
+    ``searched_counts`` describe the current search: why it runs, the positions up to which it
+    reads, when the view had read all records before them (epoch s), and the counts then.
+    ``has_moved``: the search has found keys that must be written again.
     """
 
     view: View
@@ -46,7 +46,7 @@ class WatchedView:
     first_counts: Counts = field(default_factory=dict)
     positions: Positions = field(default_factory=dict)
     current_at: float | None = None
-    need: Need | None = None
+    reason: SearchReason | None = None
     ends: Positions = field(default_factory=dict)
     begun_at: float | None = None
     searched_counts: Counts = field(default_factory=dict)
@@ -78,24 +78,24 @@ class WatchedView:
         known_counts: Mapping[str, int] = self.mark.growing or self.mark.partitions
         return any(count > known_counts.get(topic, 0) for topic, count in counts.items())
 
-    def next_need(self, caught_up_at: float | None, now: float) -> Need | None:
+    def next_reason(self, caught_up_at: float | None, now: float) -> SearchReason | None:
         """Why a search is due, or None. ``caught_up_at``: when the view had last read all records
         (epoch s). An earlier search would miss keys."""
         if caught_up_at is None:
             return None
         mark = self.mark
         if mark is None:
-            return Need.LOADED
+            return SearchReason.LOADED
         if mark.again_at is not None and mark.again_at <= min(now, caught_up_at):
-            return Need.AGAIN
+            return SearchReason.AGAIN
         if mark.growing and not self.has_searched and caught_up_at > self.grown_at:
-            return Need.GROWN
+            return SearchReason.GROWN
         return None
 
     def forget(self) -> None:
         """Call when the view will read its topics from the start again."""
         self.stop_search()
-        self.mark = self.need = None
+        self.mark = self.reason = None
         self.has_moved = False
 
     def stop_search(self) -> None:

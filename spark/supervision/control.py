@@ -29,7 +29,7 @@ class ViewControl:
         commands: PipelineCommands,
         rebuilds: Rebuilds,
         tombstones: TombstoneGuard,
-        moved: MovedKeys,
+        moved_keys: MovedKeys,
         log: Callable[[str], None],
     ) -> None:
         self._scheduler = scheduler
@@ -37,7 +37,7 @@ class ViewControl:
         self._commands = commands
         self._rebuilds = rebuilds
         self._tombstones = tombstones
-        self._moved = moved
+        self._moved_keys = moved_keys
         self._log = log
         self._open: dict[str, PipelineCommand] = {}  # by view: until it is started again
         # Views whose rebuild has failed. It may be half done, so these views must not start before
@@ -73,7 +73,7 @@ class ViewControl:
 
     def put_in_order(self, statuses: Mapping[str, ViewStatus]) -> None:
         """Writes the results of moved keys again."""
-        for view in self._moved.due(statuses):
+        for view in self._moved_keys.due(statuses):
             if not self._scheduler.is_stopped(view):
                 self._start_again(view, partial(self._put_in_order, view))
 
@@ -85,7 +85,7 @@ class ViewControl:
         try:
             self._rebuilds.begin(view)
             self._tombstones.begin(view)
-            self._moved.begin(view)
+            self._moved_keys.begin(view)
         except (OSError, PySparkException, Py4JJavaError, JobError) as error:
             self._to_rebuild.add(view)
             why = f"cannot rebuild {view}: {summary(str(error))}. This is tried again."
@@ -103,5 +103,5 @@ class ViewControl:
 
     def _put_in_order(self, view: str) -> bool:
         with self._progress.writing_itself():
-            self._moved.put_in_order(view)
+            self._moved_keys.put_in_order(view)
         return True

@@ -33,7 +33,7 @@ from spark.moved_keys.dependence import Dependence, dependence
 from spark.moved_keys.marks import Mark, read_mark, write_mark
 from spark.moved_keys.records import count_moved_keys, in_order, moved_keys, newest_rows, with_homes
 from spark.moved_keys.search import Search
-from spark.moved_keys.watched import Counts, Need, WatchedView
+from spark.moved_keys.watched import Counts, SearchReason, WatchedView
 from spark.settings import Settings
 from spark.sinks import write_rows
 from spark.sources import records_between, static_records
@@ -62,7 +62,7 @@ class MovedKeys:
         admin: KafkaAdmin,
         settings: Settings,
         topics: Mapping[str, Topic],
-        static: StaticSources,
+        static_sources: StaticSources,
         log: Callable[[str], None],
     ) -> None:
         """Stores the numbers of partitions of new views. Raises as ``CheckpointFiles``."""
@@ -70,7 +70,7 @@ class MovedKeys:
         self._admin = admin
         self._settings = settings
         self._topics = topics
-        self._static = static
+        self._static_sources = static_sources
         self._log = log
         self._files = CheckpointFiles(session)
         self._views: dict[str, WatchedView] = {}
@@ -136,7 +136,7 @@ class MovedKeys:
             elif watched.search is not None:
                 self._take_result(watched, watched.search)
             else:
-                watched.need = watched.next_need(statuses[name].caught_up_at, time.time())
+                watched.reason = watched.next_reason(statuses[name].caught_up_at, time.time())
                 self._begin(watched, statuses[name].offsets, statuses[name].caught_up_at)
 
     def put_in_order(self, name: str) -> None:
@@ -167,7 +167,7 @@ class MovedKeys:
             if statuses[name].error is not None:
                 continue
             now = time.time()
-            watched.need = watched.next_need(now, now)
+            watched.reason = watched.next_reason(now, now)
             self._begin(watched, self._committed(watched), now)  # also if it has read nothing now
             if watched.search is not None:
                 watched.search.wait()
@@ -186,7 +186,7 @@ class MovedKeys:
     def _begin(self, watched: WatchedView, ends: Positions, caught_up_at: float | None) -> None:
         """Begins a search, if one is due."""
         watched.ends, watched.begun_at = ends, caught_up_at
-        if watched.need is None or not watched.ends:
+        if watched.reason is None or not watched.ends:
             return
         watched.searched_counts = dict(watched.counts)
         try:
@@ -232,7 +232,7 @@ class MovedKeys:
         try:
             moved = count_moved_keys(keys)
             if moved.keys:
-                ends = self._static.ending_offsets(view)
+                ends = self._static_sources.ending_offsets(view)
                 ordered = in_order(records, keys, moved.partitioner)
                 inputs = [
                     static_records(self._session, source_.topic, kafka, ends[source_.topic])
@@ -251,15 +251,15 @@ class MovedKeys:
     ) -> None:
         """Completes the search. ``has_written``: it has found keys, and their results were written
         again."""
-        need, watched.need = watched.need, None
+        reason, watched.reason = watched.reason, None
         kind, mark = self._dependence(watched), watched.mark
         watched.current_at = watched.begun_at
         folder = query_folders(self._files, self._settings.checkpoint(watched.view)).result
         new_mark = Mark(folder, kind, watched.searched_counts, watched.ends, moved=moved)
-        if mark is None or need is Need.LOADED:
+        if mark is None or reason is SearchReason.LOADED:
             if kind is Dependence.WRITES and max(watched.searched_counts.values()) > 1:
                 new_mark = replace(new_mark, again_at=_next_search())  # partitions may be new
-        elif need is Need.GROWN or watched.searched_counts != watched.counts:
+        elif reason is SearchReason.GROWN or watched.searched_counts != watched.counts:
             watched.has_searched = True
             return
         elif has_written:
@@ -347,8 +347,10 @@ class MovedKeys:
     def _topics_to_search(self, view: View, kind: Dependence) -> list[str]:
         """The topics in which moved keys matter, and that have several partitions."""
         streams = view.streams if kind is not Dependence.NOTHING else ()
-        static = [source for source in view.inputs if source.static and is_table(source.decoder)]
-        topics = [source.topic for source in (*streams, *static)]
+        static_sources = [
+            source for source in view.inputs if source.static and is_table(source.decoder)
+        ]
+        topics = [source.topic for source in (*streams, *static_sources)]
         return [topic for topic in topics if self._views[view.name].counts[topic] > 1]
 
     def _records(self, watched: WatchedView, kind: Dependence) -> dict[str, DataFrame]:

@@ -70,9 +70,9 @@ class QueryScheduler:
         topics: Mapping[str, Topic],
         events: Events,
         watermarks: Watermarks,
-        static: StaticSources,
+        static_sources: StaticSources,
         tombstones: TombstoneGuard,
-        moved: MovedKeys,
+        moved_keys: MovedKeys,
         log: Callable[[str], None],
     ) -> None:
         self._session = session
@@ -81,9 +81,9 @@ class QueryScheduler:
         self._events = events
         self._watermarks = watermarks
         self._log = log
-        self._static = static
+        self._static_sources = static_sources
         self._tombstones = tombstones
-        self._moved = moved
+        self._moved_keys = moved_keys
         self._waiting = deque(settings.views)
         self._catching_up: set[str] = set()
         self._last_start = time.monotonic()
@@ -284,8 +284,10 @@ class QueryScheduler:
         that cannot follow keys that have moved; yields their names and why."""
         running = {query.name: query for query in self._queries if query.isActive}
         views = [view for view in self._settings.views if view.name in running]
-        stopping = self._static.changed(views) | self._tombstones.missed(views)
-        stopping |= {name: why for name, why in self._moved.stopping().items() if name in running}
+        stopping = self._static_sources.changed(views) | self._tombstones.missed(views)
+        stopping |= {
+            name: why for name, why in self._moved_keys.stopping().items() if name in running
+        }
         for name, why in stopping.items():
             yield name, why
             for query in queries_of(name):
@@ -309,7 +311,7 @@ class QueryScheduler:
             if is_result:
                 check_view(self._session, view, self._settings, self._log)
                 self._tombstones.check(view)
-                self._moved.refuse(view)
+                self._moved_keys.refuse(view)
                 if self._settings.is_real_time(view):
                     check_slots(self._session, self._settings, self._topics)
             unstarted = view_queries(
@@ -319,7 +321,7 @@ class QueryScheduler:
                 self._topics[view.topic].partitions,
                 max(self._topics[topic].partitions for topic in view.source_topics),
                 self._watermarks,
-                self._static.ending_offsets(view),
+                self._static_sources.ending_offsets(view),
             )
             self._start(unstarted.result if is_result else unstarted.dead_letters)
         except (PySparkException, Py4JJavaError, Unavailable) as error:

@@ -44,8 +44,8 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
     job failed."""
     with KafkaAdmin(session, settings.kafka) as admin:
         topics = prepare_topics(session, admin, settings, log)
-        static = StaticSources(session, admin, settings, topics)
-        moved = MovedKeys(session, admin, settings, topics, static, log)
+        static_sources = StaticSources(session, admin, settings, topics)
+        moved_keys = MovedKeys(session, admin, settings, topics, static_sources, log)
         try:
             progress = ProgressListener(
                 session,
@@ -65,16 +65,24 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         stop.started()
         tombstones = TombstoneGuard(session, admin, settings, progress.statuses, log)
         scheduler = QueryScheduler(
-            session, settings, topics, stop.events, watermarks, static, tombstones, moved, log
+            session,
+            settings,
+            topics,
+            stop.events,
+            watermarks,
+            static_sources,
+            tombstones,
+            moved_keys,
+            log,
         )
         commands = PipelineCommands(admin, settings.views, settings.group_prefix, stop.events)
         rebuilds = Rebuilds(session, admin, settings, topics, log)
-        control = ViewControl(scheduler, progress, commands, rebuilds, tombstones, moved, log)
+        control = ViewControl(scheduler, progress, commands, rebuilds, tombstones, moved_keys, log)
         heartbeats = Heartbeats(
             admin,
             settings.views,
             settings.group_prefix,
-            lambda: moved.with_doubts(progress.statuses()),
+            lambda: moved_keys.with_doubts(progress.statuses()),
             settings.health,
             log,
             None if settings.once else commands,
@@ -85,14 +93,22 @@ def supervise(session: SparkSession, settings: Settings, stop: StopSignal) -> No
         with heartbeats:
             try:
                 _watch(
-                    admin, settings, scheduler, stop, topics, moved, progress, tombstones, control
+                    admin,
+                    settings,
+                    scheduler,
+                    stop,
+                    topics,
+                    moved_keys,
+                    progress,
+                    tombstones,
+                    control,
                 )
             finally:
                 heartbeats.ending(sys.exception())
                 with suppress(Py4JError, PySparkException, OSError):
                     tombstones.keep(is_last=True)
                     scheduler.stop()
-                    moved.stop()
+                    moved_keys.stop()
                     session.streams.removeListener(watermarks)
                     session.streams.removeListener(progress)
 
@@ -103,7 +119,7 @@ def _watch(
     scheduler: QueryScheduler,
     stop: StopSignal,
     topics: dict[str, Topic],
-    moved: MovedKeys,
+    moved_keys: MovedKeys,
     progress: ProgressListener,
     tombstones: TombstoneGuard,
     control: ViewControl,
@@ -121,7 +137,7 @@ def _watch(
             event = stop.events.get(timeout=min(_MAX_WAIT_S, scheduler.seconds_to_restart()))
         except queue.Empty:
             if time.monotonic() >= next_check:
-                check_unchanged(admin, settings, topics, moved, progress.statuses())
+                check_unchanged(admin, settings, topics, moved_keys, progress.statuses())
                 tombstones.keep()
                 for view, why in scheduler.stop_changed():
                     progress.failed(view, why, is_final=True)
@@ -155,7 +171,7 @@ def _watch(
                     raise JobError(f"Spark has stopped: {failure} Start again.")
                 else:
                     # A restart does not help if the topic was recreated.
-                    check_unchanged(admin, settings, topics, moved, progress.statuses())
+                    check_unchanged(admin, settings, topics, moved_keys, progress.statuses())
                     delay = scheduler.schedule_restart(event.query)
                     log(f"error: {failure} It starts again in {delay:g} s.")
         for query in scheduler.restart_due():
@@ -165,7 +181,7 @@ def _watch(
             control.put_in_order(progress.statuses())
         _start_due(scheduler, progress, control)
     if settings.once:
-        for failure in moved.finish(progress.statuses()):
+        for failure in moved_keys.finish(progress.statuses()):
             first_failure = first_failure or failure
     if first_failure is not None:
         raise first_failure

@@ -127,7 +127,7 @@ def check_unchanged(
     admin: KafkaAdmin,
     settings: Settings,
     topics: Mapping[str, Topic],
-    moved: MovedKeys,
+    moved_keys: MovedKeys,
     statuses: Mapping[str, ViewStatus],
 ) -> None:
     """``JobError`` if a topic was deleted or recreated since the start, or has more partitions and
@@ -155,7 +155,7 @@ def check_unchanged(
                 raise needs_slots(topic, before, after)
             if not source.static and source.decoder.event_time is not None:
                 raise unobserved(view.name, topic, before, after)
-    moved.check(now, statuses)
+    moved_keys.check(now, statuses)
 
 
 def topics_of(views: Iterable[View]) -> set[str]:

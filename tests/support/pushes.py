@@ -12,7 +12,7 @@ import pyarrow as pa
 from model.pushes.manifest import Manifest, Pinned
 from model.views import View
 from spark.batch.folder import PushFolder, new_id
-from spark.batch.writer import PushWriter, Written
+from spark.batch.writer import PushWriter, TaskFiles
 
 
 def pinned(view: View, offsets: Sequence[int], at: int | None = None) -> Pinned:
@@ -37,7 +37,7 @@ def push(
     folder = PushFolder(str(url), new_id())
     pins = offsets if isinstance(offsets, Pinned) else pinned(view, offsets, at)
     writer = PushWriter(view, pins, folder, "test", keep)
-    messages: list[Written] = []
+    messages: list[TaskFiles] = []
     for rows in tasks:
         columns = {"key": pa.array(list(rows)), "value": pa.array(list(rows.values()))}
         if times is not None:

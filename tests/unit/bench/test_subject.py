@@ -17,7 +17,7 @@ from bench.plan import QUICK
 from bench.report import Row, Target
 from bench.rows.instances import wrong_reads
 from bench.stack import Server
-from bench.subject import Baseline, Loaded, Subject, measured, run_reference
+from bench.subject import Baseline, LoadTest, Subject, measured, run_reference
 from local.errors import LocalError
 
 _REPORT = (
@@ -173,7 +173,7 @@ def test_a_load_with_wrong_answers_is_kept_with_their_number(
     wrk: Path, application: Server, reference: bool
 ) -> None:
     wrk.write_text(_REPORT % 0)
-    subject = Loaded("asgi", lambda: [application], _READS, _PLAN, reference=reference)
+    subject = LoadTest("asgi", lambda: [application], _READS, _PLAN, reference=reference)
     subject.start()
     subject.measure(16)
     wrk.write_text(_REPORT % 3)
@@ -188,7 +188,7 @@ def test_a_load_with_wrong_answers_is_kept_with_their_number(
 def test_a_first_read_that_is_wrong_is_in_all_rows(wrk: Path, application: Server) -> None:
     wrk.write_text(_REPORT % 0)
     other = Workload(records.Table("customers", 10, value_size=20))
-    at_16, at_64 = _rows(Loaded("asgi", lambda: [application], other, _PLAN, reference=True))
+    at_16, at_64 = _rows(LoadTest("asgi", lambda: [application], other, _PLAN, reference=True))
     assert at_16.wrong == at_64.wrong
     [wrong] = at_16.wrong
     assert wrong.startswith('/customers/customer-0000000: 200 b\'{"key"')
@@ -198,7 +198,7 @@ def test_rate_and_cost_of_batches_are_those_of_a_key(wrk: Path, application: Ser
     wrk.write_text(_REPORT % 0)
     batches = Workload(records.customers(10), batch=50)
     [row] = _rows(
-        Loaded("batch", lambda: [application], batches, _PLAN, connections=[16], reference=True)
+        LoadTest("batch", lambda: [application], batches, _PLAN, connections=[16], reference=True)
     )
     assert row.values["rps"] == 50_000
     [wrong] = row.wrong  # the application has no batches
@@ -208,8 +208,8 @@ def test_rate_and_cost_of_batches_are_those_of_a_key(wrk: Path, application: Ser
 def test_a_load_without_any_answer_is_an_error_of_ours(wrk: Path, application: Server) -> None:
     wrk.write_text((_REPORT % 0).replace('"requests":1000', '"requests":0'))
     with pytest.raises(LocalError, match=r"backend: http://127.0.0.1:\d+ answered no request"):
-        _rows(Loaded("backend", lambda: [application], _READS, _PLAN))
-    row, _ = _rows(Loaded("asgi", lambda: [application], _READS, _PLAN, reference=True))
+        _rows(LoadTest("backend", lambda: [application], _READS, _PLAN))
+    row, _ = _rows(LoadTest("asgi", lambda: [application], _READS, _PLAN, reference=True))
     assert "answered no request" in row.failure
 
 
@@ -217,8 +217,8 @@ def test_a_reference_that_does_not_start_has_rows_without_numbers() -> None:
     def launch() -> list[Server]:
         raise LocalError("timed out after 60 s")
 
-    subject = Loaded("static", launch, _READS, _PLAN, reference=True)
-    behind = Loaded("nginx", lambda: [subject.server], _READS, _PLAN, reference=True)
+    subject = LoadTest("static", launch, _READS, _PLAN, reference=True)
+    behind = LoadTest("nginx", lambda: [subject.server], _READS, _PLAN, reference=True)
     for row in _rows(subject, behind):
         assert (row.values, row.rounds, row.wrong) == ({}, 0, [])
         assert row.failure == "timed out after 60 s"
@@ -237,7 +237,7 @@ def test_the_output_of_a_load_generator_that_fails_is_in_its_row(
     wrk: Path, application: Server
 ) -> None:
     wrk.write_text("unable to connect to 127.0.0.1:1 Connection refused\n")
-    row, _ = _rows(Loaded("asgi", lambda: [application], _READS, _PLAN, reference=True))
+    row, _ = _rows(LoadTest("asgi", lambda: [application], _READS, _PLAN, reference=True))
     assert row.faults[0].endswith(
         "wrk ended with status 0: unable to connect to 127.0.0.1:1 Connection refused"
     )

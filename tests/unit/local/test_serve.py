@@ -11,7 +11,7 @@ import pytest
 from local import serve
 from local.errors import LocalError
 from local.serve import (
-    Edits,
+    ViewsFileWatcher,
     default_application_id,
     require_sources,
     stack_settings,
@@ -64,16 +64,16 @@ def test_an_edit_is_reported_once(tmp_path: Path) -> None:
     views = tmp_path / "views.toml"
     views.write_text(VIEWS)
     reported: list[str] = []
-    edits = Edits(views, reported.append)
+    watcher = ViewsFileWatcher(views, reported.append)
 
     def edit(text: str) -> list[str]:
         views.write_text(text)
         reported.clear()
         for _ in range(3):
-            edits.check()
+            watcher.check()
         return reported.copy()
 
-    edits.check()
+    watcher.check()
     assert reported == []
     [wrong] = edit(VIEWS.replace('"json"', '"jsno"'))
     assert wrong.startswith("views.toml was edited and is wrong: ")
@@ -82,7 +82,7 @@ def test_an_edit_is_reported_once(tmp_path: Path) -> None:
     assert "start again" in right
     views.unlink()
     reported.clear()
-    edits.check()
+    watcher.check()
     assert "cannot read the views" in reported[0]
 
 

@@ -20,7 +20,7 @@ from spark.batch import folder as folder_module
 from spark.batch.encoder import Encoder, Entries, RowError
 from spark.batch.folder import PushFolder, new_id
 from spark.batch.sst_files import has_duplicates, key_hashes, write_file
-from spark.batch.writer import PushWriter, Written
+from spark.batch.writer import PushWriter, TaskFiles
 from tests.support.in_process.examples import ORDERS
 from tests.support.pushes import manifest_of, pinned, push
 
@@ -181,5 +181,5 @@ def test_the_folder_keeps_the_newest_pushes_and_running_jobs(
 def test_an_empty_frame_is_an_empty_view(tmp_path: Path) -> None:
     folder = PushFolder(str(tmp_path), new_id())
     writer = PushWriter(ORDERS, pinned(ORDERS, [0, 0]), folder, "", keep=3)
-    writer.commit([Written(), Written()])
+    writer.commit([TaskFiles(), TaskFiles()])
     assert manifest_of(tmp_path, folder.push).files == ()
