@@ -243,8 +243,8 @@ def _latency(
         key = f"{kind.name.replace('-', '_')}_{random.getrandbits(40):x}_{number}"
         name, text = kind.record(key)
         began = time.monotonic()
-        feeder.produce(kind.topic, name, text.encode())
-        feeder.flush()
+        feeder.produce(kind.topic, text.encode(), name)
+        feeder.confirm()
         while not _is_there(server, path.format(key)):
             if time.monotonic() - began > _TIMEOUT_S:
                 raise LocalError(f"{kind.name}: no result of a record after {_TIMEOUT_S:g} s")

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaException
 
 from local.demo.datasets import DATASETS, Dataset, Record, demo_topics
 from local.errors import LocalError, friendly
@@ -23,12 +23,12 @@ from local.kafka.connection import (
     kafka_of,
     settings_of,
 )
+from local.kafka.producer import RecordProducer
 from local.kafka.topics import create_topics
 from local.progress import bar
 from local.settings import REPOSITORY
 from local.spark_views import declared_views
 from model.kafka.admin import LATEST, describe, offsets, reason_of
-from model.kafka.clients import close, own
 from model.partitioner import partition_of
 
 _ANY = -1
@@ -50,47 +50,31 @@ def load(servers: str | Kafka, dataset: Dataset) -> int:
     total = dataset.count()
     if sum(loaded.values()) >= total:
         return 0
-    failures: list[str] = []
-
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error.str())
-
-    producer = own(
-        Producer(
-            {
-                **kafka,
-                "partitioner": "murmur2_random",  # like Java clients and the views
-                "enable.idempotence": True,
-                "linger.ms": 50,
-                "batch.num.messages": 20_000,
-                "compression.type": "lz4",
-                "queue.buffering.max.messages": 200_000,
-                "message.timeout.ms": 60_000,
-                "delivery.report.only.error": True,
-                "on_delivery": on_delivery,
-                "log_level": 0,
-            }
-        )
+    producer = RecordProducer(
+        kafka,
+        enable_idempotence=True,
+        linger_ms=50,
+        batch_num_messages=20_000,
+        compression_type="lz4",
+        queue_buffering_max_messages=200_000,
+        message_timeout_ms=60_000,
     )
     produced = 0
     with bar(f"loading {name}", total) as update:
         for produced, (record, partition) in enumerate(_missing(dataset, loaded), start=1):
-            _produce(producer, name, record, partition)
+            producer.produce(name, record.value, record.key, partition, record.timestamp or 0)
             if produced % REPORT_EVERY == 0:
                 update(sum(loaded.values()) + produced - len(producer))
-                producer.poll(0)
-                if failures:
+                producer.poll()
+                if producer.error:
                     break
-        while (waiting := producer.flush(0.2)) and not failures:
+        while (waiting := producer.flush(0.2)) and not producer.error:
             update(sum(loaded.values()) + produced - waiting)
         update(sum(loaded.values()) + produced)
-    if failures:
-        producer.purge()
-    close(producer)
-    if failures:
+    producer.close()
+    if producer.error:
         raise LocalError(
-            f"the broker {kafka['bootstrap.servers']} rejected records of {name}: {failures[0]}."
+            f"the broker {kafka['bootstrap.servers']} rejected records of {name}: {producer.error}."
         )
     return produced
 
@@ -127,17 +111,6 @@ def _missing(dataset: Dataset, loaded: dict[int, int]) -> Iterator[tuple[Record,
         seen[partition] += 1
         if seen[partition] > loaded[partition]:
             yield record, partition
-
-
-def _produce(producer: Producer, topic: str, record: Record, partition: int) -> None:
-    while True:
-        try:
-            producer.produce(
-                topic, record.value, record.key, partition, timestamp=record.timestamp or 0
-            )
-            return
-        except BufferError:  # the queue is full
-            producer.poll(0.1)
 
 
 @friendly

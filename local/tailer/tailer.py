@@ -17,12 +17,11 @@ from typing import Annotated
 
 import orjson
 import typer
-from confluent_kafka import KafkaError, Message, Producer
 
 from local.errors import friendly
 from local.kafka.connection import Kafka, ViewsToml, kafka_of, settings_of
+from local.kafka.producer import RecordProducer
 from local.tailer.log_reader import LogReader, Position
-from model.kafka.clients import close, own
 
 MAX_LINE_BYTES = 500_000
 """Longer lines are truncated; no decoder accepts such a line."""
@@ -41,24 +40,19 @@ class Tailer:
         self._log = log
         self._position = position
         self._topic = topic
-        self._failed: KafkaError | None = None
-        self._settings = {
-            **settings_of(servers),
-            "partitioner": "murmur2_random",  # like Java clients and the views
-            "enable.idempotence": True,
-            "linger.ms": 20,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 10_000,
-            "queue.buffering.max.kbytes": 16_384,
-            "message.timeout.ms": 60_000,
-            "delivery.report.only.error": True,
-            "on_delivery": self._on_delivery,
-            "log_level": 0,
-        }
+        self._kafka = settings_of(servers)
         self._begin()
 
     def _begin(self) -> None:
-        self._producer = own(Producer(self._settings))
+        self._producer = RecordProducer(
+            self._kafka,
+            enable_idempotence=True,
+            linger_ms=20,
+            compression_type="lz4",
+            queue_buffering_max_messages=10_000,
+            queue_buffering_max_kbytes=16_384,
+            message_timeout_ms=60_000,
+        )
         self._reader = LogReader(self._log, Position.load(self._position))
 
     def run(self, stop: threading.Event, health: Path | None = None) -> None:
@@ -86,32 +80,18 @@ class Tailer:
         while self._reader.lost:
             _report(self._reader.lost.pop())
         for line in lines:
-            self._produce(line[:MAX_LINE_BYTES])
+            self._producer.produce(self._topic, line[:MAX_LINE_BYTES], _client(line))
         while len(self._producer):
             self._producer.flush(1)
-        if self._failed is not None:
-            _report(
-                f"the broker rejected lines of {self._log}: {self._failed.str()}. Trying again."
-            )
-            self._failed = None
+        if (error := self._producer.error) is not None:
+            _report(f"the broker rejected lines of {self._log}: {error}. Trying again.")
             self._reader.close()
-            close(self._producer)
+            self._producer.close()
             self._begin()
             return 0
         if lines:
             self._reader.position.store(self._position)
         return len(lines)
-
-    def _produce(self, line: bytes) -> None:
-        while True:
-            try:
-                self._producer.produce(self._topic, line, _client(line))
-                return
-            except BufferError:  # the queue is full
-                self._producer.poll(0.1)
-
-    def _on_delivery(self, error: KafkaError | None, _: Message | None) -> None:
-        self._failed = error or self._failed
 
 
 def _client(line: bytes) -> bytes | None:
