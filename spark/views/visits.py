@@ -39,11 +39,11 @@ def visits(requests: DataFrame) -> DataFrame:
     hosts = deduplicated(requests).groupBy("client")
     if requests.isStreaming:
         timeout = GroupStateTimeout.EventTimeTimeout
-        changes = hosts.applyInPandasWithState(_update, _VISIT, _STATE, "update", timeout)
+        found = hosts.applyInPandasWithState(_update, _VISIT, _STATE, "update", timeout)
     else:
-        changes = hosts.applyInPandas(_all, _VISIT)
+        found = hosts.applyInPandas(_all, _VISIT)
     value = F.to_json(F.struct("requests", "bytes"))
-    return changes.select(
+    return found.select(
         session_key(F.col("client"), F.col("start"), F.col("end")).alias("key"),
         F.when(F.col("requests").isNotNull(), value).alias("value"),
         F.col("client").alias("bare_key"),
@@ -60,16 +60,16 @@ def _update(
     """
     [client] = key
     before = unpacked(state.get[0]) if state.exists else []
-    new = [] if state.hasTimedOut else [visit for frame in frames for visit in _single(frame)]
+    new = [] if state.hasTimedOut else [each for frame in frames for each in _single(frame)]
     after = merged([*before, *new], GAP)
     # No request older than the watermark can arrive.
-    open_ = [visit for visit in after if visit.end + GAP >= state.getCurrentWatermarkMs()]
+    open_ = [each for each in after if each.end + GAP >= state.getCurrentWatermarkMs()]
     if open_:
         state.update((packed(open_),))
         state.setTimeoutTimestamp(open_[-1].end + GAP + 1)
     elif state.exists:
         state.remove()
-    changed = [visit for visit in after if visit not in before]
+    changed = [each for each in after if each not in before]
     # Spark's concatenation of frames causes this warning.
     warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
     yield _frame(client, removed(before, after), changed)
@@ -91,8 +91,8 @@ def _frame(client: str, ended: Iterable[Session], changed: Iterable[Session]) ->
     import pandas as pd  # only in Spark's workers: it takes half a second
 
     rows: list[tuple[Any, ...]]
-    rows = [(client, visit.start, visit.end, None, None) for visit in ended]
-    rows += [(client, *visit) for visit in changed]
+    rows = [(client, each.start, each.end, None, None) for each in ended]
+    rows += [(client, *each) for each in changed]
     names = ["client", "start", "end", "requests", "bytes"]
     return pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[1:], "Int64"))
 
