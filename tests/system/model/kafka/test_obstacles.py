@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from backend.instance.settings import Settings
 from backend.kafka.broker_check import wait_for_broker
 from backend.kafka.clients import kafka_clients
-from local.kafka.broker import Broker
 from local.ports import LOOPBACK, free_ports
 from model.kafka.config_providers import resolve
 from model.kafka.obstacles import Obstacle, Step, find_obstacle
@@ -23,6 +22,7 @@ from model.problems import ConfigurationError
 from queryable.cli.app import app
 from queryable.cli.exit_codes import NoBroker
 from queryable.cli.inspection import broker as inspection
+from tests.support.brokers import DetouredBroker
 from tests.support.secure_kafka.broker import SecureBroker
 from tests.support.secure_kafka.certificates import Authority
 
@@ -134,14 +134,14 @@ def test_what_is_no_kafka(silent: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def advertising(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def advertising(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DetouredBroker]:
     """A broker with a listener that advertises a port at which nothing listens."""
-    with Broker(tmp_path_factory.mktemp("advertising"), detour=GONE) as running:
+    with DetouredBroker(tmp_path_factory.mktemp("advertising"), GONE) as running:
         yield running
 
 
 def test_an_advertised_address_that_cannot_be_reached(
-    advertising: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    advertising: DetouredBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     advertised = f"{LOOPBACK}:{GONE}"
