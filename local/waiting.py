@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from local.errors import TimedOut
+from model.machine.limits import processors
 
 T = TypeVar("T")
 
@@ -32,5 +33,4 @@ def wait_until(condition: Callable[[], T], timeout: float, what: str, interval: 
 def stretch() -> float:
     """The factor by which other processes slow down this one: runnable processes per core, between
     1 and ``MAX_STRETCH``."""
-    cores = len(os.sched_getaffinity(0))
-    return min(max(1.0, os.getloadavg()[0] / cores), MAX_STRETCH)
+    return min(max(1.0, os.getloadavg()[0] / processors()), MAX_STRETCH)

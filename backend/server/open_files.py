@@ -5,13 +5,20 @@ from __future__ import annotations
 import resource
 from contextlib import suppress
 
+_MAX_WITHOUT_A_LIMIT = 10_240
+"""macOS: OPEN_MAX, the largest soft limit. The hard one is "unlimited", and cannot be set."""
+
 
 def raise_limit() -> int:
     """Raise the soft limit of this process to the hard one, as the JVM does; returns the limit. A
-    shell's soft limit is often 1,024: fewer than the connections that are allowed."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(OSError, ValueError):
+    shell's soft limit is often 1,024 (macOS: 256): fewer than the connections that are allowed."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):
+        if 0 <= soft < _MAX_WITHOUT_A_LIMIT:
+            with suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (_MAX_WITHOUT_A_LIMIT, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

@@ -58,7 +58,10 @@ def _identity(path: Path) -> list[int]:
 
 
 def _birth_time(path: Path) -> int:
-    """The creation time in ns; 0 if unknown. Python's `stat` does not have it on Linux."""
+    """The creation time in ns; 0 if unknown. Python's `stat` has it on macOS and the BSDs, but not
+    on Linux."""
+    if (born := getattr(path.lstat(), "st_birthtime", None)) is not None:
+        return int(born * 1_000_000_000)
     buffer = ctypes.create_string_buffer(_STATX_BYTES)
     with suppress(AttributeError):  # a C library without statx
         statx = ctypes.CDLL(None).statx

@@ -11,21 +11,13 @@ import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from local.errors import LocalError, tail
-from local.processes import (
-    end,
-    end_pidfd,
-    end_rest,
-    exit_status,
-    has_rest,
-    how_it_ended,
-    open_if_same,
-    spawn,
-    start_time,
-)
+from local.process_handles import exit_status, open_if_same, start_time
+from local.processes import end, end_handle, end_rest, has_rest, how_it_ended, spawn
 from local.settings import absolute_paths
 from local.waiting import wait_until
 
@@ -179,10 +171,10 @@ def recorded(run_dir: Path) -> dict[str, PidFile]:
 
 def is_running(pid_file: PidFile) -> bool:
     """Whether the process itself runs."""
-    pidfd = open_if_same(pid_file.pid, pid_file.started)
-    if pidfd is None:
+    handle = open_if_same(pid_file.pid, pid_file.started)
+    if handle is None:
         return False
-    os.close(pidfd)
+    handle.close()
     return True
 
 
@@ -198,11 +190,9 @@ def stop_recorded(run_dir: Path, names: Iterable[str]) -> list[str]:
 
 
 def _end_recorded(pid_file: PidFile, run_dir: Path) -> None:
-    pidfd = open_if_same(pid_file.pid, pid_file.started)
-    if pidfd is None:
+    handle = open_if_same(pid_file.pid, pid_file.started)
+    if handle is None:
         end_rest(pid_file.pid, run_dir.resolve())
-    else:
-        try:
-            end_pidfd(pidfd, pid_file.pid, pid_file.grace)
-        finally:
-            os.close(pidfd)
+        return
+    with closing(handle):
+        end_handle(handle, pid_file.pid, pid_file.grace)

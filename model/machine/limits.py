@@ -15,7 +15,7 @@ def processors(cgroups: Path = _CGROUPS) -> int:
     `cgroups`: the folder of control groups (version 2 or 1). Their quota is a CPU time (µs) for
     each period (µs).
     """
-    found = len(os.sched_getaffinity(0))
+    found = _affinity()
     quota = _text(cgroups / "cpu.max").split()
     if not quota:
         first = cgroups / "cpu"
@@ -25,6 +25,14 @@ def processors(cgroups: Path = _CGROUPS) -> int:
         return max(1, min(found, allowed // period)) if allowed > 0 else found
     except (ValueError, ZeroDivisionError):  # no quota
         return found
+
+
+def _affinity() -> int:
+    """The number of processors that the process may run on; on systems that do not restrict a
+    process, such as macOS, that of the machine."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def memory(cgroups: Path = _CGROUPS) -> int:

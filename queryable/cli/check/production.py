@@ -13,6 +13,7 @@ from pathlib import Path
 from backend.instance.settings import Settings, is_loopback, read_views
 from model.kafka.config import for_librdkafka
 from model.kafka.config_providers import resolve
+from model.machine.limits import memory
 from model.problems import ConfigurationError
 from queryable.cli.check.findings import Finding, ok, warning, wrong
 from queryable.cli.exit_codes import NoBroker
@@ -115,12 +116,12 @@ def _check_limits(open_files: int | None, memory_max: int | None) -> Iterator[Fi
         )  # fmt: skip
     else:
         yield ok("open files", f"the limit is {files:,}")
-    memory, whose = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "the machine has"
-    if memory_max is not None and memory_max < memory:
-        memory, whose = memory_max, "the unit may use"
-    if memory < MIN_MEMORY:
+    available, whose = memory(), "the machine or its container has"
+    if memory_max is not None and memory_max < available:
+        available, whose = memory_max, "the unit may use"
+    if available < MIN_MEMORY:
         yield warning(
-            "memory", f"{whose} {memory >> 20:,} MiB",
+            "memory", f"{whose} {available >> 20:,} MiB",
             f"give each instance {MIN_MEMORY >> 20:,} MiB or more (docs/sizing.md)",
         )  # fmt: skip
 

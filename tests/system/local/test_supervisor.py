@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from local import process_handles, processes
 from local.errors import LocalError
-from local.processes import open_if_same, start_time
+from local.process_handles import open_if_same, start_time
 from local.stack.run_folder import background_marker, ended_in_background
 from local.stack.supervisor import Supervisor, is_running, recorded, stop_recorded
 from local.waiting import wait_until
@@ -31,6 +32,17 @@ PARENT = [
 ]
 
 
+@pytest.fixture(autouse=True, params=["Linux", "another system"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """On another system, processes are identified by ps, and Python has no pidfd and no waitid."""
+    if request.param != "Linux":
+        monkeypatch.delattr(os, "pidfd_open")
+        monkeypatch.delattr(os, "waitid")
+        monkeypatch.setattr(process_handles, "PROC", Path("/no-proc"))
+        monkeypatch.setattr(processes, "PROC", Path("/no-proc"))
+    return str(request.param)
+
+
 @pytest.fixture
 def children(tmp_path: Path) -> Iterator[Supervisor]:
     supervisor = Supervisor(tmp_path)
@@ -47,7 +59,7 @@ def wait_up(run_dir: Path, name: str) -> None:
 
 
 def has_ended(pid: int) -> bool:
-    return start_time(pid) is None
+    return not Path(f"/proc/{pid}").exists()
 
 
 def test_a_child_is_ended_and_removed(children: Supervisor, tmp_path: Path) -> None:
@@ -126,7 +138,9 @@ def test_they_are_ended_also_after_the_child_has_ended(
     wait_until(lambda: has_ended(grandchild), 20, "the grandchild to end")
 
 
-def test_a_later_command_ends_them_too(tmp_path: Path) -> None:
+def test_a_later_command_ends_them_too(tmp_path: Path, system: str) -> None:
+    if system != "Linux":
+        pytest.skip("without /proc, a later command finds only processes with a pid file")
     supervisor = Supervisor(tmp_path, die_with_parent=False)
     child = supervisor.start("parent", PARENT)
     supervisor.release()

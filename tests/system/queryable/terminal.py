@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from local.launcher import launched
 from local.waiting import wait_until
 
 LINES = 50
@@ -29,7 +30,7 @@ class Terminal:
         size = {"COLUMNS": str(columns), "LINES": str(LINES)}
         try:
             self._process = subprocess.Popen(
-                ["env", "--default-signal", *command],
+                launched(command),
                 stdin=side, stdout=side, stderr=side, start_new_session=True,
                 env={**env, "TERM": term, **size},
             )  # fmt: skip

@@ -34,6 +34,17 @@ def test_a_container_has_as_many_as_its_quota(
     assert processors(tmp_path) == expected
 
 
+def test_a_system_that_restricts_no_process_has_the_processors_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS: Python has no sched_getaffinity there."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    assert processors(tmp_path) == 6
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert processors(tmp_path) == 1
+
+
 @pytest.mark.parametrize(("quota", "expected"), [("-1", 4), ("200000", 2), ("", 4)])
 def test_version_1_of_control_groups_has_two_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, expected: int

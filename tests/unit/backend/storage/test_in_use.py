@@ -94,3 +94,20 @@ def test_the_stores_of_a_copy_are_used_only_if_they_were_closed(
     again = DataDirectory(tmp_path / "data")  # the original, as after a crash
     assert position(again) == 8
     again.close()
+
+
+def test_a_system_whose_stat_has_the_time_of_creation(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """macOS and the BSDs: a copy has another time."""
+    status = os.lstat(root / LOCK)
+
+    class Status:
+        st_ino = status.st_ino
+        st_birthtime = 1_700_000_000.5
+
+    monkeypatch.setattr(Path, "lstat", lambda _: Status())
+    begin(root)
+    assert not is_copy(root)
+    Status.st_birthtime += 1
+    assert is_copy(root)
