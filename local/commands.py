@@ -67,7 +67,7 @@ def demo(settings: StackSettings, *, once: bool) -> None:
 
 def show(stack: Stack, paths: Iterable[str]) -> None:
     """Prints the answers to these requests."""
-    url = stack.settings.proxy_url
+    url = stack.settings.url
     print("\ntry:")
     for path in paths:
         print(f"  {curl(stack.settings, path)}")
@@ -78,7 +78,7 @@ def show(stack: Stack, paths: Iterable[str]) -> None:
 def curl(settings: StackSettings, path: str) -> str:
     """The command line of a request. It names the variable with the token, not the token."""
     header = """-H "Authorization: Bearer $QUERYABLE_TOKEN" """ if settings.headers else ""
-    url = settings.proxy_url + path
+    url = settings.url + path
     return f"curl -i {header}'{url}'" if "?" in path else f"curl -i {header}{url}"
 
 
@@ -123,7 +123,7 @@ def format_answer(answer: Answer) -> str:
 
 def check_answers(settings: StackSettings) -> None:
     """Raises ``LocalError`` with the first differences from the raw data, if any."""
-    findings = verify(settings.proxy_url, settings.kafka, settings.headers)
+    findings = verify(settings.url, settings.kafka, settings.headers)
     if findings.differences:
         raise LocalError(
             f"{len(findings.differences):,} of {findings.checked:,} answers are wrong:\n"
@@ -173,7 +173,7 @@ def up(settings: StackSettings) -> None:
             show(stack, TRY)
             show_more(stack)
         else:
-            url = settings.proxy_url
+            url = settings.url
             print(f"\nthe views: {url}/views\nadmin page: {url}/admin\n", flush=True)
     except BaseException:
         stack.stop()

@@ -31,7 +31,7 @@ def example_request(
         target += f"/{kind.history}"
         parameters += ["order=desc", "limit=1"]
     target += f"?{'&'.join(parameters)}" if parameters else ""
-    answer = http.get(settings.proxy_url + target, headers=settings.headers)
+    answer = http.get(settings.url + target, headers=settings.headers)
     return (target, answer) if answer.status == 200 else None
 
 

@@ -1,4 +1,5 @@
-"""``queryable serve``: backends, nginx and, for derived views, Spark, for the user's own Kafka."""
+"""``queryable serve``: backends, nginx if the machine has it and, for derived views, Spark, for the
+user's own Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import re
 import shlex
 import socket
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from local.interrupts import interrupted_once
 from local.kafka.connection import deployment_of
 from local.settings import StackSettings, load_settings
 from local.spark_views import DerivedView, declared_views
+from local.stack.nginx import why_nginx_is_missing
 from local.stack.services import backend_environment
 from local.stack.stack import Stack
 from local.unreadable_views import unreadable_lines
@@ -38,6 +40,7 @@ _OPTIONS = {
     "QUERYABLE_PROXY_PORT": "--port",
     "QUERYABLE_BACKEND_PORT": "--backend-port",
     "QUERYABLE_RUN_DIR": "--data-dir",
+    "QUERYABLE_WITHOUT_NGINX": "--without-nginx",
 }
 _MAX_SHOWN = 200
 """Characters of an answer that are shown."""
@@ -51,7 +54,7 @@ def serve(views: Path, servers: str, options: dict[str, Any], topics: Collection
     """
     try:
         with interrupted_once():
-            _serve(stack_settings(views, servers, options), topics)
+            _serve(without_missing_nginx(stack_settings(views, servers, options)), topics)
     except LocalError as error:
         raise LocalError(with_option_names(str(error))) from None
 
@@ -66,6 +69,18 @@ def stack_settings(views: Path, servers: str, options: dict[str, Any]) -> StackS
     if "application_id" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"application_id": default_application_id(settings.run_dir)})
+
+
+def without_missing_nginx(settings: StackSettings) -> StackSettings:
+    """The settings, without nginx if this machine has none and they do not say anything about it.
+    Raises ``LocalError`` if nginx refuses its configuration."""
+    if "without_nginx" in settings.model_fields_set:
+        return settings
+    reason = why_nginx_is_missing()
+    if reason is None:
+        return settings
+    report(f"{reason}, so it is not used (--without-nginx): {settings.url} is a backend")
+    return settings.model_copy(update={"without_nginx": True})
 
 
 def default_application_id(folder: Path) -> str:
@@ -103,10 +118,10 @@ def _serve(settings: StackSettings, topics: Collection[str]) -> None:
         names = f"{len(views)} view{'s' if len(views) > 1 else ''}"
         print(
             f"\nready after {time.monotonic() - began:.0f} s: {names} of {settings.views.name} on "
-            f"{settings.proxy_url}, from {settings.servers}",
+            f"{settings.url}, from {settings.servers}",
             flush=True,
         )
-        for line in unreadable_lines(settings, views):
+        for line in (*without_nginx_lines(settings), *unreadable_lines(settings, views)):
             print(line)
         show_examples(settings, [view.name for view in views])
         print(f"check it: {write_settings(settings)}", flush=True)
@@ -127,6 +142,20 @@ def write_settings(settings: StackSettings) -> str:
     if path.absolute() == SERVED.absolute():
         return command
     return f"{command} --env-file {shlex.quote(str(path))}"
+
+
+def without_nginx_lines(settings: StackSettings) -> Iterator[str]:
+    """Sentences for people about a deployment without nginx: where to ask, and what is lost."""
+    if not settings.without_nginx:
+        return
+    first, *others = settings.backend_urls
+    if others:
+        yield f"without nginx: use {first}. These backends answer the same: {', '.join(others)}"
+        yield "  If the first one stops, ask another one until it has started again."
+        yield "  A read of a key that another backend has is forwarded, which takes longer."
+    else:
+        yield f"without nginx: {first} is the only backend; while it starts again, none answers"
+    yield "  Missing: reads that are answered together; nginx's access log, metrics and limits."
 
 
 def _spark_views(views: Path) -> tuple[str, ...]:
@@ -183,14 +212,14 @@ def show_examples(settings: StackSettings, views: Iterable[str]) -> None:
             else "no view has an entry that can be read"
         )
         print(f"  {curl(settings, '/views')}\n    {reason}")
-    print(f"\nadmin page: {settings.proxy_url}/admin")
+    print(f"\nadmin page: {settings.url}/admin")
     print(f"data and logs: {settings.run_dir.absolute()}", flush=True)
 
 
 def _example(settings: StackSettings, view: str) -> tuple[str, Answer] | None:
     """An example request and its answer; None if the view has no entry, its topic is missing, or
     the token may not read it."""
-    with closing(Client(settings.proxy_url, timeout=5)) as client:
+    with closing(Client(settings.url, timeout=5)) as client:
         try:
             return example_request(settings, client, view)
         except QueryableError:

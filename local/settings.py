@@ -43,9 +43,16 @@ class StackSettings(BaseSettings):
         "", description="your own Kafka, host:port,…; empty: an embedded broker is started"
     )
     broker_port: int = Field(9092, ge=1, le=65535, description="port of the embedded broker")
-    proxy_port: int = Field(8080, ge=1, le=65535, description="port of nginx")
+    proxy_port: int = Field(
+        8080, ge=1, le=65535, description="port of nginx; without nginx, of the first backend"
+    )
     backend_port: int = Field(
         8081, ge=1, le=65535, description="port of the first backend; the others use the next ports"
+    )
+    without_nginx: bool = Field(
+        False,
+        description="yes: no nginx is started; the first backend has its port, and the others the "
+        "ports from QUERYABLE_BACKEND_PORT",
     )
     instances: int = Field(3, ge=1, le=50, description="how many backends")
     application_id: str = Field("queryable-topics", description="the deployment's name")
@@ -119,10 +126,16 @@ class StackSettings(BaseSettings):
 
     @property
     def backend_ports(self) -> list[int]:
-        return [self.backend_port + number for number in range(self.instances)]
+        ports = [self.backend_port + number for number in range(self.instances)]
+        return [self.proxy_port, *ports[:-1]] if self.without_nginx else ports
 
     @property
-    def proxy_url(self) -> str:
+    def backend_urls(self) -> list[str]:
+        return [f"http://127.0.0.1:{port}" for port in self.backend_ports]
+
+    @property
+    def url(self) -> str:
+        """The address for clients: nginx's; without nginx, that of the first backend."""
         return f"http://127.0.0.1:{self.proxy_port}"
 
 

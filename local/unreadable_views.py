@@ -74,7 +74,7 @@ def _newest_letter(settings: StackSettings, view: View) -> dict[str, Any] | None
 
 def _document(settings: StackSettings, target: str) -> Any:
     """The JSON document; None if the token does not allow it, or there is no answer."""
-    answer = http.get(settings.proxy_url + target, headers=settings.headers)
+    answer = http.get(settings.url + target, headers=settings.headers)
     return json.loads(answer.body) if answer.status == 200 else None
 
 

@@ -8,14 +8,37 @@ import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from local.errors import LocalError, tail
 from local.settings import REPOSITORY
 from model.machine.limits import processors
 
 _PACKAGES = "nginx libnginx-mod-http-lua lua-resty-core lua-cjson"
-_INSTALL = f"On Debian: `apt install {_PACKAGES}`; in a checkout, `make setup` does this."
+_INSTALL = (
+    f"On Debian: `apt install {_PACKAGES}`; in a checkout, `make setup` does this. "
+    "`queryable serve --without-nginx` does not need it."
+)
 _IN_THE_WHEEL = Path("share") / "queryable-topics"  # data-files in pyproject.toml
+
+
+class NginxMissing(LocalError):
+    """This machine has no nginx with Lua. ``reason``: a sentence without its full stop."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}. {_INSTALL}")
+        self.reason = reason
+
+
+def why_nginx_is_missing() -> str | None:
+    """Why this machine cannot run the proxy; None if it can. Raises ``LocalError`` if nginx has Lua
+    and refuses the configuration."""
+    with TemporaryDirectory(prefix="queryable-nginx-") as prefix:
+        try:
+            check_configuration(lay_out(Path(prefix), port=1))
+        except NginxMissing as error:
+            return error.reason
+    return None
 
 
 def proxy_files() -> Path:
@@ -33,12 +56,12 @@ def proxy_files() -> Path:
 
 
 def find_nginx() -> str:
-    """The path of nginx or openresty; ``LocalError`` if neither is installed."""
+    """The path of nginx or openresty; ``NginxMissing`` if neither is installed."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     for name in ("nginx", "openresty"):
         if found := shutil.which(name, path=path):
             return found
-    raise LocalError(f"nginx is not installed. {_INSTALL}")
+    raise NginxMissing("nginx is not installed")
 
 
 def workers_beside_backends() -> int:
@@ -88,10 +111,14 @@ def _modules_folder(nginx: str) -> Path | None:
 
 
 def check_configuration(command: list[str]) -> None:
-    """Raises ``LocalError`` if nginx cannot run with the configuration of ``lay_out``."""
+    """Raises ``LocalError`` if nginx cannot run with the configuration of ``lay_out``, and
+    ``NginxMissing`` if the reason is that it has no Lua."""
     done = subprocess.run([*command, "-t"], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return
     if re.search(r'unknown directive "\w*lua|module .*(resty|cjson)', done.stderr):
-        raise LocalError(f"nginx has no Lua module, or a Lua library is missing. {_INSTALL}")
-    raise LocalError(f"nginx cannot run with its configuration:\n{tail(done.stderr)}")
+        raise NginxMissing("nginx has no Lua module, or a Lua library is missing")
+    raise LocalError(
+        f"nginx cannot run with its configuration (`queryable serve --without-nginx` does not need "
+        f"it):\n{tail(done.stderr)}"
+    )

@@ -24,12 +24,17 @@ _MAX_PORT = 65_535
 
 
 def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> None:
-    """Raises ``LocalError`` if a program or a token is missing, a port is in use or chosen twice,
-    TLS or a setting that is gone is configured, or Kafka does not answer."""
+    """Raises ``LocalError`` if a program, a token or the demo's nginx is missing, a port is in use
+    or chosen twice, TLS or a setting that is gone is configured, or Kafka does not answer."""
     if settings.auth == "jwt" and settings.has_demo and not settings.headers:
         raise LocalError(
             "with QUERYABLE_AUTH=jwt the demo's requests need a token: set QUERYABLE_TOKEN. "
             "`queryable token --help` says how to make one."
+        )
+    if settings.has_demo and settings.without_nginx:
+        raise LocalError(
+            "the demo derives views from nginx's access log, so it needs nginx: remove "
+            "QUERYABLE_WITHOUT_NGINX. `queryable serve --without-nginx` serves your own topics."
         )
     if settings.tls_cert_file:
         raise LocalError(
@@ -42,10 +47,10 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
     check_ports(settings)
     if views or not settings.bootstrap_servers:
         find_java()
-    find_nginx()
-    ports.require_free(settings.proxy_port, "nginx", "QUERYABLE_PROXY_PORT")
-    for port in settings.backend_ports:
-        ports.require_free(port, "a backend", "QUERYABLE_BACKEND_PORT")
+    if not settings.without_nginx:
+        find_nginx()
+    for server in _http_servers(settings):
+        ports.require_free(*server)
     if settings.bootstrap_servers:
         try:
             with admin_of(settings.kafka) as admin:
@@ -76,16 +81,15 @@ def check_machine(settings: StackSettings, views: Mapping[str, DerivedView]) -> 
 
 def check_ports(settings: StackSettings) -> None:
     """Raises ``LocalError`` if two servers would have the same port, or one too large a port."""
-    last = settings.backend_ports[-1]
+    last = max(settings.backend_ports)
     if last > _MAX_PORT:
         raise LocalError(
             f"QUERYABLE_BACKEND_PORT is {settings.backend_port}, so {settings.instances} backends "
             f"need the ports up to {last}, but the last one is {_MAX_PORT}: choose a lower one."
         )
-    chosen = [(settings.proxy_port, "nginx", "QUERYABLE_PROXY_PORT")]
+    chosen = _http_servers(settings)
     if not settings.bootstrap_servers:
-        chosen.append((settings.broker_port, "the Kafka broker", "QUERYABLE_BROKER_PORT"))
-    chosen += [(port, "a backend", "QUERYABLE_BACKEND_PORT") for port in settings.backend_ports]
+        chosen.insert(1, (settings.broker_port, "the Kafka broker", "QUERYABLE_BROKER_PORT"))
     servers: dict[int, tuple[str, str]] = {}
     for port, server, setting in chosen:
         other, of_other = servers.setdefault(port, (server, setting))
@@ -94,6 +98,17 @@ def check_ports(settings: StackSettings) -> None:
                 f"{other} and {server} would both use port {port}: choose another one with "
                 f"{of_other} or {setting}."
             )
+
+
+def _http_servers(settings: StackSettings) -> list[tuple[int, str, str]]:
+    """Port, server and setting of each HTTP server of the stack, that for clients first."""
+    backends = settings.backend_ports
+    first = "the first backend" if settings.without_nginx else "nginx"
+    others = backends[1:] if settings.without_nginx else backends
+    return [
+        (settings.proxy_port, first, "QUERYABLE_PROXY_PORT"),
+        *((port, "a backend", "QUERYABLE_BACKEND_PORT") for port in others),
+    ]
 
 
 def check_own_kafka(

@@ -17,22 +17,26 @@ class Readiness:
     """``report`` gets a line every ``REPORT_EVERY`` s while a backend is not ready."""
 
     def __init__(self, settings: StackSettings, report: Callable[[str], None]) -> None:
-        self._backends = [f"http://127.0.0.1:{port}" for port in settings.backend_ports]
-        self._proxy = settings.proxy_url
+        self._backends = settings.backend_urls
+        self._proxy = None if settings.without_nginx else settings.url
         self._report = report
         self._next = time.monotonic() + REPORT_EVERY
 
     def check(self) -> bool:
         """Asks all of them; true if all are ready."""
         answers = [http.get(f"{url}/health/ready", timeout=2.0) for url in self._backends]
-        proxy = http.get(f"{self._proxy}/health/proxy", timeout=2.0)
-        if proxy.status == 200 and all(answer.status == 200 for answer in answers):
+        if all(answer.status == 200 for answer in answers) and self._proxy_is_ready():
             return True
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + REPORT_EVERY
             if text := waiting_text([answer.body for answer in answers if answer.status == 503]):
                 self._report(text)
         return False
+
+    def _proxy_is_ready(self) -> bool:
+        if self._proxy is None:
+            return True
+        return http.get(f"{self._proxy}/health/proxy", timeout=2.0).status == 200
 
 
 def waiting_text(documents: list[bytes]) -> str:

@@ -103,21 +103,28 @@ class Stack:
                 topics = demo_topics(derived.values())
                 with admin_of(self.settings.kafka) as admin:
                     create_topics(admin, topics)
-            report(f"starting {self.settings.instances} backends and nginx")
+            report(f"starting {self._servers}")
             create_cluster_secret(self.settings)
             for number, port in enumerate(self.settings.backend_ports, start=1):
                 self._start_backend(number, port)
-            self._start_nginx()
+            if not self.settings.without_nginx:
+                self._start_nginx()
             if self.settings.has_demo:
                 self._start_tailer()
                 for dataset in DATASETS:
                     load(self.settings.kafka, dataset)
             report("waiting until the backends are ready")
             is_ready = Readiness(self.settings, report).check
-            self._children.wait_until(is_ready, self._ready_timeout, "backends and nginx")
+            self._children.wait_until(is_ready, self._ready_timeout, self._servers)
         except BaseException:
             self.stop()
             raise
+
+    @property
+    def _servers(self) -> str:
+        count = self.settings.instances
+        backends = f"{count} backend{'s' if count > 1 else ''}"
+        return backends if self.settings.without_nginx else f"{backends} and nginx"
 
     def wait_for_exit(
         self, interval: float = 0.5, meanwhile: Callable[[], None] = lambda: None
@@ -196,10 +203,10 @@ class Stack:
         """One line per process."""
         addresses = {
             "broker": self.settings.servers,
-            "nginx": self.settings.proxy_url,
+            "nginx": self.settings.url,
             **{
-                f"backend-{number}": f"http://127.0.0.1:{port}"
-                for number, port in enumerate(self.settings.backend_ports, start=1)
+                f"backend-{number}": url
+                for number, url in enumerate(self.settings.backend_urls, start=1)
             },
         }
         return "\n".join(

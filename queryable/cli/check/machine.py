@@ -161,5 +161,5 @@ def check_nginx() -> Finding:
     return warning(
         "nginx",
         "neither nginx nor openresty is on this machine",
-        "install it on the machine of the proxy (proxy/README.md)",
+        "install it on the machine of the proxy (proxy/README.md); `queryable serve` does without",
     )

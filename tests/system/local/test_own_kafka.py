@@ -53,10 +53,10 @@ def test_up_serves_the_users_views_and_creates_nothing(tmp_path: Path, sasl: boo
         with Stack(settings) as stack:
             stack.start(messages.append)
             assert set(stack._children.children) == {"backend-1", "nginx"}
-            url = f"{settings.proxy_url}/orders/a"
+            url = f"{settings.url}/orders/a"
             wait_until(lambda: http.get(url).status == 200, 30, "the answer")
             assert http.get(url).body == b'{"key":"a","value":1}'
-            assert b"topic-missing" in http.get(f"{settings.proxy_url}/flights/a").body
+            assert b"topic-missing" in http.get(f"{settings.url}/flights/a").body
         topics = set(quiet_admin(own.bootstrap_servers).list_topics(timeout=10).topics)
         of_the_demo = demo_topics(declared_views(REPOSITORY / "views.toml").values())
         assert topics & {topic.name for topic in of_the_demo} == set()

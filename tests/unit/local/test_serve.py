@@ -16,8 +16,11 @@ from local.serve import (
     require_sources,
     stack_settings,
     with_option_names,
+    without_missing_nginx,
+    without_nginx_lines,
 )
 from local.spark_views import declared_views
+from local.stack import nginx
 from local.stack.nginx import check_configuration, lay_out, proxy_files
 from local.stack.readiness import waiting_text
 
@@ -162,6 +165,45 @@ def test_nginx_without_its_lua_module_is_named(tmp_path: Path) -> None:
     configuration.write_text(text.replace("server_tokens off;", "server_tokens maybe;"))
     with pytest.raises(LocalError, match="invalid value"):
         check_configuration(command)
+
+
+def test_without_nginx_the_first_backend_has_the_port_for_clients(tmp_path: Path) -> None:
+    options = {"without_nginx": True, "proxy_port": 5000, "backend_port": 6000, "instances": 3}
+    settings = stack_settings(tmp_path / "v", "k:1", options)
+    assert settings.url == "http://127.0.0.1:5000"
+    assert settings.backend_ports == [5000, 6000, 6001]
+    said = "\n".join(without_nginx_lines(settings))
+    assert "use http://127.0.0.1:5000. These backends answer the same: " in said
+    assert "http://127.0.0.1:6000, http://127.0.0.1:6001" in said
+    alone = stack_settings(tmp_path / "v", "k:1", {**options, "instances": 1})
+    assert alone.backend_ports == [5000]
+    assert "is the only backend" in "\n".join(without_nginx_lines(alone))
+    assert not list(without_nginx_lines(stack_settings(tmp_path / "v", "k:1", {})))
+
+
+@pytest.mark.parametrize("said", [None, "yes", "no"])
+def test_nginx_that_is_missing_is_left_out_unless_the_settings_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None
+) -> None:
+    monkeypatch.setattr(nginx.shutil, "which", lambda *_, **__: None)
+    if said is not None:
+        monkeypatch.setenv("QUERYABLE_WITHOUT_NGINX", said)
+    reported: list[str] = []
+    monkeypatch.setattr(serve, "report", reported.append)
+    settings = without_missing_nginx(stack_settings(tmp_path / "v", "k:1", {}))
+    assert settings.without_nginx is (said != "no")
+    if said is None:
+        assert reported == [
+            "nginx is not installed, so it is not used (--without-nginx): http://127.0.0.1:8080 is "
+            "a backend"
+        ]
+    else:
+        assert reported == []
+
+
+def test_nginx_that_is_there_is_used(tmp_path: Path) -> None:
+    settings = stack_settings(tmp_path / "v", "k:1", {})
+    assert without_missing_nginx(settings) is settings
 
 
 def test_the_files_of_nginx_are_those_of_the_checkout() -> None:

@@ -46,6 +46,23 @@ def test_a_port_in_use_is_named_with_its_setting_and_nothing_is_started(
     assert supervisor.recorded(tmp_path) == {}
 
 
+def test_the_demo_needs_nginx(tmp_path: Path) -> None:
+    settings = load_settings(run_dir=tmp_path, without_nginx=True)
+    with pytest.raises(LocalError, match="remove QUERYABLE_WITHOUT_NGINX"):
+        Stack(settings).start(print)
+    assert supervisor.recorded(tmp_path) == {}
+
+
+def test_without_nginx_the_port_of_the_first_backend_is_checked(tmp_path: Path) -> None:
+    with socket.create_server((LOOPBACK, 0)) as other:
+        port = other.getsockname()[1]
+        settings = load_settings(
+            bootstrap_servers="127.0.0.1:1", without_nginx=True, proxy_port=port, run_dir=tmp_path
+        )
+        with pytest.raises(LocalError, match=f"port {port} .* first backend .*QUERYABLE_PROXY_P"):
+            Stack(settings).start(print)
+
+
 @pytest.mark.parametrize(
     ("ports", "said"),
     [

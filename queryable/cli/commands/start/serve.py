@@ -29,7 +29,7 @@ def serve(
     brokers: Brokers,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, metavar="PORT", help="Port of nginx. [default: 8080]"),
+        typer.Option(min=1, max=65535, metavar="PORT", help="Port for clients. [default: 8080]"),
     ] = None,
     backend_port: Annotated[
         int | None,
@@ -37,9 +37,18 @@ def serve(
             min=1,
             max=65535,
             metavar="PORT",
-            help="Port of the first backend; the others use the next ports. [default: 8081]",
+            help="Port of the first backend behind it; the others use the next ports. "
+            "[default: 8081]",
         ),
     ] = None,
+    without_nginx: Annotated[
+        bool,
+        typer.Option(
+            "--without-nginx",
+            help="Start no nginx: the first backend has the port for clients. "
+            "[default: if nginx with Lua is missing]",
+        ),
+    ] = False,
     instances: Annotated[
         int | None, typer.Option(min=1, max=50, metavar="N", help="Backends. [default: 2]")
     ] = None,
@@ -56,7 +65,8 @@ def serve(
 ) -> None:
     """Serve views of your own Kafka until Ctrl-C.
 
-    Starts backends, nginx and, if views are derived, Spark, on this machine. Connects to Kafka as
+    Starts backends, nginx and, if views are derived, Spark, on this machine. Without nginx, each
+    backend answers every request, and forwards it if another one has the key. Connects to Kafka as
     [kafka] of the views file says (SASL, TLS). Creates no topics except those of derived views,
     and <topic>.dead-letter: of a view's topic if a record cannot be read, of a topic from which
     Spark derives a view at the start. `queryable init` writes a views file.
@@ -65,6 +75,7 @@ def serve(
     Examples:
       queryable serve
       queryable serve views.toml --bootstrap-servers broker:9092
+      queryable serve --without-nginx
       queryable serve --port 9000 --backend-port 9001 --data-dir /srv/q
     """  # fmt: skip
     _require_server_packages()
@@ -79,6 +90,7 @@ def serve(
         "instances": instances or (None if "QUERYABLE_INSTANCES" in os.environ else 2),
         "run_dir": data_dir or (None if "QUERYABLE_RUN_DIR" in os.environ else DATA_DIR),
         "application_id": application_id,
+        "without_nginx": True if without_nginx else None,
     }
     try:
         run(views, brokers.servers, options, topics)

@@ -63,6 +63,7 @@ def test_programs_that_are_missing_are_named(
 ) -> None:
     (folder / "views.toml").write_text(VIEW.format(topic=make_topic(1)))
     monkeypatch.setattr(nginx.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setenv("QUERYABLE_WITHOUT_NGINX", "no")
     done = run("serve", "--bootstrap-servers", broker.bootstrap_servers)
     assert done.exit_code == 3
     assert "nginx is not installed. On Debian: `apt install nginx libnginx-mod" in done.stderr
