@@ -3,11 +3,12 @@ instance."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
+
+import orjson
 
 from backend.admin.instance_status import instance_document, pipeline_document, service_document
 from backend.admin.warnings import instance_warnings, view_warnings
@@ -98,7 +99,7 @@ class Peers:
             )
             if answer.status != 200:
                 raise ValueError(f"unexpected status {answer.status}")
-            status = json.loads(answer.body)
+            status = orjson.loads(answer.body)
             if not isinstance(status, dict) or status.get("id") != member.id:
                 raise ValueError("another instance or program uses this address")
             return status

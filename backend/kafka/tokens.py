@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 import threading
 import time
 from urllib.parse import urlencode
 
+import orjson
 from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
@@ -66,7 +66,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             )
             if not answer.is_success:  # without its body, which may repeat what was sent
                 raise self._failure(f"status {answer.status}")
-            document = json.loads(answer.body)
+            document = orjson.loads(answer.body)
             token, seconds = document["access_token"], float(document.get("expires_in", 0))
             if not isinstance(token, str) or not token.isascii() or not token.isprintable():
                 raise ValueError("access_token is not a text")

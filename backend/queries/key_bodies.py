@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,15 +10,14 @@ from model.formats.base64url import from_base64url
 from model.formats.json_decoder import decode_body
 from model.limits import check_json
 from model.problems import BadRequest
+from model.rows.json_members import value_end
 from model.views import View
 
 MAX_KEYS = 1000
 
-_BEFORE_KEYS = re.compile(r'\s*\{\s*"keys"\s*:\s*\[\s*')
-_MEMBER = re.compile(r'\s*[{,]\s*"(\w+)"\s*:\s*')
-# only the end of a value matters, and it may be an integer that Python does not parse
-_DECODER = json.JSONDecoder(parse_int=len, parse_float=len)
-_BETWEEN = re.compile(r"\s*,?\s*")
+_BEFORE_KEYS = re.compile(rb'\s*\{\s*"keys"\s*:\s*\[\s*')
+_MEMBER = re.compile(rb'\s*[{,]\s*"(\w+)"\s*:\s*')
+_BETWEEN = re.compile(rb"\s*,?\s*")
 
 
 def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
@@ -37,7 +35,7 @@ def parse_batch(body: bytes, exact: bool = False) -> list[tuple[Any, bytes]]:
     if len(keys) > MAX_KEYS:
         raise BadRequest("too-many-keys", f"{len(keys)} keys; a batch has at most {MAX_KEYS}.")
     if exact or body.count(b"keys") != 1:  # "keys" is given twice, or is a key itself
-        return list(zip(keys, _texts(body.decode(), len(keys)), strict=True))
+        return list(zip(keys, _texts(body, len(keys)), strict=True))
     return [(key, b"") for key in keys]
 
 
@@ -66,19 +64,15 @@ def parse_members(
         *optional,
     }:
         raise BadRequest("bad-request", f"The body must be {known}.")
-    text, position = body.decode(), 0
+    position = 0
     members: dict[str, tuple[Any, bytes]] = {}
-    scan = _DECODER.raw_decode
-    while name := _MEMBER.match(text, position):
-        try:
-            _, end = scan(text, name.end())
-        except (ValueError, RecursionError):
-            raise BadRequest("bad-request", f"{name[1]} is nested too deeply.") from None
-        if name[1] not in document or name[1] in members:
+    while found := _MEMBER.match(body, position):
+        name = found[1].decode()
+        if name not in document or name in members:
             break
-        members[name[1]] = document[name[1]], text[name.end() : end].encode()
-        position = end
-    if len(members) != len(document) or text[position:].strip() != "}":
+        position = value_end(body, found.end())
+        members[name] = document[name], body[found.end() : position]
+    if len(members) != len(document) or body[position:].strip() != b"}":
         raise BadRequest(
             "bad-request", f"The body must be {known}, with each name once and without escapes."
         )
@@ -110,22 +104,21 @@ def record_key(reads: ViewReads, value: object, written: bytes) -> bytes:
     return reads.parse_raw_key(text) if is_raw else reads.parse_key(text)
 
 
-def _texts(text: str, count: int) -> list[bytes]:
+def _texts(text: bytes, count: int) -> list[bytes]:
     """The elements of the list as written: every byte of a JSON key matters."""
     start = _BEFORE_KEYS.match(text)
     if start is None:
         raise BadRequest("bad-request", 'Write "keys" once, and without escapes.')
     position, texts = start.end(), []
-    scan = _DECODER.raw_decode
     try:
         for _ in range(count):
-            _, end = scan(text, position)
-            texts.append(text[position:end].encode())
+            end = value_end(text, position)
+            texts.append(text[position:end])
             between = _BETWEEN.match(text, end)
             assert between is not None
             position = between.end()
-    except (ValueError, RecursionError):
-        raise BadRequest("bad-request", "The keys are nested too deeply, or given twice.") from None
-    if text[position:].strip() != "]}" and text[position:].split() != ["]", "}"]:
+    except ValueError:  # another list than that which counts is shorter
+        raise BadRequest("bad-request", 'Write "keys" once.') from None
+    if text[position:].strip() != b"]}" and text[position:].split() != [b"]", b"}"]:
         raise BadRequest("bad-request", 'The body must be {"keys": […]}, with "keys" once.')
     return texts

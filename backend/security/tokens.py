@@ -17,9 +17,14 @@ import jwt
 from backend.security.identity import Identity, known_scopes
 from backend.security.token_cache import TokenCache
 from backend.wire.plain_requests import MAX_TOKEN_BYTES
+from model.formats.base64url import from_base64url
+from model.formats.json_text import check_levels
 from model.problems import Unauthenticated
 
 ALGORITHMS = ("HS256", "RS256", "ES256", "EdDSA")
+_MAX_LEVELS = 100
+"""The depth of JSON in a token. That of Python's parser depends on its version."""
+
 _LEEWAY = 5.0  # s that the clocks of issuer and instance may differ
 
 
@@ -102,10 +107,16 @@ class TokenVerifier:
     def _verify(self, token: bytes) -> Identity:
         if len(token) > MAX_TOKEN_BYTES:
             raise refused(f"it has {len(token)} bytes; at most {MAX_TOKEN_BYTES} are allowed")
+        header_text, _, rest = token.partition(b".")
         try:
+            _check_levels(header_text)
             header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        except (jwt.PyJWTError, ValueError, TypeError):
             raise refused("it is not a JSON Web Token") from None
+        try:
+            _check_levels(rest.partition(b".")[0])
+        except ValueError:
+            raise refused("it is malformed") from None
         algorithm = header.get("alg")
         if algorithm not in self._policy.algorithms:
             raise refused(f"its algorithm is not one of {', '.join(self._policy.algorithms)}")
@@ -136,9 +147,15 @@ class TokenVerifier:
                 raise refused("it is for another audience") from None
             except jwt.MissingRequiredClaimError as e:
                 raise refused(f"it has no claim {e.claim!r}") from None
-            except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            except (jwt.PyJWTError, ValueError, TypeError):
                 raise refused("it is malformed") from None
         raise refused("no key verifies its signature")
+
+
+def _check_levels(part: bytes) -> None:
+    """Raises ValueError if a part of a token is not base64url, or if its JSON is nested too
+    deeply."""
+    check_levels(from_base64url(part), _MAX_LEVELS)
 
 
 def refused(why: str) -> Unauthenticated:

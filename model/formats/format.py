@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from model.expressions.types import Kind
 from model.formats.codec import Codec
+from model.formats.json_text import PYTHONS_LEVELS, check_levels
 from model.formats.schemas import CONFLUENT, Schema, SchemaSource
 
 Read = Callable[[str], bytes]
@@ -53,11 +54,10 @@ def written_json(text: str) -> WrittenJson:
 
 
 def parse_json(text: str, parse_float: Callable[[str], Any] = float) -> Any:
-    """Parse a JSON document. Raises ValueError, also for numbers that JSON does not have."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant, parse_float=parse_float)
-    except RecursionError as e:
-        raise ValueError(f"not a JSON document: {e}") from None
+    """Parse a JSON document. Raises ValueError, also for numbers that JSON does not have, and for
+    more than PYTHONS_LEVELS levels."""
+    check_levels(text.encode(errors="replace"), PYTHONS_LEVELS)
+    return json.loads(text, parse_constant=_refuse_constant, parse_float=parse_float)
 
 
 def _refuse_constant(name: str) -> None:

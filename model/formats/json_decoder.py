@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from model.formats.json_text import check_json_text, parse_json_text
+from model.formats.json_text import PYTHONS_LEVELS, check_json_text, is_deeper, parse_json_text
 
 # maps digits to 0, all other bytes but the minus to a space
 _DIGITS = bytes(
@@ -46,10 +46,10 @@ def decode_body(text: bytes) -> Any:
 
 
 def _exactly(decoded: str, text: bytes) -> Any:
+    if is_deeper(text, PYTHONS_LEVELS):
+        return parse_json_text(text, _GREATEST)
     try:
         return _DECODER.decode(decoded)
-    except RecursionError:  # some 1,000 levels, less those of the callers
-        return parse_json_text(text, _GREATEST)
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer with more digits than Python parses

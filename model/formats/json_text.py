@@ -16,6 +16,10 @@ import orjson
 MAX_LEVELS = 1024
 """The depth up to which orjson parses."""
 
+PYTHONS_LEVELS = 750
+"""The depth up to which Python's own parser is used. Its limit depends on its version (3.11: 1,000,
+less the calls that have led to it; later: more), and answers must not."""
+
 _ESCAPE = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.",
@@ -32,11 +36,35 @@ _TEXT_OR_NUMBER = re.compile(
 _DIGITS = 308  # a whole number of up to 308 digits is within the range of a double
 _GREAT_NUMBER = re.compile(rb"[0-9][eE]|[0-9]{%d}" % _DIGITS)
 _REPLACEMENT = rb"\ufffd"
+_TOO_DEEP = "not JSON: depth limit exceeded: more than {:,} levels"
+_TEXT_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 
 
 def check_json_text(text: bytes) -> None:
     """Raise ValueError with the reason, unless the text is JSON of up to MAX_LEVELS levels."""
     parse_json_text(text, b"0")
+
+
+def check_levels(text: bytes, most: int) -> None:
+    """Raise ValueError if arrays and objects are nested more than `most` levels deep. The text need
+    not be JSON."""
+    if is_deeper(text, most):
+        raise ValueError(_TOO_DEEP.format(most))
+
+
+def is_deeper(text: bytes, levels: int) -> bool:
+    """Whether arrays and objects are nested more than `levels` deep."""
+    if text.count(b"[") + text.count(b"{") <= levels:
+        return False
+    level = 0
+    for found in _TEXT_OR_BRACKET.finditer(text):
+        if found[0] in (b"[", b"{"):
+            level += 1
+            if level > levels:
+                return True
+        elif found[0] in (b"]", b"}"):
+            level -= 1
+    return False
 
 
 def parse_json_text(text: bytes, beyond_double: bytes) -> Any:
@@ -100,5 +128,5 @@ def _reason(text: bytes, error: Exception) -> str:
     if text.startswith(b"\xef\xbb\xbf"):
         return "not JSON: a byte order mark, which RFC 8259 forbids, is before the document"
     if "depth limit" in str(error):
-        return f"not JSON: depth limit exceeded: more than {MAX_LEVELS:,} levels"
+        return _TOO_DEEP.format(MAX_LEVELS)
     return f"not JSON: {error}"

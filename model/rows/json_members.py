@@ -27,10 +27,10 @@ def members(text: bytes) -> dict[str, bytes]:
         start = _skip_space(text, at + 1)
         if text[start : start + 1] == b"}":
             break
-        end = _end(text, start)
+        end = value_end(text, start)
         name = text[start:end]
         start = _skip_space(text, _skip_space(text, end) + 1)
-        end = _end(text, start)
+        end = value_end(text, start)
         found[_name(name)] = text[start:end]
         at = _skip_space(text, end)
     return found
@@ -47,8 +47,8 @@ def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
     return match.end()
 
 
-def _end(text: bytes, at: int) -> int:
-    """The end of the value that begins at `at`."""
+def value_end(text: bytes, at: int) -> int:
+    """The end of the value that begins at `at` in valid JSON; ValueError if none begins there."""
     first = text[at : at + 1]
     if first == b'"':
         return _end_of(_TEXT, text, at)

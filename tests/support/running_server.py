@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -136,4 +137,15 @@ async def until(condition: Callable[[], Any], what: str) -> None:
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
     """Run in an event loop of the same kind as the worker's."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(coroutine)
+        runner.run(_without_open_connections(coroutine))
+
+
+async def _without_open_connections(coroutine: Coroutine[Any, Any, None]) -> None:
+    """If it fails, its frames would keep its connections open, and `close` of uvloop's loop waits
+    for them for ever."""
+    try:
+        await coroutine
+    except BaseException as error:
+        traceback.clear_frames(error.__traceback__)
+        await asyncio.sleep(0)
+        raise

@@ -22,6 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from tests.support.security.tls import authority_usage
+
 
 class Authority:
     """Writes `ca.pem`, and certificates for 127.0.0.1 that it signs."""
@@ -54,7 +56,7 @@ class Authority:
         self, name: x509.Name, key: EllipticCurvePrivateKey, is_authority: bool
     ) -> x509.Certificate:
         now = datetime.now(UTC)
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(name)
             .issuer_name(self._name)
@@ -66,8 +68,14 @@ class Authority:
             .add_extension(
                 x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), False
             )
-            .sign(self._key, hashes.SHA256())
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
+            )
         )
+        if is_authority:
+            builder = builder.add_extension(authority_usage(), critical=True)
+        return builder.sign(self._key, hashes.SHA256())
 
 
 def _new_key() -> EllipticCurvePrivateKey:

@@ -35,8 +35,9 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.ca = folder / f"{name}.pem"
         certificate = (
-            _certificate(self._name, self._name, self._key.public_key())
+            _certificate(self._name, self._name, self._key.public_key(), self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(authority_usage(), critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
@@ -55,7 +56,13 @@ class Authority:
         names = [x509.IPAddress(ipaddress.ip_address(h)) for h in hosts if h[0].isdigit()]
         dns = [x509.DNSName(host) for host in hosts if not host[0].isdigit()]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        builder = _certificate(_subject(name, organization), self._name, key.public_key(), days)
+        builder = _certificate(
+            _subject(name, organization),
+            self._name,
+            key.public_key(),
+            self._key.public_key(),
+            days,
+        )
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([*names, *dns]), False)
         certificate = builder.add_extension(x509.ExtendedKeyUsage(usages), False).sign(
@@ -82,6 +89,16 @@ class Authority:
         return context
 
 
+def authority_usage() -> x509.KeyUsage:
+    """RFC 5280, which Python 3.13 and later follow strictly, wants it in an authority's
+    certificate."""
+    unused = (
+        "digital_signature content_commitment key_encipherment data_encipherment key_agreement "
+        "encipher_only decipher_only"
+    )
+    return x509.KeyUsage(key_cert_sign=True, crl_sign=True, **dict.fromkeys(unused.split(), False))
+
+
 def _subject(name: str, organization: str | None = None) -> x509.Name:
     parts = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
     if organization is not None:
@@ -90,7 +107,11 @@ def _subject(name: str, organization: str | None = None) -> x509.Name:
 
 
 def _certificate(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float = 1
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    days: float = 1,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
@@ -101,4 +122,8 @@ def _certificate(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=2))
         .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False
+        )
     )

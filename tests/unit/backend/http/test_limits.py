@@ -191,6 +191,13 @@ def test_a_deep_body_is_refused() -> None:
     refused(lambda: parse_search(b'{"query":%b}' % deep))
 
 
+def test_a_key_may_be_as_deep_as_the_document_allows() -> None:
+    deep = b"[" * 1022 + b"]" * 1022
+    [(_, written)] = parse_batch(b'{"keys":[%b]}' % deep, exact=True)
+    assert written == deep
+    assert parse_search(b'{"query": %b }' % deep)[1] == deep
+
+
 @given(st.lists(st.integers(0, 9)), st.integers(1, 20))
 def test_slices_have_all_rows(sizes: list[int], most: int) -> None:
     rows = [(b"%d" % number, b"", b"x" * size) for number, size in enumerate(sizes)]

@@ -95,6 +95,7 @@ def test_an_endpoint_that_is_away_is_named() -> None:
         (b"HTTP/1.0 200 OK\r\nContent-Length: 9\r\n\r\n{}", "before the answer was complete"),
         (b"HTTP/1.0 200 OK\r\n\r\n{}", "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\n[]", "no access_token"),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 2000 + b"]" * 2000, "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\ns3cret", "no access_token"),
         (b'HTTP/1.0 200 OK\r\n\r\n{"access_token": "a\\u0001b"}', "no access_token"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + b" " * 70_000, "more than 65536 bytes"),

@@ -23,6 +23,7 @@ from tests.support.running_server import (
     TIMEOUT,
     App,
     answer,
+    client,
     run,
     running_server,
     until,
@@ -155,8 +156,10 @@ def test_a_request_that_arrives_with_the_end_of_the_handshake(tmp_path: Path) ->
     used = Certificates(settings_of(authority))
 
     async def main() -> None:
-        async with running_server(App(), tls=used.listening) as (_, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with (
+            running_server(App(), tls=used.listening) as (_, port),
+            client(port) as (reader, writer),
+        ):
             received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
             tls = authority.context().wrap_bio(received, sent, server_hostname="127.0.0.1")
             answered = b""
@@ -175,7 +178,6 @@ def test_a_request_that_arrives_with_the_end_of_the_handshake(tmp_path: Path) ->
                         assert data, "the server has closed the connection"
                         received.write(data)
             assert answered.startswith(b"HTTP/1.1 200")
-            writer.close()
 
     run(main())
 

@@ -12,9 +12,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from model.formats.format import parse_json
 from model.formats.json import JsonCodec
 from model.formats.json_decoder import decode_body, decode_json
-from model.formats.json_text import check_json_text, parse_json_text
+from model.formats.json_text import (
+    MAX_LEVELS,
+    PYTHONS_LEVELS,
+    check_json_text,
+    is_deeper,
+    parse_json_text,
+)
 from tests.vectors.json_cases import BAD, CASES, GOOD, REASONS
 
 VECTORS = Path(__file__).parents[3] / "vectors"
@@ -58,12 +65,37 @@ def test_values_are_those_of_pythons_parser() -> None:
     assert decode_json(b"[%b]" % (b"9" * 5000)) == [math.inf]
 
 
-def test_documents_that_are_too_deep_for_pythons_parser() -> None:
-    deep = b"[" * 1020 + rb'"\ud83d",-1e400,1e5' + b"]" * 1020
+@pytest.mark.parametrize("levels", [PYTHONS_LEVELS + 1, MAX_LEVELS])
+def test_documents_that_are_too_deep_for_pythons_parser(levels: int) -> None:
+    deep = b"[" * levels + rb'"\ud83d",-1e400,1e5' + b"]" * levels
     found = decode_json(deep)
     while len(found) == 1:
         found = found[0]
     assert found == ["\ufffd", -1.7976931348623157e308, 1e5]
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 3000, 100_000])
+def test_the_limit_of_levels_is_the_same_for_every_parser(levels: int) -> None:
+    """orjson's, Python's own (for the long number), and that for half of a surrogate pair."""
+    for inner in (b"1", b"9" * 30, rb'"\ud83d"'):
+        with pytest.raises(ValueError, match=r"depth limit exceeded: more than 1,024 levels"):
+            decode_json(b"[" * levels + inner + b"]" * levels)
+
+
+@pytest.mark.parametrize("levels", [1, 20])
+@pytest.mark.parametrize(
+    "text", [b'"[[[[",%b', b'"\\"[[[[",%b', b'{"a":1},[],[],{},%b', b'%b,"[[[[', b"%b]]]]["]
+)
+def test_levels_are_counted_outside_of_texts(text: bytes, levels: int) -> None:
+    assert is_deeper(text % (b"[" * levels + b"]" * levels), levels - 1)
+    assert not is_deeper(text % (b"[" * levels + b"]" * levels), levels)
+
+
+@pytest.mark.parametrize("levels", [PYTHONS_LEVELS + 1, 3000])
+def test_a_parsed_document_has_a_limit_of_levels(levels: int) -> None:
+    parse_json("[" * PYTHONS_LEVELS + "]" * PYTHONS_LEVELS)
+    with pytest.raises(ValueError, match="depth limit exceeded: more than 750 levels"):
+        parse_json("[" * levels + "]" * levels)
 
 
 def test_parts_are_replaced_and_nothing_else() -> None:
