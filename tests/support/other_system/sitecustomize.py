@@ -41,5 +41,7 @@ class _LibC(ctypes.CDLL):
 for _module, _name in LINUX_ONLY:
     if hasattr(_module, _name):
         delattr(_module, _name)
+if sys.version_info >= (3, 13):
+    os.process_cpu_count = os.cpu_count  # it uses sched_getaffinity
 ctypes.CDLL = _LibC  # type: ignore[misc]
 sys.addaudithook(_refuse)
