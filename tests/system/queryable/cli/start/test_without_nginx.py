@@ -12,11 +12,11 @@ from local import http
 from local.kafka.broker import Broker
 from local.ports import free_ports
 from local.process_handles import start_time
-from local.terminal import Terminal
 from local.waiting import wait_until
 from tests.support import other_system
 from tests.support.plugins.fixtures import MakeTopic
 from tests.support.topics import Writer
+from tests.system.queryable.terminal import Terminal
 
 KEYS = [f"key-{n}" for n in range(40)]
 
