@@ -11,10 +11,13 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from model.expressions.types import DECIMAL_DIGITS, TIME, AnyScalar, Kind, NumberTime, Type
-from model.times import parse_instant
+from model.times import NOT_A_TIME, parse_instant
 
 Value = str | int | float | Decimal | bool | list[str] | None
 Read = Callable[[object], Value]
+
+NOT_A_NUMBER = "not a number"
+NOT_A_STRING = "not a string"
 
 _PER_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": 0.001}
 """µs in a unit."""
@@ -28,7 +31,7 @@ def time_of_number(found: object, unit: str, low: int = TIME.low, high: int = TI
     elif type(found) is float:
         at = found * _PER_UNIT[unit]
     else:
-        raise ValueError("not a number")
+        raise ValueError(NOT_A_NUMBER)
     if not low * 1_000_000 <= at <= high * 1_000_000 + 999_999:
         raise ValueError(f"not within the years 1 to 9999 as {unit} since 1970")
     return round(at)
@@ -38,7 +41,7 @@ def text_of_scalar(found: object) -> str:
     """A text itself; a number or a boolean as JSON. Raises ValueError."""
     if type(found) is str:
         return found
-    # A number beyond the range of a double has become an object.
+    # A number beyond the range of a double has become an array.
     if not isinstance(found, int | float):
         raise ValueError("not a text, a number or a boolean")
     return json.dumps(found, allow_nan=False)
@@ -47,7 +50,7 @@ def text_of_scalar(found: object) -> str:
 def double_of_number(found: object) -> float:
     """Raises ValueError."""
     if type(found) is not float and type(found) is not int:
-        raise ValueError("not a number")
+        raise ValueError(NOT_A_NUMBER)
     try:
         number = float(found)
     except OverflowError:
@@ -71,18 +74,20 @@ def decimal_of_double(number: float, scale: int) -> Decimal:
 
 def reader(of: Type) -> Read:
     """A function from a value in JSON to a value of the type; None if it is not one."""
-    read = _reader(of)
+    read = strict_reader(of)
 
     def read_or_null(found: object) -> Value:
         try:
-            return read(found)
+            return None if found is None else read(found)
         except ValueError:
             return None
 
     return read_or_null
 
 
-def _reader(of: Type) -> Read:
+def strict_reader(of: Type) -> Read:
+    """A function from a value in JSON, except null, to a value of the type. It raises ValueError
+    with the reason if the value is not one."""
     if isinstance(of, NumberTime):
         return lambda found: time_of_number(found, of.unit, of.low, of.high)
     if isinstance(of, AnyScalar):
@@ -90,17 +95,58 @@ def _reader(of: Type) -> Read:
     if of.kind is Kind.DECIMAL:
         return lambda found: decimal_of_double(double_of_number(found), of.scale)
     if of.kind is Kind.INTEGER:
-        return lambda found: found if type(found) is int and of.low <= found <= of.high else None
+        return _whole_reader(of)
     return _READERS[of.kind]
 
 
-def _time(found: object) -> int | None:
-    return parse_instant(found) if type(found) is str else None
+def not_of_type(of: Type) -> str:
+    """Why a value in JSON of another type is not read as this one."""
+    if of.kind is Kind.INTEGER:
+        return f"not a whole number of {of.bits} bits"
+    return _NOT_OF_KIND[of.kind]
 
+
+def _whole_reader(of: Type) -> Read:
+    bound = 1 << (of.bits - 1)
+    low, high = of.low, of.high
+    not_whole, not_within = not_of_type(of), f"not within {low} to {high}"
+
+    def read(found: object) -> int:
+        if type(found) is int and low <= found <= high:
+            return found
+        is_whole = type(found) is int and -bound <= found < bound
+        raise ValueError(not_within if is_whole else not_whole)
+
+    return read
+
+
+def _string(found: object) -> str:
+    if type(found) is not str:
+        raise ValueError(NOT_A_STRING)
+    return found
+
+
+def _boolean(found: object) -> bool:
+    if type(found) is not bool:
+        raise ValueError(_NOT_OF_KIND[Kind.BOOLEAN])
+    return found
+
+
+def _time(found: object) -> int:
+    return parse_instant(_string(found))
+
+
+_NOT_OF_KIND = {
+    Kind.STRING: NOT_A_STRING,
+    Kind.BOOLEAN: "not true or false",
+    Kind.DOUBLE: NOT_A_NUMBER,
+    Kind.DECIMAL: NOT_A_NUMBER,
+    Kind.TIME: NOT_A_TIME,
+}
 
 _READERS: dict[Kind, Read] = {
-    Kind.STRING: lambda found: found if type(found) is str else None,
-    Kind.BOOLEAN: lambda found: found if type(found) is bool else None,
+    Kind.STRING: _string,
+    Kind.BOOLEAN: _boolean,
     Kind.DOUBLE: double_of_number,
     Kind.TIME: _time,
 }

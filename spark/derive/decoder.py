@@ -8,14 +8,14 @@ from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation, EventTime
 from model.expressions.tree import Expression, fields_of
 from model.expressions.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
-from spark.derive.json_values import FIELDS, NOT_REJECTED, REASON, JsonValues, spark_type
+from spark.derive.json_values import NOT_REJECTED, DeclaredJson, spark_type
 from spark.event_time.bounds import LATE, EventTimeBounds
+from spark.formats.batches import FIELDS, REASON
 
 MAX_KEY_BYTES = 10_000
 """A longer key does not fit in a URL."""
@@ -50,7 +50,7 @@ class DerivedDecoder:
         record = self._record_columns()
         if self.derivation.fields:
             given = records.select("timestamp", "value", *_aliased(record))
-            decoded = self._decode_json(given, tuple(record))
+            decoded = self._judged(given, [*record])
             names: Columns = {name: F.col(f"{FIELDS}.{name}") for name in self._value_fields()}
             names = {**names, **{name: F.col(name) for name in record}}
         else:
@@ -69,7 +69,7 @@ class DerivedDecoder:
         columns = records.columns
         record = self._record_columns()
         if self.derivation.fields:
-            decoded = self._decode_json(records, tuple(columns))
+            decoded = self._judged(records, columns)
             names: Columns = {name: F.col(f"{FIELDS}.{name}") for name in self._value_fields()}
         else:
             decoded = records.withColumn(REASON, _wrong_text())
@@ -83,15 +83,12 @@ class DerivedDecoder:
             found = found.where(~F.col("reason").isin(*NOT_REJECTED))
         return found
 
-    def _decode_json(self, records: DataFrame, copied: tuple[str, ...]) -> DataFrame:
-        bounds = self.event_time
+    def _judged(self, records: DataFrame, names: list[str]) -> DataFrame:
+        derivation, bounds = self.derivation, self.event_time
         if bounds is not None and bounds.field not in self._value_fields():
             bounds = None  # the plan checks it
-        decode = JsonValues(
-            self.derivation.fields, bounds, copied, self.derivation.rows, self.derivation.paths
-        )
-        before = [records.schema[name] for name in copied]
-        return records.mapInArrow(decode, StructType([*before, *decode.columns]))
+        value = DeclaredJson(derivation.fields, derivation.rows, derivation.paths)
+        return value.judged(records, names, event_time=bounds)
 
     def _value_fields(self) -> list[str]:
         return [name for name, _ in self.derivation.fields]

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from model.derive.derivation import Join
 from model.derive.fields import Paths
 from model.expressions.types import Kind, Type
 from model.rows.reader import RowRule
 from spark.derive.columns import column
-from spark.derive.json_values import FIELDS, NO_ROW, NOT_REJECTED, REASON, JsonValues
+from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
 from spark.event_time.bounds import EventTimeBounds
+from spark.formats.batches import FIELDS, REASON
 
 MAX_TEXT_BYTES = 1000
 """A field of a table can become a key, which must not be too long."""
@@ -22,7 +22,6 @@ MAX_TEXT_BYTES = 1000
 _KEY = "#key"
 # Not the timestamp: compaction keeps the last record of a key in the log.
 _ORDER = ("partition", "offset")
-_COPIED = ("key", "value", *_ORDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +45,25 @@ class TableDecoder:
         return True
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        rows = self._decoded(records.select(*_COPIED)).where(self._wrong().isNull())
-        fields = F.when(F.col("value").isNotNull(), F.col(FIELDS))
-        if self.rows is not None:
-            rows = rows.where(~F.col(REASON).eqNullSafe(NO_ROW))
-            fields = F.when(F.isnull(REASON), F.col(FIELDS))
+        rows = self._judged(records, ["key", *_ORDER]).where(self._wrong().isNull())
+        rows = rows.where(~F.col(REASON).eqNullSafe(NO_ROW))
+        fields = F.when(F.isnull(REASON), F.col(FIELDS))
         return rows.select(F.col("key").cast("string"), *_ORDER, fields.alias(FIELDS))
 
     def malformed(self, records: DataFrame) -> DataFrame:
         names = records.columns
-        rows = self._decoded(records).select(*names, self._wrong().alias("reason"))
+        rows = self._judged(records, names).select(*names, self._wrong().alias("reason"))
         return rows.where("reason IS NOT NULL")
 
-    def _decoded(self, records: DataFrame) -> DataFrame:
-        decode = JsonValues(self.fields, None, tuple(records.columns), self.rows, self.paths)
-        return records.mapInArrow(decode, StructType([*records.schema, *decode.columns]))
+    def _judged(self, records: DataFrame, names: list[str]) -> DataFrame:
+        return DeclaredJson(self.fields, self.rows, self.paths).judged(records, names, deletes=True)
 
     def _wrong(self) -> Column:
         """The reason why a record is malformed, or null."""
         key = F.col("key").cast("string")
         reason = F.when(key.isNull(), "key: null").when(~F.is_valid_utf8(key), "key: not UTF-8")
         of_value = F.col(REASON)
-        if self.rows is not None:
-            of_value = F.when(~of_value.isin(*NOT_REJECTED), of_value)
-        reason = reason.when(F.col("value").isNotNull(), of_value)
+        reason = reason.when(~of_value.isin(*NOT_REJECTED), of_value)
         for name, of in self.fields:
             if of.kind is Kind.STRING:
                 is_long = F.octet_length(f"{FIELDS}.{name}") > MAX_TEXT_BYTES

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from spark.event_time.bounds import EventTimeBounds
 
@@ -23,6 +23,14 @@ Fields = dict[str, Any]
 
 Validate = Callable[[Fields], str | None]
 """What is wrong with fields that have the right types, or None."""
+
+# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
+# would fail after each restart. A few bytes can also be many Python objects.
+MAX_BYTES = 100_000
+"""The greatest length of a value, by default."""
+
+FIELDS, REASON = "#fields", "#reason"  # not the names of fields
+"""Columns of rows that ``judged`` returns."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -52,7 +60,7 @@ class Rules:
     ``key``: the format of keys, if they are decoded; their fields follow those of the value.
     ``is_table``: every record needs a key, and null values are tombstones, whose fields are null.
     ``max_bytes``: the greatest length of a value. ``max_key_bytes``: that of a key; None if the
-    view does not have the keys.
+    view does not have the keys. ``null``: why a null value is rejected, if it is no tombstone.
     """
 
     value: Format
@@ -62,6 +70,7 @@ class Rules:
     is_table: bool = False
     max_bytes: int = 1 << 30
     max_key_bytes: int | None = None
+    null: str = "value: null"
 
     @property
     def columns(self) -> StructType:
@@ -87,7 +96,7 @@ def well_formed(
         # The garbage collector does not scan tuples of plain values.
         rows, positions = [], []
         for position, fields in enumerate(decode(batch)):
-            if isinstance(fields, dict):
+            if type(fields) is dict:
                 rows.append(tuple(fields.values()))
                 positions.append(position)
         try:
@@ -123,6 +132,36 @@ def malformed(batches: Iterable[pa.RecordBatch], rules: Rules) -> Iterator[pa.Re
             reasons = dict(sorted(reasons.items()))
         rejected = batch.take(pa.array(reasons, pa.int32()))
         yield rejected.append_column("reason", pa.array(reasons.values(), pa.string()))
+
+
+def judged(
+    batches: Iterable[pa.RecordBatch], rules: Rules, copied: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Batches of records ► all of them, for rules that need Spark's expressions as well: the
+    columns ``copied``, then those of ``judged_columns``. The format must be one that ``fits``."""
+    types = to_arrow_schema(rules.columns, timezone="UTC")
+    decode = _decoder(rules)
+    nothing = (None,) * len(types)
+    for batch in batches:
+        rows: list[tuple[Any, ...]] = []
+        reasons: list[str | None] = []
+        for decoded in decode(batch):
+            if isinstance(decoded, str):
+                rows.append(nothing)
+                reasons.append(decoded)
+            else:
+                rows.append(tuple(decoded.values()))
+                reasons.append(None)
+        fields = pa.StructArray.from_arrays(_columns(rows, types), types.names)
+        before = [batch.column(name) for name in copied]
+        yield pa.RecordBatch.from_arrays(
+            [*before, fields, pa.array(reasons, pa.string())], names=[*copied, FIELDS, REASON]
+        )
+
+
+def judged_columns(rules: Rules) -> list[StructField]:
+    """``FIELDS``, a struct whose fields are null if the record is rejected, and ``REASON``."""
+    return [StructField(FIELDS, rules.columns), StructField(REASON, StringType())]
 
 
 def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]:
@@ -176,11 +215,11 @@ def _longest(binary: pa.Array) -> int:
 
 def _value_decoder(rules: Rules) -> Callable[[bytes | None], Fields | str]:
     read, validate = rules.value.decoder(), rules.validate
-    names, max_bytes = rules.value.columns.names, rules.max_bytes
+    names, max_bytes, null = rules.value.columns.names, rules.max_bytes, rules.null
 
     def decode(value: bytes | None) -> Fields | str:
         if value is None:
-            return dict.fromkeys(names) if rules.is_table else "value: null"
+            return dict.fromkeys(names) if rules.is_table else null
         if len(value) > max_bytes:
             return f"value: more than {max_bytes} bytes"
         try:

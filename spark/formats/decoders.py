@@ -21,7 +21,7 @@ from pyspark.sql.types import StructField, StructType, TimestampType
 from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import batches
-from spark.formats.batches import Format, Rules, Validate
+from spark.formats.batches import MAX_BYTES, Format, Rules, Validate
 from spark.formats.records import DELETED, MALFORMED, RAW_RECORD, RECORD
 from spark.formats.strict_json import JsonFormat
 
@@ -30,10 +30,6 @@ MAX_WORD_CHARACTERS = 1000
 
 
 _OF_TABLES = ("key", "partition", "offset")
-
-# Without a bound, a record close to Kafka's limit could become one that Kafka rejects, and the job
-# would fail after each restart. A few bytes can also be many Python objects.
-MAX_BYTES = 100_000
 
 
 class Decoder(Protocol):

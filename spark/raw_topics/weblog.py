@@ -11,9 +11,9 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from spark.event_time.bounds import EARLINESS, LATENESS, EventTimeBounds
 from spark.event_time.sessions import INT64_MAX
 from spark.event_time.watermarks import NEVER
+from spark.formats.batches import Fields
 from spark.formats.decoders import JsonDecoder
 from spark.formats.records import POSITION
-from spark.formats.strict_json import Fields
 
 REQUEST = StructType(
     [

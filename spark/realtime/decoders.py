@@ -10,11 +10,12 @@ from pyspark.sql.types import StructType
 
 from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
+from spark.formats.batches import MAX_BYTES, REASON
 from spark.formats.checks import Checks
 from spark.formats.columns import column_named
-from spark.formats.decoders import MAX_BYTES, Decoder, JsonDecoder, TextDecoder
+from spark.formats.decoders import Decoder, JsonDecoder, TextDecoder
 from spark.formats.records import MALFORMED
-from spark.realtime.json_values import REASON, check_schema, decoded
+from spark.realtime.json_values import check_schema, decoded
 from spark.view import View
 
 _SECOND = 1_000_000

@@ -31,13 +31,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.times import NOT_A_TIME, WITHOUT_ZONE
+from model.expressions.values import NOT_A_STRING, not_of_type
+from model.times import WITHOUT_ZONE
 from spark.errors import JobError
-from spark.formats.strict_json import MAX_JSON_BYTES
+from spark.formats.batches import MAX_BYTES, REASON
+from spark.formats.strict_json import TYPES
 from spark.realtime.times import is_local, time_of
-
-REASON = "#reason"
-"""The column that says why a value is malformed, or is null."""
 
 # Escapes of surrogates, after any number of escaped backslashes. A pair is marked while the halves
 # are replaced. JSON has no control characters.
@@ -49,7 +48,7 @@ _MARK = "\x01"
 def check_schema(schema: StructType) -> None:
     """``JobError`` if a field cannot be read without Python."""
     for field in schema:
-        if type(field.dataType) not in _WHAT:
+        if type(field.dataType) not in TYPES:
             raise JobError(f"field {field.name}: the type {field.dataType.simpleString()}")
         if not field.name or set(field.name) & {'"', "\\"}:
             raise JobError(f'field {field.name!r}: an empty name, or one with " or \\')
@@ -58,7 +57,7 @@ def check_schema(schema: StructType) -> None:
 def decoded(value: Column, schema: StructType) -> Column:
     """The JSON of a binary column ► an array of one struct, for ``inline``: the fields, which may
     be null, and ``REASON``. Only the reason counts if it is not null."""
-    is_readable = (F.octet_length(value) <= MAX_JSON_BYTES) & _is_utf8(value)
+    is_readable = (F.octet_length(value) <= MAX_BYTES) & _is_utf8(value)
     fields = list(enumerate(schema))
 
     # Each step names what the next one uses more than once. Otherwise it would be computed again.
@@ -103,7 +102,7 @@ def _problem(value: Column, text: Column, document: Column) -> Column:
     """Why the value is not a JSON object; null if it is one."""
     return (
         F.when(value.isNull(), "value: null")
-        .when(F.octet_length(value) > MAX_JSON_BYTES, f"value: more than {MAX_JSON_BYTES} bytes")
+        .when(F.octet_length(value) > MAX_BYTES, f"value: more than {MAX_BYTES} bytes")
         .when(~_is_utf8(value), "value: not UTF-8")
         .when(~_is_one_value(document, text), "value: not JSON")
         .when(~text.rlike(r"\A[ \t\n\r]*\{"), "value: not a JSON object")
@@ -161,9 +160,9 @@ def _reason(found: Column, taken: Column, value: Column, field: StructField) -> 
     what = F.when(value.isNotNull(), F.lit(None).cast("string"))
     what = what.when(found.isNull() | F.is_variant_null(found), missing)
     if isinstance(field.dataType, TimestampType):
-        what = what.when(taken.isNull(), f"{field.name}: {_WHAT[StringType]}")
+        what = what.when(taken.isNull(), f"{field.name}: {NOT_A_STRING}")
         what = what.when(is_local(taken), f"{field.name}: {WITHOUT_ZONE}")
-    return what.otherwise(f"{field.name}: {_WHAT[type(field.dataType)]}")
+    return what.otherwise(f"{field.name}: {not_of_type(TYPES[type(field.dataType)])}")
 
 
 _KINDS: dict[type[DataType], tuple[str, str]] = {
@@ -176,13 +175,3 @@ _KINDS: dict[type[DataType], tuple[str, str]] = {
 }
 """By Spark type: a pattern for the JSON types that it accepts, as Spark writes them, and the type
 as which such values are read."""
-
-_WHAT: dict[type[DataType], str] = {
-    StringType: "not a string",
-    BooleanType: "not true or false",
-    DoubleType: "not a number",
-    IntegerType: "not a whole number of 32 bits",
-    LongType: "not a whole number of 64 bits",
-    TimestampType: NOT_A_TIME,
-}
-"""By Spark type: what a JSON value of another type is."""

@@ -17,12 +17,13 @@ from model.expressions.parser import parse
 from model.expressions.tree import Expression
 from model.expressions.types import Kind
 from spark.derive.columns import column
-from spark.derive.json_values import FIELDS, REASON, JsonValues
+from spark.derive.json_values import DeclaredJson
+from spark.formats.batches import FIELDS, REASON
 from tests.support.examples import examples
 from tests.vectors.expression_cases import CASES, DECLARED, NAMES, PARTITION, ROW
 from tests.vectors.random_expressions import expressions, parsed_or_none, rows
 
-_JSON = JsonValues(tuple(DECLARED.items()), None, ("record_partition",))
+_JSON = DeclaredJson(tuple(DECLARED.items()))
 
 
 def evaluated(
@@ -34,11 +35,8 @@ def evaluated(
         [StructField("value", BinaryType()), StructField("record_partition", IntegerType())]
     )
     values = [(json.dumps(row).encode(), PARTITION) for row in given]
-    decoded = (
-        session.createDataFrame(values, schema)
-        .repartition(1)
-        .mapInArrow(_JSON, StructType([schema["record_partition"], *_JSON.columns]))
-    )
+    records = session.createDataFrame(values, schema).repartition(1)
+    decoded = _JSON.judged(records, ["record_partition"])
     names = {name: F.col(f"{FIELDS}.{name}") for name in DECLARED}
     columns = []
     for number, each in enumerate(parsed):

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from model.expressions.types import parse_field_type
 from model.expressions.values import reader
-from spark.derive.json_values import FIELDS, JsonValues
+from spark.derive.json_values import DeclaredJson
+from spark.formats.batches import FIELDS, Rules, judged
 from tests.vectors import time_cases
 
 TYPES = ["string?", "any?", "int?", "int? 0..59", "long?", "double?", "decimal(2)?", "decimal(14)?",
@@ -38,7 +39,7 @@ def test_both_read_the_same_values(values: list[object]) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(lines, pa.binary())], names=["value"])
     for name in TYPES:
         of = parse_field_type(name)
-        [found] = JsonValues((("x", of),), None, ())([batch])
+        [found] = judged([batch], Rules(DeclaredJson((("x", of),))), ())
         read = reader(of)
         decoded = [None if row is None else row["x"] for row in _rows(found)]
         assert [read(json.loads(line)["x"]) for line in lines] == decoded, name

@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructField, StructType, TimestampType
 
-from spark.formats.batches import Rules, malformed, well_formed
-from spark.formats.strict_json import MAX_JSON_BYTES, JsonFormat, fields_reader
+from model.expressions.types import parse_field_type
+from spark.formats.batches import MAX_BYTES, Rules, malformed, well_formed
+from spark.formats.strict_json import JsonField, JsonFormat, fields_reader
 from spark.raw_topics.flights import FLIGHT, FLIGHTS
+from tests.support.spark import json_table
 from tests.support.spark.examples import FLIGHT as EXAMPLE
 from tests.support.spark.examples import flight
 from tests.vectors import time_cases
@@ -124,8 +125,8 @@ def test_each_field_is_checked(changes: dict[str, object], reason: str | None) -
 
 @pytest.mark.parametrize(("time", "at"), time_cases.GOOD.items())
 def test_times_of_the_usual_libraries(time: str, at: int) -> None:
-    schema = StructType([StructField("t", TimestampType())])
-    assert fields_reader(schema)(json.dumps({"t": time}).encode()) == {"t": at}
+    read = fields_reader([JsonField("t", parse_field_type("time"))])
+    assert read(json.dumps({"t": time}).encode()) == {"t": at}
 
 
 @pytest.mark.parametrize("time", time_cases.BAD)
@@ -164,7 +165,7 @@ def test_a_time_without_a_zone_is_rejected(time: str) -> None:
     ],
 )
 def test_times_as_numbers(unit: str, number: str, found: int | str | None) -> None:
-    read = fields_reader(StructType([StructField("t", TimestampType())]), {"t": unit})
+    read = fields_reader([JsonField("t", parse_field_type(f"time? {unit}"))])
     document = f'{{"t":{number}}}'.encode()
     if isinstance(found, str):
         with pytest.raises(ValueError, match=f"^{found}$"):
@@ -195,7 +196,7 @@ GOOD = flight()[1]
         (b"null", "value: not a JSON object"),
         (b"[1, 2]", "value: not a JSON object"),
         (b'"text"', "value: not a JSON object"),
-        (json.dumps({**EXAMPLE, "x": "x" * MAX_JSON_BYTES}).encode(), "value: more than 100000"),
+        (json.dumps({**EXAMPLE, "x": "x" * MAX_BYTES}).encode(), "value: more than 100000"),
     ],
 )
 def test_a_value_that_is_not_a_json_object_is_rejected(value: bytes, reason: str) -> None:
@@ -206,3 +207,16 @@ def test_a_value_that_is_not_a_json_object_is_rejected(value: bytes, reason: str
 
 def test_surrounding_white_space_is_accepted() -> None:
     assert reasons(b" \n" + GOOD + b"\r\n\t ") == [None]
+
+
+@pytest.mark.parametrize("type_", json_table.TYPES)
+def test_the_table_of_cases(type_: str) -> None:
+    """The table holds for real-time views, too: tests/spark/realtime/test_json_values.py."""
+    read = fields_reader([JsonField("v", parse_field_type(f"{type_}?"))])
+    for case in json_table.cases():
+        found: json_table.Outcome
+        try:
+            found = read(case.value)
+        except ValueError as error:
+            found = str(error)
+        assert json_table.is_outcome(found, case.outcomes[type_]), (case.name, found)
