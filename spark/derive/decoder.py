@@ -9,21 +9,21 @@ from functools import partial, reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation, EventTime
+from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
 from model.expressions.tree import Expression, fields_of
 from model.expressions.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
 from spark.derive.json_values import NOT_REJECTED, DeclaredJson, spark_type
-from spark.event_time.bounds import LATE, EventTimeBounds
+from spark.event_time.bounds import EventTimeBounds
+from spark.event_time.columns import violations
 from spark.formats.batches import FIELDS, REASON
+from spark.formats.columns import not_text
 
 MAX_KEY_BYTES = 10_000
 """A longer key does not fit in a URL."""
 MAX_VALUE_BYTES = 500_000
 """The limit of a value that has text, because Kafka rejects records of more than 1 MiB."""
 
-# Spark's windows need times in a range that fits in its 64 bits.
-_FIRST, _LAST = "1971-01-01T00:00:00Z", "2261-01-01T00:00:00Z"
 _SHORT_VALUES = 1000
 """A value of up to this many numbers and times, with their names, is never too long."""
 
@@ -48,17 +48,9 @@ class DerivedDecoder:
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         record = self._record_columns()
-        if self.derivation.fields:
-            given = records.select("timestamp", "value", *_aliased(record))
-            decoded = self._judged(given, [*record])
-            names: Columns = {name: F.col(f"{FIELDS}.{name}") for name in self._value_fields()}
-            names = {**names, **{name: F.col(name) for name in record}}
-        else:
-            decoded = records.select(
-                F.col("value").cast("string").alias(TEXT), _wrong_text().alias(REASON),
-                *_aliased(record),
-            )  # fmt: skip
-            names = {name: F.col(name) for name in (TEXT, *record)}
+        given = records.select("timestamp", "value", *_aliased(record))
+        decoded, fields = self._decoded(given, [*record])
+        names = {**fields, **{name: F.col(name) for name in record}}
         accepted = decoded.where(F.isnull(REASON))
         violation = self._violation(names)
         if violation is not None:
@@ -67,28 +59,28 @@ class DerivedDecoder:
 
     def malformed(self, records: DataFrame) -> DataFrame:
         columns = records.columns
-        record = self._record_columns()
-        if self.derivation.fields:
-            decoded = self._judged(records, columns)
-            names: Columns = {name: F.col(f"{FIELDS}.{name}") for name in self._value_fields()}
-        else:
-            decoded = records.withColumn(REASON, _wrong_text())
-            names = {TEXT: F.col("value").cast("string")}
+        decoded, fields = self._decoded(records, columns)
         reason = F.col(REASON)
-        violation = self._violation({**names, **record})
+        violation = self._violation({**fields, **self._record_columns()})
         if violation is not None:
             reason = F.coalesce(reason, violation)
-        found = decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
-        if self.derivation.rows is not None:
-            found = found.where(~F.col("reason").isin(*NOT_REJECTED))
-        return found
+        rejected = decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
+        return rejected.where(~F.col("reason").isin(*NOT_REJECTED))
 
-    def _judged(self, records: DataFrame, names: list[str]) -> DataFrame:
+    def _decoded(self, records: DataFrame, kept: list[str]) -> tuple[DataFrame, dict[str, Column]]:
+        """The columns ``kept`` of all records, and ``REASON``; and the fields of the value, as
+        columns of these rows."""
         derivation, bounds = self.derivation, self.event_time
-        if bounds is not None and bounds.field not in self._value_fields():
-            bounds = None  # the plan checks it
+        if not derivation.fields:
+            text = F.col("value").cast("string").alias(TEXT)
+            rows = records.select(*kept, text, not_text("value").alias(REASON))
+            return rows, {TEXT: F.col(TEXT)}
+        names = self._value_fields()
+        if bounds is not None and bounds.field not in names:
+            bounds = None  # ``_violation`` checks it
         value = DeclaredJson(derivation.fields, derivation.rows, derivation.paths)
-        return value.judged(records, names, event_time=bounds)
+        rows = value.judged(records, kept, event_time=bounds)
+        return rows, {name: F.col(f"{FIELDS}.{name}") for name in names}
 
     def _value_fields(self) -> list[str]:
         return [name for name, _ in self.derivation.fields]
@@ -120,33 +112,16 @@ class DerivedDecoder:
         if derivation.require is not None:
             checks.append((~condition(derivation.require, names), "require: not true"))
         time = derivation.time
-        if time is not None and time.field not in self._value_fields():
+        bounds = self.event_time
+        if time is not None and bounds is not None and time.field not in self._value_fields():
+            at = column(time.of, names)
             checks += [
-                (_if_counted(derivation, wrong, names), why) for wrong, why in _times(time, names)
+                (_if_counted(derivation, wrong, names), why)
+                for wrong, why in violations(bounds, at, names["record_timestamp"])
             ]
         checks += [(_of_rows(derivation, check, names), why) for check, why in _checks(derivation)]
         reasons = [F.when(wrong, F.lit(why)) for wrong, why in checks]
         return F.coalesce(*reasons) if reasons else None
-
-
-def _times(time: EventTime, names: Columns) -> Iterator[tuple[Column, str]]:
-    """As ``EventTimeBounds.violation``, for a time that is not a field of the value."""
-    at, name = column(time.of, names), time.field or "time"
-    timestamp = F.unix_micros(names["record_timestamp"])
-    if time.before is not None and time.after is not None:
-        behind = _difference(timestamp, F.unix_micros(at))
-        why = f"more than {time.before} s before the record's timestamp"
-        yield behind > 1_000_000 * time.before, f"{name}: {LATE}{why}"
-        why = f"more than {time.after} s after the record's timestamp"
-        yield behind < -1_000_000 * time.after, f"{name}: {why}"
-    first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
-    yield (at < first) | (at >= last), f"{name}: not within 1971 to 2260"
-
-
-def _difference(left: Column, right: Column) -> Column:
-    """``left - right`` in 64 bits; if that is not enough, the limit that it exceeds."""
-    limit = F.when(left > right, F.lit(2**63 - 1)).when(left < right, F.lit(-(2**63)))
-    return F.coalesce(F.try_subtract(left, right), limit)
 
 
 def expressions(derivation: Derivation) -> Iterator[Expression]:
@@ -235,11 +210,6 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
     shares = sum(times for _, _, times in parts)
     for what, values, _ in parts:
         yield what, values, MAX_VALUE_BYTES // shares
-
-
-def _wrong_text() -> Column:
-    text = F.col("value").cast("string")
-    return F.when(text.isNull(), "value: null").when(~F.is_valid_utf8(text), "value: not UTF-8")
 
 
 def _aliased(columns: Columns) -> list[Column]:

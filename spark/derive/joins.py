@@ -15,6 +15,7 @@ from spark.derive.columns import column
 from spark.derive.json_values import NO_ROW, NOT_REJECTED, DeclaredJson
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats.batches import FIELDS, REASON
+from spark.formats.columns import not_text
 
 MAX_TEXT_BYTES = 1000
 """A field of a table can become a key, which must not be too long."""
@@ -60,8 +61,7 @@ class TableDecoder:
 
     def _wrong(self) -> Column:
         """The reason why a record is malformed, or null."""
-        key = F.col("key").cast("string")
-        reason = F.when(key.isNull(), "key: null").when(~F.is_valid_utf8(key), "key: not UTF-8")
+        reason = not_text("key")
         of_value = F.col(REASON)
         reason = reason.when(~of_value.isin(*NOT_REJECTED), of_value)
         for name, of in self.fields:

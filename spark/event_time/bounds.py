@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+
+from model.times import EPOCH
 
 LATENESS = 3600
 """Default bound in seconds for an event before its record's timestamp: shipping takes time."""
@@ -18,13 +19,21 @@ EARLINESS = 3600
 LATE = "late: "
 """This follows the field's name in the reason for a late record."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def microseconds(time: datetime) -> int:
+    """Microseconds since 1970."""
+    return (time - EPOCH) // _MICROSECOND
+
 
 # pandas stores times as 64-bit nanoseconds. Spark's first watermark is 1970, and it drops older
 # rows.
-_FIRST = datetime(1971, 1, 1, tzinfo=UTC)
-_LAST = datetime(2261, 1, 1, tzinfo=UTC)
+_YEARS = (1971, 2260)
+FIRST = microseconds(datetime(_YEARS[0], 1, 1, tzinfo=UTC))
+END = microseconds(datetime(_YEARS[1] + 1, 1, 1, tzinfo=UTC))
+"""The first allowed time and the end (not allowed itself), in microseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +47,12 @@ class EventTimeBounds:
 
     @property
     def reasons(self) -> tuple[str, str, str]:
-        """Why a record is rejected: it is late, or early, or its time is not in ``range``."""
+        """Why a record is rejected: it is late, or early, or its time is not in FIRST to END."""
         return (
             f"{self.field}: {LATE}more than {self.before} s before the record's timestamp",
             f"{self.field}: more than {self.after} s after the record's timestamp",
-            f"{self.field}: not within {_FIRST.year} to {_LAST.year - 1}",
+            f"{self.field}: not within {_YEARS[0]} to {_YEARS[1]}",
         )
-
-    @property
-    def range(self) -> tuple[int, int]:
-        """The first allowed time and the end (not allowed itself), in microseconds since 1970."""
-        return _microseconds(_FIRST), _microseconds(_LAST)
 
     def violation(self, time: int, timestamp: int) -> str | None:
         """Why the record is rejected, or None. Both times are microseconds since 1970."""
@@ -56,10 +60,4 @@ class EventTimeBounds:
             return self.reasons[0]
         if time - timestamp > self.after * _SECOND:
             return self.reasons[1]
-        first, end = self.range
-        return None if first <= time < end else self.reasons[2]
-
-
-@lru_cache
-def _microseconds(time: datetime) -> int:
-    return (time - _EPOCH) // timedelta(microseconds=1)
+        return None if FIRST <= time < END else self.reasons[2]

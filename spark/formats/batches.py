@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from spark.event_time.bounds import EventTimeBounds
+from spark.event_time.bounds import EventTimeBounds, microseconds
 
 Fields = dict[str, Any]
 """The fields of a record by name, in the order of their columns."""
@@ -31,9 +31,6 @@ MAX_BYTES = 100_000
 
 FIELDS, REASON = "#fields", "#reason"  # not the names of fields
 """Columns of rows that ``judged`` returns."""
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class Format(Protocol):
@@ -177,7 +174,7 @@ def _decoder(rules: Rules) -> Callable[[pa.RecordBatch], Iterator[Fields | str]]
             return fields
         time = fields[bounds.field]
         if isinstance(time, datetime):
-            time = (time - _EPOCH) // _MICROSECOND
+            time = microseconds(time)
         return bounds.violation(time, timestamp) or fields
 
     def keyed(fields: Fields | str, key: bytes | None) -> Fields | str:

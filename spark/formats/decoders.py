@@ -76,10 +76,23 @@ class FormatDecoder:
     max_bytes: int = MAX_BYTES
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return _well_formed(records, self._rules(records), self.record)
+        rules = self._rules(records)
+        names = [*dict.fromkeys([*self.record, *(_OF_TABLES if rules.is_table else ())])]
+        copied = [RAW_RECORD[name] for name in names]
+        if rules.is_table:
+            names.append(DELETED.name)
+            copied.append(DELETED)
+            records = records.withColumn(DELETED.name, F.col("value").isNull())
+        columns = _joined(copied, rules.columns)
+        # Keys may be decoded, and the bounds of event times need the timestamp.
+        needed = dict.fromkeys([*names, "key", "timestamp", "value"])
+        if rules.key is None and "key" not in names:
+            del needed["key"]
+        decode = partial(batches.well_formed, rules=rules, copied=names)
+        return records.select(*needed).mapInArrow(decode, columns)
 
     def malformed(self, records: DataFrame) -> DataFrame:
-        return _malformed(records, self._rules(records))
+        return records.mapInArrow(partial(batches.malformed, rules=self._rules(records)), MALFORMED)
 
     def _rules(self, records: DataFrame) -> Rules:
         session = records.sparkSession
@@ -125,18 +138,19 @@ class JsonDecoder:
             )
 
     def well_formed(self, records: DataFrame) -> DataFrame:
-        return _well_formed(records, self._rules(), self.record)
+        return self._decoder().well_formed(records)
 
     def malformed(self, records: DataFrame) -> DataFrame:
-        return _malformed(records, self._rules())
+        return self._decoder().malformed(records)
 
-    def _rules(self) -> Rules:
-        value = JsonFormat(self.schema)
-        has_keys = self.is_table or "key" in self.record
-        return Rules(
-            value, None, self.validate, self.event_time, self.is_table,
-            max_key_bytes=MAX_BYTES if has_keys else None,
-        )  # fmt: skip
+    def _decoder(self) -> FormatDecoder:
+        return FormatDecoder(
+            JsonFormat(self.schema),
+            self.validate,
+            self.event_time,
+            self.record,
+            is_table=self.is_table,
+        )
 
 
 class TextDecoder:
@@ -177,26 +191,6 @@ class TextDecoder:
             too_long, f"value: a word of more than {MAX_WORD_CHARACTERS} characters"
         )
         return records.withColumns({"text": text, "reason": reason})
-
-
-def _well_formed(records: DataFrame, rules: Rules, record: tuple[str, ...]) -> DataFrame:
-    names = [*dict.fromkeys([*record, *(_OF_TABLES if rules.is_table else ())])]
-    copied = [RAW_RECORD[name] for name in names]
-    if rules.is_table:
-        names.append(DELETED.name)
-        copied.append(DELETED)
-        records = records.withColumn(DELETED.name, F.col("value").isNull())
-    columns = _joined(copied, rules.columns)
-    # Keys may be decoded, and the bounds of event times need the timestamp.
-    needed = dict.fromkeys([*names, "key", "timestamp", "value"])
-    if rules.key is None and "key" not in names:
-        del needed["key"]
-    decode = partial(batches.well_formed, rules=rules, copied=names)
-    return records.select(*needed).mapInArrow(decode, columns)
-
-
-def _malformed(records: DataFrame, rules: Rules) -> DataFrame:
-    return records.mapInArrow(partial(batches.malformed, rules=rules), MALFORMED)
 
 
 def _joined(copied: list[StructField], columns: StructType) -> StructType:

@@ -6,12 +6,11 @@ In ANSI mode an overflow is an error, and Spark has no unsigned numbers. So each
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from model.partitioner import SEED, M
+from spark.formats.columns import in_steps
 
 _U32 = 0xFFFFFFFF
 
@@ -28,20 +27,24 @@ def murmur2(key: Column) -> Column:
     numbers = F.when(words > 0, F.sequence(F.lit(0), words - 1)).otherwise(
         F.array().cast("array<int>")
     )
-    # Each step names its argument: an expression that uses it twice would compute it twice.
-    mixed = F.transform(numbers, lambda number: _little_endian(key, 4 * number + 1))
-    for step in (_times, lambda each: each.bitwiseXOR(F.shiftright(each, 24)), _times):
-        mixed = F.transform(mixed, step)
+    mixed = in_steps(
+        numbers,
+        lambda number: _little_endian(key, 4 * number + 1),
+        _times,
+        lambda product: product.bitwiseXOR(F.shiftright(product, 24)),
+        _times,
+    )
     start = length.cast("bigint").bitwiseXOR(SEED)
-    found = F.aggregate(mixed, start, lambda hashed, each: _times(hashed).bitwiseXOR(each))
+    words_hash = F.aggregate(mixed, start, lambda hashed, word: _times(hashed).bitwiseXOR(word))
     tail = F.when(length.bitwiseAND(3) > 0, _little_endian(key, F.shiftleft(words, 2) + 1, "0"))
-    return _in_steps(
-        found,
+    finished = in_steps(
+        F.array(words_hash),
         lambda hashed: F.when(tail.isNull(), hashed).otherwise(_times(hashed.bitwiseXOR(tail))),
         lambda hashed: hashed.bitwiseXOR(F.shiftright(hashed, 13)),
         _times,
         lambda hashed: hashed.bitwiseXOR(F.shiftright(hashed, 15)),
     )
+    return F.element_at(finished, 1)
 
 
 def _little_endian(key: Column, start: Column, pad: str = "") -> Column:
@@ -58,11 +61,3 @@ def _times(number: Column) -> Column:
     low = number.bitwiseAND(0xFFFF) * F.lit(M).cast("bigint")
     high = (F.shiftright(number, 16) * F.lit(M).cast("bigint")).bitwiseAND(0xFFFF)
     return (low + F.shiftleft(high, 16)).bitwiseAND(_U32)
-
-
-def _in_steps(value: Column, *steps: Callable[[Column], Column]) -> Column:
-    """Applies functions that use their argument more than once."""
-    found = F.array(value)
-    for step in steps:
-        found = F.transform(found, step)
-    return F.element_at(found, 1)

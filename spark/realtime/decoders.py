@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
+from spark.event_time.columns import violations
 from spark.formats.batches import MAX_BYTES, REASON
 from spark.formats.checks import Checks
 from spark.formats.columns import column_named
@@ -18,7 +19,6 @@ from spark.formats.records import MALFORMED
 from spark.realtime.json_values import check_schema, decoded
 from spark.view import View
 
-_SECOND = 1_000_000
 _RAW = "#raw"
 
 
@@ -80,23 +80,10 @@ class ColumnJsonDecoder:
         if self.checks is not None:
             reasons.append(self.checks.column())
         if self.event_time is not None:
-            reasons.append(_violation(self.event_time))
+            time, timestamp = column_named(self.event_time.field), F.col(_RAW + "timestamp")
+            checks = violations(self.event_time, time, timestamp)
+            reasons += [F.when(wrong, why) for wrong, why in checks]
         if "key" in self.record:
             is_long = F.octet_length(_RAW + "key") > MAX_BYTES
             reasons.append(F.when(is_long, f"key: more than {MAX_BYTES} bytes"))
         return found.withColumn(REASON, F.coalesce(*reasons))
-
-
-def _violation(bounds: EventTimeBounds) -> Column:
-    """As ``EventTimeBounds.violation``."""
-    time, timestamp = F.unix_micros(f"`{bounds.field}`"), F.unix_micros(_RAW + "timestamp")
-    # A difference of more than 64 bits is null, and the timestamp is then the greater one.
-    behind = F.coalesce(F.try_subtract(timestamp, time), F.lit(2**63 - 1))
-    late, early, range_ = bounds.reasons
-    first, end = bounds.range
-    return (
-        F.when(time.isNull(), F.lit(None).cast("string"))
-        .when(behind > bounds.before * _SECOND, late)
-        .when(behind < -bounds.after * _SECOND, early)
-        .when((time < first) | (time >= end), range_)
-    )

@@ -35,6 +35,7 @@ from model.expressions.values import NOT_A_STRING, not_of_type
 from model.times import WITHOUT_ZONE
 from spark.errors import JobError
 from spark.formats.batches import MAX_BYTES, REASON
+from spark.formats.columns import in_steps
 from spark.formats.strict_json import TYPES
 from spark.realtime.times import is_local, time_of
 
@@ -60,7 +61,6 @@ def decoded(value: Column, schema: StructType) -> Column:
     is_readable = (F.octet_length(value) <= MAX_BYTES) & _is_utf8(value)
     fields = list(enumerate(schema))
 
-    # Each step names what the next one uses more than once. Otherwise it would be computed again.
     def parse(text: Column) -> Column:
         document = F.try_parse_json(F.concat(F.lit("["), text, F.lit(",0]")))
         return F.struct(text.alias("text"), F.when(is_readable, document).alias("document"))
@@ -88,10 +88,8 @@ def decoded(value: Column, schema: StructType) -> Column:
         reason = F.coalesce(before["found"]["problem"], *reasons)
         return F.struct(*columns, reason.alias(REASON))
 
-    found = F.array(F.when(is_readable, _with_whole_pairs(value.cast("string"))))
-    for step in (parse, find, take, convert, judge):
-        found = F.transform(found, step)
-    return found
+    text = F.when(is_readable, _with_whole_pairs(value.cast("string")))
+    return in_steps(F.array(text), parse, find, take, convert, judge)
 
 
 def _is_utf8(value: Column) -> Column:

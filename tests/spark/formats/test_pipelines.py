@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from backend.ingest.schema_registry import SchemaRegistry
 from local.kafka.broker import Broker
@@ -23,7 +24,7 @@ from spark.event_time.bounds import EventTimeBounds
 from spark.formats import registry as settings_of_registry
 from spark.formats.avro import AvroFormat
 from spark.formats.batches import Format
-from spark.formats.decoders import FormatDecoder
+from spark.formats.decoders import FormatDecoder, JsonDecoder
 from spark.formats.encoders import Encodable, encoded
 from spark.formats.protobuf import ProtobufFormat
 from spark.formats.records import RAW_RECORD
@@ -226,6 +227,9 @@ def test_the_time_of_an_event_needs_a_column(session: SparkSession) -> None:
     with pytest.raises(JobError, match="no column at of the type timestamp"):
         decoder.well_formed(rows)
     assert "at" in replace(decoder, value=AvroFormat(of.schema)).well_formed(rows).columns
+    schema = StructType([StructField("at", StringType())])
+    with pytest.raises(JobError, match="no column at of the type timestamp"):
+        JsonDecoder(schema, event_time=decoder.event_time).malformed(rows)
 
 
 def test_the_password_of_the_registry_is_read_each_time(

@@ -23,9 +23,10 @@ from pyspark.sql.types import (
 )
 
 from model.expressions.types import parse_field_type
-from model.times import NOT_A_TIME, WITHOUT_ZONE
+from model.times import NOT_A_TIME, WITHOUT_ZONE, parse_instant
 from spark.derive.json_values import spark_type
 from spark.errors import JobError
+from spark.event_time.bounds import EventTimeBounds
 from spark.formats.batches import MAX_BYTES, REASON
 from spark.formats.decoders import JsonDecoder
 from spark.formats.strict_json import JsonFormat
@@ -211,3 +212,35 @@ def test_long_keys(records: Records, record: tuple[str, ...]) -> None:
         found.append(([row.offset for row in accepted], [tuple(row) for row in rejected]))
     assert found[0] == found[1]
     assert [offset for offset, _ in found[0][1]] == ([2] if "key" in record else [])
+
+
+def test_event_times_far_from_the_timestamps_of_their_records(records: Records) -> None:
+    """Regression: a time long after its record's timestamp was late."""
+    bounds = EventTimeBounds("t", 60, 120)
+    schema = StructType([StructField("t", TimestampType())])
+    decoder = JsonDecoder(schema, event_time=bounds, record=("offset",))
+    times = ["0001-01-01T00:00:00Z", "1970-12-31T23:59:59Z", "2026-01-01T10:00:00Z",
+             "2260-12-31T23:59:59Z", "9999-12-31T23:59:59Z"]  # fmt: skip
+    instants = [parse_instant(text) for text in times]
+    pairs = [
+        (number, instant + away)
+        for number, instant in enumerate(instants)
+        for away in (-120_000_001, -120_000_000, 0, 60_000_000, 60_000_001)
+    ]
+    extremes = (-(2**63), -(2**62), 2**62, 2**63 - 1)
+    pairs += [(number, timestamp) for number in range(len(times)) for timestamp in extremes]
+    values = [f'{{"t":"{times[number]}"}}'.encode() for number, _ in pairs] + [b"{}"]
+    timestamps = [timestamp for _, timestamp in pairs] + [0]
+    micros = F.element_at(F.array(*map(F.lit, timestamps)), F.col("offset").cast("int") + 1)
+    rows = records(*((b"k", value) for value in values))
+    rows = rows.withColumn("timestamp", F.timestamp_micros(micros))
+    wanted = {
+        offset: reason
+        for offset, (number, timestamp) in enumerate(pairs)
+        if (reason := bounds.violation(instants[number], timestamp)) is not None
+    }
+    for each in (decoder, in_jvm(decoder)):
+        rejected = each.malformed(rows).select("offset", "reason").collect()
+        assert {row.offset: row.reason for row in rejected} == wanted
+        accepted = [row.offset for row in each.well_formed(rows).select("offset").collect()]
+        assert accepted == [n for n in range(len(values)) if n not in wanted]
