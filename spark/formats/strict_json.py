@@ -22,8 +22,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.expressions.types import Kind, NumberTime, Type, parse_field_type
+from model.expressions.types import AnyScalar, Kind, NumberTime, Type, parse_field_type
 from model.expressions.values import NOT_A_STRING, Read, strict_reader
+from model.formats.json_decoder import decode_json, may_have_long_integers
 from model.formats.json_text import parse_json_text
 from model.times import MAX_LENGTH, NOT_A_TIME, parse_instant
 from spark.formats.batches import MAX_BYTES, Fields
@@ -88,7 +89,27 @@ def fields_reader(fields: Sequence[JsonField]) -> Callable[[bytes], Fields]:
             decoded[name] = member
         return decoded
 
-    return read_fields
+    exact = [field for field in fields if isinstance(field.type, AnyScalar | NumberTime)]
+    return _with_long_numbers(read_fields, exact) if exact else read_fields
+
+
+def _with_long_numbers(
+    read_fields: Callable[[bytes], Fields], exact: Sequence[JsonField]
+) -> Callable[[bytes], Fields]:
+    """As ``read_fields``, but the fields ``exact`` have all digits of a whole number. orjson turns
+    one of more than 64 bits into a double, so two different ones would become the same text."""
+
+    def read(value: bytes) -> Fields:
+        decoded = read_fields(value)
+        if may_have_long_integers(value):
+            record = decode_json(value)
+            for name, of, path in exact:
+                member = _at(record, path or (name,))
+                if type(member) is int:
+                    decoded[name] = strict_reader(of)(member)
+        return decoded
+
+    return read
 
 
 _KEPT: dict[Kind, type] = {Kind.STRING: str, Kind.BOOLEAN: bool}

@@ -22,7 +22,7 @@ _NUMBERS = (
     | st.integers(-100, 100)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.integers(-(10**6), 10**6).map(lambda number: number / 1000)
-    | st.sampled_from([2**31 - 1, 2**31, 60, -0.0, 1e15])
+    | st.sampled_from([2**31 - 1, 2**31, 60, -0.0, 1e15, 2**64, 2**64 + 1, -(2**63) - 1])
     | st.sampled_from([9999999999999.99, 253402300799, 253402387199, 253402387200])
 )
 _VALUES = (
