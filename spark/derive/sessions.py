@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import operator
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +27,7 @@ from pyspark.sql.types import (
 from model.derive.derivation import Aggregate, Derivation
 from model.expressions.types import INT64_MAX, INT64_MIN
 from spark.derive.columns import column, condition, long, time_name
-from spark.event_time.sessions import merged, removed
+from spark.event_time.sessions import merged, updated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,24 +74,9 @@ class Sessions:
     def update(
         self, key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
     ) -> Iterator[pd.DataFrame]:
-        """The changes that a micro-batch makes: deletions, then new and longer sessions. The state
-        has the sessions that a record can still change."""
-        before = self._unpacked(state.get[0]) if state.exists else []
-        new = (
-            [] if state.hasTimedOut else [each for frame in frames for each in self._single(frame)]
-        )
-        after = merged([*before, *new], self.gap)
-        # No record older than the watermark can arrive.
-        open_ = [each for each in after if each.end + self.gap >= state.getCurrentWatermarkMs()]
-        if open_:
-            state.update((_packed(open_),))
-            state.setTimeoutTimestamp(open_[-1].end + self.gap + 1)
-        elif state.exists:
-            state.remove()
-        changed = [each for each in after if each not in before]
-        # Spark's concatenation of frames causes this warning.
-        warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
-        yield self._frame(key[0], removed(before, after), changed)
+        """The changes that a micro-batch makes: deletions, then new and longer sessions."""
+        new = (session for frame in frames for session in self._single(frame))
+        yield self._frame(key[0], *updated(state, new, self.gap, self._unpacked, _packed))
 
     def all(self, key: tuple[Any, ...], records: pd.DataFrame) -> pd.DataFrame:
         """The sessions of all records."""

@@ -1,4 +1,4 @@
-"""Session windows of one key, updated as events arrive: pure functions, without Spark.
+"""Session windows of one key, updated as events arrive: functions without a Spark session.
 
 The rules are those of Kafka Streams' session windows. An event belongs to a session if it is at
 most the gap before or after it, or within it. A late event can join two sessions.
@@ -7,8 +7,12 @@ most the gap before or after it, or within it. A late event can join two session
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol, Self, TypeVar
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.state import GroupState
 
 INT64_MAX = 2**63 - 1
 """The limit of sums of bytes, which are written as int64."""
@@ -47,6 +51,31 @@ class Session(NamedTuple):
             self.requests + later.requests,
             min(self.bytes + later.bytes, INT64_MAX),
         )
+
+
+def updated(
+    state: GroupState,
+    new: Iterable[S],
+    gap: int,
+    unpack: Callable[[bytes], list[S]],
+    pack: Callable[[list[S]], bytes],
+) -> tuple[list[S], list[S]]:
+    """The changes that the ``new`` sessions make to the sessions of a key: those to delete, and
+    those that are new or longer. The state has the sessions that an event can still change."""
+    before = unpack(state.get[0]) if state.exists else []
+    after = merged(before if state.hasTimedOut else [*before, *new], gap)
+    # No event older than the watermark can arrive.
+    watermark = state.getCurrentWatermarkMs()
+    unfinished = [session for session in after if session.end + gap >= watermark]
+    if unfinished:
+        state.update((pack(unfinished),))
+        state.setTimeoutTimestamp(unfinished[-1].end + gap + 1)
+    elif state.exists:
+        state.remove()
+    # Spark's concatenation of frames causes this warning.
+    warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
+    changed = [session for session in after if session not in before]
+    return list(removed(before, after)), changed
 
 
 def merged(sessions: Iterable[S], gap: int) -> list[S]:

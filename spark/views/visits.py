@@ -11,7 +11,6 @@ duplicate lines.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from spark.event_time.sessions import Session, merged, packed, removed, unpacked
+from spark.event_time.sessions import Session, merged, packed, unpacked, updated
 from spark.formats.keys import session_key
 from spark.raw_topics.weblog import WEBLOG, deduplicated
 from spark.view import View
@@ -54,25 +53,10 @@ def _update(
     key: tuple[Any, ...], frames: Iterator[pd.DataFrame], state: GroupState
 ) -> Iterator[pd.DataFrame]:
     """The changes that a micro-batch makes to one host's visits: deletions, then new and longer
-    visits.
-
-    The state has the visits that a request can still change.
-    """
+    visits."""
     [client] = key
-    before = unpacked(state.get[0]) if state.exists else []
-    new = [] if state.hasTimedOut else [each for frame in frames for each in _single(frame)]
-    after = merged([*before, *new], GAP)
-    # No request older than the watermark can arrive.
-    open_ = [each for each in after if each.end + GAP >= state.getCurrentWatermarkMs()]
-    if open_:
-        state.update((packed(open_),))
-        state.setTimeoutTimestamp(open_[-1].end + GAP + 1)
-    elif state.exists:
-        state.remove()
-    changed = [each for each in after if each not in before]
-    # Spark's concatenation of frames causes this warning.
-    warnings.filterwarnings("ignore", "The behavior of DataFrame concat", FutureWarning)
-    yield _frame(client, removed(before, after), changed)
+    new = (visit for frame in frames for visit in _single(frame))
+    yield _frame(client, *updated(state, new, GAP, unpacked, packed))
 
 
 def _all(key: tuple[Any, ...], requests: pd.DataFrame) -> pd.DataFrame:
