@@ -13,11 +13,12 @@ from model.derive.derivation import RECORD_FIELDS, TEXT, Derivation
 from model.expressions.tree import Expression, fields_of
 from model.expressions.types import Kind
 from spark.derive.columns import Columns, column, condition, key_column, key_parts
-from spark.derive.json_values import NOT_REJECTED, DeclaredJson, spark_type
+from spark.derive.json_values import NOT_REJECTED, DeclaredJson
 from spark.event_time.bounds import EventTimeBounds
 from spark.event_time.columns import violations
 from spark.formats.batches import FIELDS, REASON
 from spark.formats.columns import not_text
+from spark.formats.strict_json import spark_type
 
 MAX_KEY_BYTES = 10_000
 """A longer key does not fit in a URL."""

@@ -9,47 +9,21 @@ from functools import partial
 from typing import ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    BooleanType,
-    DataType,
-    DecimalType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import StructField, StructType
 
 from model.derive.fields import Paths
-from model.expressions.types import DECIMAL_DIGITS, Kind, Type
+from model.expressions.types import Type
 from model.rows.reader import RowRule
 from model.rows.row import NoRow
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats import batches
 from spark.formats.batches import Fields, Rules, judged_columns
-from spark.formats.strict_json import JsonField, fields_reader
+from spark.formats.strict_json import JsonField, fields_reader, spark_type
 
 NOT_REJECTED = ("#deleted", "#no row")
 """Reasons why a value has no fields although it is not malformed: it is a deletion, or it says
 nothing about a row."""
 DELETED, NO_ROW = NOT_REJECTED
-
-_TYPES: dict[Kind, DataType] = {
-    Kind.STRING: StringType(),
-    Kind.DOUBLE: DoubleType(),
-    Kind.BOOLEAN: BooleanType(),
-    Kind.TIME: TimestampType(),
-}
-
-
-def spark_type(of: Type) -> DataType:
-    if of.kind is Kind.INTEGER:
-        return IntegerType() if of.bits == 32 else LongType()
-    if of.kind is Kind.DECIMAL:
-        return DecimalType(DECIMAL_DIGITS, of.scale)
-    return _TYPES[of.kind]
 
 
 @dataclass(frozen=True, slots=True)

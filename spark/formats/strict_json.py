@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import (
     BooleanType,
     DataType,
+    DecimalType,
     DoubleType,
     IntegerType,
     LongType,
@@ -22,20 +23,39 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from model.expressions.types import AnyScalar, Kind, NumberTime, Type, parse_field_type
+from model.expressions.types import (
+    DECIMAL_DIGITS,
+    AnyScalar,
+    Kind,
+    NumberTime,
+    Type,
+    parse_field_type,
+)
 from model.expressions.values import NOT_A_STRING, Read, strict_reader
 from model.formats.json_decoder import decode_json, may_have_long_integers
 from model.formats.json_text import parse_json_text
 from model.times import MAX_LENGTH, NOT_A_TIME, parse_instant
 from spark.formats.batches import MAX_BYTES, Fields
 
+_TYPES: dict[Kind, DataType] = {
+    Kind.STRING: StringType(),
+    Kind.DOUBLE: DoubleType(),
+    Kind.BOOLEAN: BooleanType(),
+    Kind.TIME: TimestampType(),
+}
+
+
+def spark_type(of: Type) -> DataType:
+    if of.kind is Kind.INTEGER:
+        return IntegerType() if of.bits == 32 else LongType()
+    if of.kind is Kind.DECIMAL:
+        return DecimalType(DECIMAL_DIGITS, of.scale)
+    return _TYPES[of.kind]
+
+
 TYPES: dict[type[DataType], Type] = {
-    StringType: parse_field_type("string"),
-    BooleanType: parse_field_type("boolean"),
-    DoubleType: parse_field_type("double"),
-    IntegerType: parse_field_type("int"),
-    LongType: parse_field_type("long"),
-    TimestampType: parse_field_type("time"),
+    type(spark_type(of)): of
+    for of in map(parse_field_type, ("string", "boolean", "double", "int", "long", "time"))
 }
 """By Spark type: the type of a JSON field."""
 
@@ -77,7 +97,7 @@ def fields_reader(fields: Sequence[JsonField]) -> Callable[[bytes], Fields]:
         decoded = {}
         for name, path, is_optional, kept, read in readers:
             member = _at(record, path) if path else record.get(name)
-            # Texts are most of the members. A call for each of them would cost a tenth of the time.
+            # Most members are texts, which need no call.
             if type(member) is not kept:
                 if member is not None:
                     try:
@@ -106,7 +126,10 @@ def _with_long_numbers(
             for name, of, path in exact:
                 member = _at(record, path or (name,))
                 if type(member) is int:
-                    decoded[name] = strict_reader(of)(member)
+                    try:
+                        decoded[name] = strict_reader(of)(member)
+                    except ValueError as error:
+                        raise ValueError(f"{name}: {error}") from None
         return decoded
 
     return read

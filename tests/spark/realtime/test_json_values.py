@@ -24,12 +24,11 @@ from pyspark.sql.types import (
 
 from model.expressions.types import parse_field_type
 from model.times import NOT_A_TIME, WITHOUT_ZONE, parse_instant
-from spark.derive.json_values import spark_type
 from spark.errors import JobError
 from spark.event_time.bounds import EventTimeBounds
 from spark.formats.batches import MAX_BYTES, REASON
 from spark.formats.decoders import JsonDecoder
-from spark.formats.strict_json import JsonFormat
+from spark.formats.strict_json import JsonFormat, spark_type
 from spark.realtime.decoders import in_jvm
 from spark.realtime.json_values import check_schema, decoded
 from tests.spark.conftest import Records

@@ -22,6 +22,8 @@ class Case(NamedTuple):
     value: bytes
     outcomes: dict[str, Outcome]
     """By type."""
+    is_whole: bool = False
+    """Whether the text is the whole value, instead of the field v."""
 
 
 def cases() -> Iterator[Case]:
@@ -34,11 +36,11 @@ def cases() -> Iterator[Case]:
             yield Case(name, whole, {each: _outcome(in_go, each) for each in TYPES})
             if not text.strip().startswith(b"{"):
                 reason = "value: not a JSON object"
-                yield Case(f"{name}, alone", text, dict.fromkeys(TYPES, reason))
+                yield Case(f"{name}, alone", text, dict.fromkeys(TYPES, reason), True)
     for name, text in BAD.items():
         reason = "value: not UTF-8" if REASONS.get(name) == "not UTF-8" else "value: not JSON"
         yield Case(name, document(name), dict.fromkeys(TYPES, reason))
-        yield Case(f"{name}, alone", text, dict.fromkeys(TYPES, reason))
+        yield Case(f"{name}, alone", text, dict.fromkeys(TYPES, reason), True)
 
 
 def is_outcome(found: Outcome, wanted: Outcome) -> bool:

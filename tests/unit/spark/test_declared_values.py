@@ -6,15 +6,25 @@ import json
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from model.expressions.types import parse_field_type
 from model.expressions.values import reader
+from model.rows.reader import DEBEZIUM, RowRule
 from spark.derive.json_values import DeclaredJson
 from spark.formats.batches import FIELDS, Rules, judged
+from tests.support.spark import json_table
 from tests.vectors import time_cases
 
+ROWS = {
+    "null_deletes": (RowRule(null_deletes=True), b"", b""),
+    "flattened by Debezium": (RowRule(unwrap=DEBEZIUM), b"", b""),
+    "in an envelope of Debezium": (RowRule(unwrap=DEBEZIUM), b'{"op":"c","after":', b"}"),
+    "framed": (RowRule(is_framed=True), b"\0\0\0\0\1", b""),
+}
+"""By name: the rule, and what is before and after a row."""
 TYPES = ["string?", "any?", "int?", "int? 0..59", "long?", "double?", "decimal(2)?", "decimal(14)?",
          "boolean?", "time?", "time? s", "time? ms", "time? us", "time? ns"]  # fmt: skip
 _NUMBERS = (
@@ -53,3 +63,20 @@ def _rows(found: pa.RecordBatch) -> list[dict[str, Any] | None]:
         return [{"x": number} for number in numbers]
     rows: list[dict[str, Any] | None] = fields.to_pylist()
     return rows
+
+
+@pytest.mark.parametrize("rows", ROWS.values(), ids=list(ROWS))
+def test_rows_of_the_table_of_cases(rows: tuple[RowRule, bytes, bytes]) -> None:
+    """A row of a change, and one with a frame, has the fields of the row alone."""
+    rule, before, after = rows
+    for type_ in ("string", "double"):
+        read = DeclaredJson((("v", parse_field_type(f"{type_}?")),), rule).decoder()
+        for case in json_table.cases():
+            if case.is_whole or case.name == "1,024 levels":
+                continue
+            outcome: json_table.Outcome
+            try:
+                outcome = read(before + case.value + after)
+            except ValueError as error:
+                outcome = str(error)
+            assert json_table.is_outcome(outcome, case.outcomes[type_]), (case.name, outcome)
