@@ -62,11 +62,12 @@ class DerivedDecoder:
         columns = records.columns
         decoded, fields = self._decoded(records, columns)
         reason = F.col(REASON)
+        # Here, and not for the final reason, whose expressions would be computed once more.
+        decoded = decoded.where(reason.isNull() | ~reason.isin(*NOT_REJECTED))
         violation = self._violation({**fields, **self._record_columns()})
         if violation is not None:
             reason = F.coalesce(reason, violation)
-        rejected = decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
-        return rejected.where(~F.col("reason").isin(*NOT_REJECTED))
+        return decoded.select(*columns, reason.alias("reason")).where("reason IS NOT NULL")
 
     def _decoded(self, records: DataFrame, kept: list[str]) -> tuple[DataFrame, dict[str, Column]]:
         """The columns ``kept`` of all records, and ``REASON``; and the fields of the value, as
