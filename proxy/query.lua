@@ -228,33 +228,40 @@ end
 -- above any plain read: a key has 8,192 bytes at most, by default
 local MAX_PLAIN_BYTES = 16384
 
+-- point_reads writes text as it is
+local ESCAPED_IN_JSON = '[%z\1-\31"\\]'
+
 --- Parses the raw URI of a plain read: it has no arguments, and only bytes that a URL may
 -- have (RFC 3986) without `#`.
--- Returns the view, the key bytes, and whether the key is a text that is stored as it is, and that
--- JSON does not escape. The key is nil if the read is not plain.
+-- Returns the view and the key bytes. The key is nil if the read is not plain, or if the key is
+-- text that JSON escapes.
 function _M.plain_key(uri, views)
     -- the pattern would take milliseconds
     if #uri > MAX_PLAIN_BYTES then
-        return nil, nil, false
+        return nil
     end
     -- without `%` and `?`, and split at the last slash
     local before, text = match(uri, "^(/[!$&->@-[%]^-~]*/)([!$&-.0->@-[%]^-~]+)$")
     local view = before and views.by_prefix[before]
     if view then
         if #text > views.max_key_bytes then
-            return nil, nil, false
+            return nil
         end
-        if view.stores_text then
-            return view, text, true
+        if view.has_text_keys then
+            return view, text
         end
-        return view, view.encode_key and view.encode_key(text), false
+        return view, view.encode_key and view.encode_key(text)
     end
-    if find(uri, "[^!$-[%]^-~]") or find(uri, "?", 1, true) then
-        return nil, nil, false
+    -- no path has a NUL byte
+    if find(uri, "[^!$-[%]^-~]") or find(uri, "?", 1, true) or find(uri, "%00", 1, true) then
+        return nil
     end
     local is_point, key
     view, key, is_point = _M.parse(uri, views)
-    return view, is_point and key or nil, false
+    if not is_point or not key or view.has_text_keys and find(key, ESCAPED_IN_JSON) then
+        return nil
+    end
+    return view, key
 end
 
 --- Whether a part of the raw path is `..`, escaped or not. nginx resolves it, also in a key, before

@@ -6,18 +6,19 @@
 --   browsers  see browser_rules
 --   views     by_name, by_path, by_prefix (of a path, up to the key), path_depth, longest_name
 --             (bytes), max_key_bytes, have_quotas, differ (whether a view has holders); a view is
---             {name, encode_key, stores_text, partitions, partitioner, partitioner_name,
---             is_mispartitioned, counts, quota, holders};
+--             {name, encode_key, key_format, has_text_keys, is_coalesced, partitions, partitioner,
+--             partitioner_name, is_mispartitioned, counts, quota, holders};
 --             quota is as in quota.lua, or nil; partitioner is a function, or nil if the request
---             goes to any backend; encode_key is a function, or nil: see key_codec; stores_text:
---             keys are text, and stored as they are; counts: partition counts with which a key's
---             partition may have been computed, or nil: see is_in_several; holders: by_rank and
---             usable, as below, of the backends with partitions, if some backend lacks the view or
---             declares it differently
+--             goes to any backend; encode_key is a function, or nil: see key_codec; key_format: the
+--             format that it encodes, with the fingerprint of the schema, if there is one;
+--             is_coalesced: whether point reads may be coalesced; counts: partition counts with
+--             which a key's partition may have been computed, or nil: see is_in_several; holders:
+--             by_rank and usable, as below, of the backends with partitions, if some backend lacks
+--             the view or declares it differently
 --   forward_timeout  how long a backend waits for another one (s)
 --   replicas  by view name, then partition: list of backends in the order of the attempts, the
 --             active before its standbys within a rank; `healthy` is the number of backends before
---             the dead ones (all, if all are dead); point_reads keeps texts there, `line` and `log`
+--             the dead ones (all, if all are dead); point_reads keeps a table there, `reads`
 --   owners    by view name, then partition: the active's id
 --   backends  {id, host, address, port, name, tls_name, state, rank, is_dead}; address is nil if
 --             unknown, name is "address:port"; tls_name is the name that the certificate must have,
@@ -142,6 +143,10 @@ local function add_paths(views, bases)
     end
 end
 
+-- Kinds of store whose keys have one value, which comes from one record. Point reads of other views
+-- are errors, or results of a class without an offset
+local COALESCED_STORES = { ["key-value"] = true, global = true, versioned = true }
+
 local function build_views(processors)
     local by_name, by_path, by_prefix, path_depth, longest = {}, {}, {}, 1, #"views"
     local quotas, have_quotas = processors.quotas, false
@@ -155,7 +160,10 @@ local function build_views(processors)
             partitioner_name = declared.partitioner,
             is_mispartitioned = declared.mispartitioned == true,
             counts = partition_counts(declared.partition_counts),
-            stores_text = declared.key == "string" and declared.store == "key-value",
+            key_format = declared.key_schema and declared.key .. ":" .. declared.key_schema
+                or declared.key,
+            has_text_keys = declared.key == "string",
+            is_coalesced = COALESCED_STORES[declared.store] == true,
         }
         if type(quotas) == "table" and quotas[name] then
             -- "orders" and "orders@2" are one view while version 2 is current

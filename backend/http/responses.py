@@ -51,8 +51,9 @@ class KeyResponses:
         self._key_json, self._value_json = reads.key_json, reads.value_json
         # the values of a custom store do not come from one record
         self._has_etags = not reads.view.is_custom
-        # an entry is sent to the proxy as it is stored
-        self.sends_entries = reads.view.value_codec.is_json
+        # the proxy writes the document, with a value that is sent as it is stored
+        self._has_text_keys = reads.view.key_codec.is_text
+        self.sends_entries = self._has_text_keys and reads.view.value_codec.is_json
         # answers that do not pass the router need this header, too
         self.miss_form = [VARY_ORIGIN] if context.settings.cors_origins else []
         self.form = varying([JSON, VARY] if self._has_etags else [JSON], self.miss_form)
@@ -129,6 +130,13 @@ class KeyResponses:
         return headers
 
     # for the proxy (see `wire/point_batch.py`)
+
+    def sent_entry(self, key: bytes, entry: Entry) -> Entry:
+        """The entry of a key as the proxy needs it: with the value as JSON if keys are text, else
+        with the document. Unavailable if the schema of a value is missing."""
+        if self._has_text_keys:
+            return entry[:ENTRY_HEAD_SIZE] + self._value_json(entry[ENTRY_HEAD_SIZE:])
+        return entry[:ENTRY_HEAD_SIZE] + self.document(key, entry)
 
     def lines(self, state: State) -> tuple[bytes, bytes]:
         """The fixed lines and the state lines of answers from a store partition. The fixed lines

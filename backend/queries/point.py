@@ -78,8 +78,7 @@ class Unresolved(NamedTuple):
 
 
 class ViewReads(KeyTexts, KeyRouting):
-    """Point reads of one view, from the store partitions of this instance. `stores_text`: whether a
-    stored key is 0x01 and the text of the key."""
+    """Point reads of one view, from the store partitions of this instance."""
 
     def __init__(self, view: View, context: QueryContext) -> None:
         KeyRouting.__init__(self, view, context)
@@ -88,7 +87,8 @@ class ViewReads(KeyTexts, KeyRouting):
         self.other_key = view.key_codec.other_key
         plain = view.kind.one_entry_per_key and view.key_codec.keeps_bytes
         self._stored_key = ENTRY.__add__ if plain else view.layout.stored_key
-        self.stores_text = plain and view.key_codec.is_text
+        # those of keys after 0x01, which most views store as they are
+        self._entries_of = self._stored_entries if plain else self._entries_of_keys
         self._expires = view.retention is not None
         self.key_json = view.key_codec.to_json
         self.value_json: Callable[[bytes], bytes] = view.value_codec.to_json
@@ -206,15 +206,15 @@ class ViewReads(KeyTexts, KeyRouting):
         except (StoreClosedError, StoreError) as e:
             raise self.store_problem(store_partition, e) from None
 
-    def resolve_stored(
-        self, partition: int, stored_keys: list[bytes], is_undoubted: bool, now: float, most: int
+    def resolve_in(
+        self, partition: int, keys: list[bytes], is_undoubted: bool, now: float, most: int
     ) -> tuple[State, list[Entry | None], list[int] | None]:
-        """`resolve_one` for several keys of this partition at `now` (`boot_time`). Returns the
-        entries and the indexes of their keys (None: all keys), without keys that other partitions
-        may have, too. NotOwner, Problem. Call this only for a view that `stores_text`, and only if
-        `partition_count` returns the number from which the partition was computed; `is_undoubted`
-        is the second part of its result. `most`: the most bytes of the entries of many keys; other
-        entries are NOT_READ.
+        """`resolve_one` for several keys of this partition at `now` (`boot_time`); `keys` are
+        record keys, each after 0x01. Returns the entries and the indexes of their keys (None: all
+        keys), without keys that other partitions may have, too. NotOwner, Problem. Call this only
+        if `partition_count` returns the number from which the partition was computed;
+        `is_undoubted` is the second part of its result. `most`: the most bytes of the entries of
+        many keys; other entries are NOT_READ.
 
         When a request arrives, neither code nor data are in the processor's caches, so each call of
         another function takes some 4 µs. Therefore this function calls few others, and repeats the
@@ -222,7 +222,7 @@ class ViewReads(KeyTexts, KeyRouting):
         """
         numbers: list[int] | None = None
         if is_undoubted:
-            if max(map(len, stored_keys)) > self._max_stored_key_bytes:
+            if max(map(len, keys)) > self._max_stored_key_bytes:
                 raise KeyTooLong("key-too-long", "A key is too long.")
             store_partition = self._store_partitions.get(partition)
             if store_partition is None or not store_partition.progress.answerable:
@@ -231,39 +231,39 @@ class ViewReads(KeyTexts, KeyRouting):
         else:
             store_partition = self.holder_of(partition, PLAIN)
             state = self._state_of_one(store_partition, now)
-            here = self.in_one_partition([stored_key[1:] for stored_key in stored_keys], partition)
-            numbers = [i for i in here if len(stored_keys[i]) <= self._max_stored_key_bytes]
+            here = self.in_one_partition([key[1:] for key in keys], partition)
+            numbers = [i for i in here if len(keys[i]) <= self._max_stored_key_bytes]
             if not numbers:
                 return state, [], numbers
-            stored_keys = [stored_keys[i] for i in numbers]
+            keys = [keys[i] for i in numbers]
         try:
-            if len(stored_keys) <= SLICE:
-                entries = self._stored_entries(store_partition.store, stored_keys)
+            if len(keys) <= SLICE:
+                entries = self._entries_of(store_partition.store, keys)
             else:
-                read = partial(self._stored_entries, store_partition.store)
-                entries = ReadBudget(most).read(read, stored_keys)
+                read = partial(self._entries_of, store_partition.store)
+                entries = ReadBudget(most).read(read, keys)
         except (StoreClosedError, StoreError) as e:
             raise self.store_problem(store_partition, e) from None
         except (UnreadableEntry, Unavailable):
-            entries, here = self._without_unreadable(store_partition, stored_keys, most)
-            stored_keys = [stored_keys[i] for i in here]
+            entries, here = self._without_unreadable(store_partition, keys, most)
+            keys = [keys[i] for i in here]
             numbers = here if numbers is None else [numbers[i] for i in here]
         if None in entries:
-            entries, kept = self._without_doubtful(stored_keys, entries)
+            entries, kept = self._without_doubtful(keys, entries)
             if kept is not None:
                 numbers = kept if numbers is None else [numbers[i] for i in kept]
         return state, entries, numbers
 
     def _without_unreadable(
-        self, store_partition: StorePartition, stored_keys: list[bytes], most: int
+        self, store_partition: StorePartition, keys: list[bytes], most: int
     ) -> tuple[list[Entry | None], list[int]]:
         """The entries, and the indexes of their keys, without those that cannot be read."""
         budget, store = ReadBudget(most), store_partition.store
         entries: list[Entry | None] = []
         kept: list[int] = []
-        for index, stored_key in enumerate(stored_keys):
+        for index, key in enumerate(keys):
             try:
-                entries.append(budget.take(self._stored_entries(store, [stored_key])[0]))
+                entries.append(budget.take(self._entries_of(store, [key])[0]))
             except (UnreadableEntry, Unavailable):
                 continue
             except (StoreClosedError, StoreError) as e:
@@ -272,28 +272,37 @@ class ViewReads(KeyTexts, KeyRouting):
         return entries, kept
 
     def _without_doubtful(
-        self, stored_keys: list[bytes], entries: list[Entry | None]
+        self, keys: list[bytes], entries: list[Entry | None]
     ) -> tuple[list[Entry | None], list[int] | None]:
-        """The entries, and the indexes of their keys, without the keys that were not found and may
-        be in another partition (None: all keys)."""
-        keys = [stored_key[1:] for stored_key in stored_keys]
-        keyed_entries = list(zip(keys, entries, strict=True))
-        if not self._may_be_elsewhere([key for key, entry in keyed_entries if entry is None]):
+        """The entries, and the indexes of their keys (None: all keys), without the keys that were
+        not found and may still not be missing."""
+        keyed_entries = zip(keys, entries, strict=True)
+        if self._are_missing([key[1:] for key, entry in keyed_entries if entry is None]):
             return entries, None
         kept = [
             index
-            for index, (key, entry) in enumerate(keyed_entries)
-            if entry is not None or not self._may_be_elsewhere([key])
+            for index, entry in enumerate(entries)
+            if entry is not None or self._are_missing([keys[index][1:]])
         ]
         return [entries[index] for index in kept], kept
 
-    def _may_be_elsewhere(self, keys: Sequence[bytes]) -> bool:
-        """Whether one of these keys, which were not found, may be in another partition."""
+    def _are_missing(self, keys: list[bytes]) -> bool:
+        """Whether all of these keys, which were not found, are missing: no other partition may have
+        them, they are keys of the view's format, and their texts mean no other keys."""
         try:
             self.refuse_doubtful(keys)
-        except Problem:
-            return True
-        return False
+            if self._is_text:  # `parse_raw_key` of all of them
+                b" ".join(keys).decode()
+                return True
+            for key in keys:
+                self.parse_raw_key(key)
+        except (Problem, UnicodeDecodeError):
+            return False
+        return not any(map(self.other_key, keys))
+
+    def _entries_of_keys(self, store: Store, keys: list[bytes]) -> list[Entry | None]:
+        """As `_stored_entries`, for record keys that are each after 0x01; BadRequest."""
+        return self.look_up_many(store, [self.parse_raw_key(key[1:]) for key in keys])
 
     def _state(self, store_partition: StorePartition, now: float | None = None) -> State:
         progress = store_partition.progress

@@ -1,22 +1,23 @@
 """Framing of coalesced point reads, from the proxy or a backend to a backend.
 
-A request is text. If its reads have tokens, the first line has a digest of each token. Then come
-groups of reads. A group reads keys of one partition, or any paths.
+A request of the proxy has a digest of each token in the first line, if its reads have tokens. Then
+come groups of reads, which read keys of one partition each, and the keys of all groups.
 
     tokens DIGESTS
-    keys VIEW PARTITIONER PARTITIONS PARTITION COUNT NUMBERS
-        then COUNT stored keys, one per line: 0x01 and the key
-    paths COUNT NUMBERS
-        then COUNT raw paths, unchanged, one per line
+    lengths LENGTHS
+    partition VIEW FORMAT PARTITIONER PARTITIONS PARTITION COUNT NUMBERS
+        one line for each group; after an empty line,
+        the keys, with nothing between them: 0x01 and the record key
 
 DIGESTS are the SHA-256 digests of the tokens, in lower-case hex: a token itself is only sent with a
-read that is sent separately. NUMBERS has the number of each read's token, or one number if all
-reads of the group have the same token. The first token has number 1; 0 means no token. DIGESTS and
-NUMBERS are separated by commas.
+read that is sent separately. COUNT is the number of keys of the group. NUMBERS has the number of
+each read's token, or one number if all reads of the group have the same token. The first token has
+number 1; 0 means no token. LENGTHS has the length of each key (bytes), or one length if all keys of
+the request have the same. DIGESTS, NUMBERS and LENGTHS are separated by commas.
 
-Keys are those of key-value views whose keys are text; a key in this form has only bytes that a
-URL has unescaped, so it has no line feed. The proxy has computed the partition from the number of
-partitions that it sends.
+The proxy has encoded the keys in FORMAT, the format of the view's keys, and has computed the
+partition from the number of partitions that it sends. With its first byte, a key is the stored key
+in most views.
 
 A response has numbers (4 B, little-endian), then bytes:
 
@@ -29,19 +30,28 @@ A response has numbers (4 B, little-endian), then bytes:
     the epoch; the fixed lines, state lines and miss of each group; the entries of the keys;
     the lines of each head; the ETag and body of each path
 
-Keys and paths are in the order of the request. ALONE: the proxy must send that read separately.
-An entry is as it is stored: 8 B, the offset of its record (8 B, big-endian), and the value as JSON.
-The proxy makes the answer from the entry: `{"key":…,"value":…}`.
+Keys are in the order of the request. ALONE: the proxy must send that read separately. An entry is
+8 B as they are stored, the offset of its record (8 B, big-endian), and JSON. If keys are text, this
+is the value, which is sent as it is stored, and the proxy writes the document:
+`{"key":…,"value":…}`. Keys of other formats need a decoder, so their entries have the document.
 
 Lines are `name: value`, each ended by a line feed, in the order in which they are sent. The fixed
 lines of a group rarely change, so that the proxy can keep them parsed: those of all its answers, an
 empty line, and those of its found keys. The last of these lines has no line feed: it is the ETag up
 to the offset. The state lines change with each record and with time. The miss is the answer to all
 missing keys (404): its other lines, an empty line, and its body. All answers have the same
-Topology-Epoch, so it is sent once. The last line of the head of a path may be the timestamp of
-its record. For a key, a proxy makes this line from the entry.
+Topology-Epoch, so it is sent once. The proxy makes the line with the timestamp of a record from the
+entry.
 
-The proxy's side is proxy/reads/point_batch.lua. Backends send paths alone to each other.
+Backends send raw paths to each other, one per line, without keys:
+
+    tokens DIGESTS
+    paths COUNT NUMBERS
+        then COUNT raw paths, unchanged, one per line
+
+Their answers have heads. The last line of a head may be the timestamp of the record.
+
+The proxy's side is proxy/reads/point_batch.lua.
 """
 
 from __future__ import annotations
@@ -60,8 +70,8 @@ READS = b"/internal/reads"
 MAGIC = b"QTR2"
 ALONE = 0xFFFF_FFFF
 ABSENT = 0xFFFF_FFFE
-MAX_LINES = 1024
-"""The maximum number of lines of a request, and of tokens."""
+MAX_READS = 1024
+"""The maximum number of reads of a request, and of tokens."""
 DIGEST_BYTES = 64
 LARGE = 65_536
 """The least size (bytes) of an answer that is sent separately."""
@@ -69,18 +79,19 @@ MAX_ANSWER_BYTES = 4 << 20
 """Bytes of all answers in a response. The later reads of the proxy wait until it has arrived: see
 MAX_CALL_S in proxy/reads/point_batch_client.lua."""
 
-_TOKENS, _KEYS, _PATHS = b"tokens ", b"keys ", b"paths"
+_TOKENS, _LENGTHS, _PARTITION, _PATHS = b"tokens ", b"lengths ", b"partition ", b"paths"
+_KEYS = b"keys "  # of an earlier release: see _in_lines
 _AFTER_ENTRIES = bytes([ENTRY[0] + 1])
 
 
-class TooManyLines(ValueError):
-    """A request has more than MAX_LINES lines."""
+class TooManyReads(ValueError):
+    """A request has more than MAX_READS reads or tokens."""
 
 
 class Reads(NamedTuple):
-    """A group of reads. `partition`: the words VIEW PARTITIONER PARTITIONS PARTITION, and `texts`
-    are stored keys; None: `texts` are paths. `tokens`: the number of the token of each read, or a
-    single one."""
+    """A group of reads. `partition`: the words VIEW FORMAT PARTITIONER PARTITIONS PARTITION, and
+    `texts` are keys, each after 0x01; None: `texts` are paths. `tokens`: the number of the token of
+    each read, or a single one."""
 
     partition: bytes | None
     texts: list[bytes]
@@ -134,13 +145,72 @@ def all_alone(count: int) -> KeyAnswers:
 
 def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
     """The digests of the tokens of a request, and its groups. Raises ValueError if it is malformed;
-    TooManyLines."""
-    if body.count(b"\n") >= MAX_LINES:
-        raise TooManyLines(f"There are more than {MAX_LINES} lines.")
-    lines = body.split(b"\n")
-    digests = _digests(lines[0]) if body.startswith(_TOKENS) else []
+    TooManyReads."""
+    digests, at = _digests(body) if body.startswith(_TOKENS) else ([], 0)
+    if body.startswith(_LENGTHS, at):
+        return digests, _of_partitions(body, at, len(digests))
+    return digests, _in_lines(body, at, len(digests))
+
+
+def _of_partitions(body: bytes, at: int, tokens: int) -> list[Reads]:
+    """The groups of keys that begin at `at`, in a request that has `tokens` tokens."""
+    head, _, joined = body[at:].partition(b"\n\n")
+    lengths, *lines = head.split(b"\n")
+    keys = _split(joined, lengths[len(_LENGTHS) :])
     groups: list[Reads] = []
-    at, end = int(bool(digests)), len(lines)
+    first = 0
+    for line in lines:
+        named, _, numbers = line.rpartition(b" ")
+        kind, _, count = named.rpartition(b" ")
+        if not count.isdigit() or not kind.startswith(_PARTITION):
+            raise ValueError("A line is not the first one of a group.")
+        size = int(count)
+        texts = keys[first : first + size]
+        if len(texts) != size or not size:
+            raise ValueError("A group has no keys, or fewer than its line says.")
+        of_reads = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
+        # half the time of Reads(…)
+        groups.append(tuple.__new__(Reads, (kind[len(_PARTITION) :], texts, of_reads)))
+        first += size
+    if first != len(keys):
+        raise ValueError("There are more keys than the groups have.")
+    return groups
+
+
+def _split(keys: bytes, lengths: bytes) -> list[bytes]:
+    """The keys of a request. `struct.unpack` takes a third of the time of slices."""
+    form = None  # of one key
+    if not lengths.isdigit():
+        form = lengths.replace(b",", b"s") + b"s"
+        if not form.replace(b"s", b"").isdigit() or b"ss" in form or form[:1] == b"s":
+            raise ValueError("There are no lengths of keys.")
+    elif (length := int(lengths)) != len(keys):
+        form = (lengths + b"s") * min(len(keys) // (length or 1), MAX_READS + 1)
+    if form is not None and form.count(b"s") > MAX_READS:
+        raise TooManyReads(f"There are more than {MAX_READS} reads.")
+    try:
+        split = [keys] if form is None else list(struct.unpack(form, keys))
+    except struct.error:
+        raise ValueError("The keys do not have these lengths.") from None
+    # a store also has keys that are not entries: its position, and its metadata
+    if not split or min(split) < ENTRY or max(split) >= _AFTER_ENTRIES:
+        raise ValueError("A key does not begin with 0x01.")
+    return split
+
+
+def _in_lines(body: bytes, at: int, tokens: int) -> list[Reads]:
+    """The groups of a request in lines, as `_of_partitions`. Other backends send paths.
+
+    nginx of an earlier release sends paths and keys. `keys VIEW PARTITIONER PARTITIONS PARTITION
+    COUNT NUMBERS` begins a group of keys that are text, each after 0x01 in a line. After the next
+    release, delete what is about such keys here and in `BatchedKeys`, and groups of both
+    kinds in one request (`PointBatchRoute`).
+    """
+    if body.count(b"\n") >= MAX_READS:
+        raise TooManyReads(f"There are more than {MAX_READS} lines.")
+    lines = body[at:].split(b"\n")
+    groups: list[Reads] = []
+    at, end = 0, len(lines)
     while at < end:
         named, _, numbers = lines[at].rpartition(b" ")
         kind, _, count = named.rpartition(b" ")
@@ -152,27 +222,25 @@ def decode_reads(body: bytes) -> tuple[list[bytes], list[Reads]]:
         texts = lines[at : at + size]
         if len(texts) != size or not size:
             raise ValueError("A group has no reads, or fewer than its first line says.")
-        # a store also has keys that are not entries: its position, and its metadata
         if is_keys and (min(texts) < ENTRY or max(texts) >= _AFTER_ENTRIES):
-            raise ValueError("A stored key does not begin with 0x01.")
-        tokens = [0] if numbers == b"0" else _numbers(numbers, size, len(digests))
-        # half the time of Reads(…)
-        group = tuple.__new__(Reads, (kind[len(_KEYS) :] if is_keys else None, texts, tokens))
-        groups.append(group)
+            raise ValueError("A key does not begin with 0x01.")
+        of_reads = [0] if numbers == b"0" else _numbers(numbers, size, tokens)
+        groups.append(Reads(kind[len(_KEYS) :] if is_keys else None, texts, of_reads))
         at += size
-    if not groups:
-        raise ValueError("There are no reads.")
-    return digests, groups
+    return groups
 
 
-def _digests(line: bytes) -> list[bytes]:
-    """The digests of the tokens."""
+def _digests(body: bytes) -> tuple[list[bytes], int]:
+    """The digests of the tokens of a request that has them, and where its reads begin."""
+    line, _, rest = body.partition(b"\n")
     digests = line[len(_TOKENS) :].split(b",")
-    if len(digests) > MAX_LINES:
-        raise TooManyLines(f"There are more than {MAX_LINES} tokens.")
+    if len(digests) > MAX_READS:
+        raise TooManyReads(f"There are more than {MAX_READS} tokens.")
     if set(map(len, digests)) != {DIGEST_BYTES}:
         raise ValueError("The first line has not the digests of tokens.")
-    return digests
+    if not rest:
+        raise ValueError("There are no reads.")
+    return digests, len(line) + 1
 
 
 def _numbers(text: bytes, count: int, tokens: int) -> Sequence[int]:
@@ -223,13 +291,22 @@ class KeysFrame:
 
 
 def encode_reads(digests: Collection[bytes], groups: Iterable[Reads]) -> bytes:
-    """The body of a request."""
-    lines = [_TOKENS + b",".join(digests)] if digests else []
-    for partition, texts, numbers in groups:
-        first = b"paths" if partition is None else b"keys " + partition
-        of = b",".join(b"%d" % number for number in numbers)
-        lines += [b"%b %d %b" % (first, len(texts), of), *texts]
-    return b"\n".join(lines)
+    """The body of a request: either groups of keys, or groups of paths."""
+    lines: list[bytes] = []
+    keys: list[bytes] = []
+    for partition, texts, tokens in groups:
+        numbers = b",".join(map(b"%d".__mod__, tokens))
+        kind = b"paths" if partition is None else _PARTITION + partition
+        lines.append(b"%b %d %b" % (kind, len(texts), numbers))
+        if partition is None:
+            lines += texts
+        else:
+            keys += texts
+    if keys:
+        sizes = list(map(len, keys))
+        lengths = b",".join(map(b"%d".__mod__, sizes[:1] if len(set(sizes)) == 1 else sizes))
+        lines = [_LENGTHS + lengths, *lines, b"", b"".join(keys)]
+    return b"\n".join([_TOKENS + b",".join(digests), *lines] if digests else lines)
 
 
 def decode_paths(response: bytes, count: int) -> tuple[list[Head], list[Item]]:

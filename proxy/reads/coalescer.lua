@@ -23,12 +23,8 @@ local steady = require("proxy.telemetry.clock").steady
 
 local _M = {}
 
---- The group of all paths, for `enqueue`.
-_M.PATHS = {}
-
--- limits of one batch; reads above them are sent by themselves. Backends accept one
--- line more: that of the digests
-local MAX_READS, MAX_LINES, MAX_TOKENS, MAX_BYTES = 512, 1023, 128, 128 * 1024
+-- limits of one batch; reads above them are sent by themselves. Backends accept more
+local MAX_READS, MAX_TOKENS, MAX_BYTES = 512, 128, 128 * 1024
 
 --- Concurrent calls of a worker to all backends: each is a light thread and a connection. Reads for
 -- a backend whose queue gets none are sent by themselves. A queue has at least one call, so this
@@ -66,11 +62,11 @@ local function new_batch()
     return {
         count = 0,
         bytes = 0,
-        lines = 0,
+        length = nil, -- of all keys in the request; nil if they differ
         started_at = 0,
         numbers = {}, -- of the tokens of its reads
         digests = {}, -- of these tokens, by number
-        groups = {}, -- groups of reads: as a list, and by the argument `of` of `enqueue`
+        groups = {}, -- groups of reads: as a list, and by partition
         done = semaphore.new(0),
         is_refused = false, -- the backend is overloaded
         -- the answers: see point_batch.decode
@@ -78,9 +74,6 @@ local function new_batch()
         epoch = nil,
         lengths = {},
         positions = {},
-        heads = {},
-        etags = {},
-        bodies = {},
     }
 end
 
@@ -105,10 +98,10 @@ end
 local function send_batch(queue, connection, batch)
     local sent_at = steady()
     connection.backend = queue.backend
-    local request, of_keys, keys, paths = point_batch.encode(batch.digests, batch.groups)
+    local request, keys = point_batch.encode(batch.digests, batch.groups, batch.length)
     local status, answer = point_batch_client.post(connection, request)
     if status == "200" then
-        local ok, err = point_batch.decode(answer, of_keys, keys, paths, batch)
+        local ok, err = point_batch.decode(answer, batch.groups, keys, batch)
         if ok then
             metrics.count_batch(batch.count, sent_at - batch.started_at)
             on_answer(queue.backend, batch.epoch)
@@ -281,19 +274,19 @@ local function digest_of(token)
     return digest
 end
 
---- The group of the read in the batch, and the number of the token, 0 if it is ""; nil if the batch
--- has no room for the read. of: identifies the group; line: its first line.
-local function group_for(batch, token, of, line, text)
+--- The group of the partition in the batch, and the number of the token, 0 if it is ""; nil if the
+-- batch has no room for the read. length: the bytes of the key in the request.
+local function group_for(batch, token, partition, length)
     local numbers, groups = batch.numbers, batch.groups
-    local bytes, lines = batch.bytes + point_batch.text_bytes(text), batch.lines + 1
-    local number, group = token == "" and 0 or numbers[token], groups[of]
+    local bytes = batch.bytes + length + point_batch.READ_BYTES
+    local number, group = token == "" and 0 or numbers[token], groups[partition]
     if not number then
         bytes = bytes + point_batch.TOKEN_BYTES
     end
     if not group then
-        bytes, lines = bytes + point_batch.group_bytes(line), lines + 1
+        bytes = bytes + point_batch.group_bytes(partition.line)
     end
-    if batch.count >= MAX_READS or bytes > MAX_BYTES or lines > MAX_LINES then
+    if batch.count >= MAX_READS or bytes > MAX_BYTES then
         return nil
     end
     if not number then
@@ -305,27 +298,27 @@ local function group_for(batch, token, of, line, text)
     end
     if not group then
         group = {
-            line = line,
-            is_keys = of ~= _M.PATHS,
+            partition = partition,
+            line = partition.line,
             count = 0,
-            texts = {},
+            keys = {},
+            lengths = {},
             tokens = {},
-            is_mixed = false,
+            are_tokens_mixed = false,
             first = 0,
         }
-        groups[#groups + 1], groups[of] = group, group
+        groups[#groups + 1], groups[partition] = group, group
     end
-    batch.bytes, batch.lines = bytes, lines
+    batch.bytes = bytes
     return group, number
 end
 
 --- Enqueues a point read at `backend` with `token`, "" if it has none; waits until it is answered.
--- text: the key or the path of the read. For a key, `of` is any table that is the same for all keys
--- of one partition, and `line` comes from point_batch.keys_line. For a path, they are PATHS of this
--- module and PATHS of point_batch.
+-- partition: the table that all reads of the key's partition have; its `line` comes from
+-- point_batch.keys_line.
 -- Returns the batch, the group, and the number of the read in the group. If the read must be sent
 -- by itself, returns nil, and whether the backend is overloaded, so that another one must be asked.
-function _M.enqueue(backend, token, of, line, text)
+function _M.enqueue(backend, token, partition, key)
     local queue = queue_for(backend)
     if not queue then
         metrics.count_no_call()
@@ -337,14 +330,21 @@ function _M.enqueue(backend, token, of, line, text)
     if queue.paused_until and steady() < queue.paused_until then
         return nil
     end
-    local group, token_number = group_for(batch, token, of, line, text)
+    local length = point_batch.key_bytes(key)
+    local group, token_number = group_for(batch, token, partition, length)
     if not group then
         metrics.count_full()
         return nil
     end
-    local number = group.count + 1
-    group.count, group.texts[number], group.tokens[number] = number, text, token_number
-    group.is_mixed = group.is_mixed or token_number ~= group.tokens[1]
+    local number, tokens, lengths = group.count + 1, group.tokens, group.lengths
+    group.count, group.keys[number] = number, key
+    tokens[number], lengths[number] = token_number, length
+    group.are_tokens_mixed = group.are_tokens_mixed or token_number ~= tokens[1]
+    if batch.count == 0 then
+        batch.length = length
+    elseif batch.length ~= length then
+        batch.length = nil
+    end
     batch.count = batch.count + 1
     if batch.count == 1 then
         batch.started_at = steady()

@@ -10,74 +10,75 @@ local BYTES = ffi.typeof("const uint8_t *")
 
 local MAGIC = "QTR2"
 local FIXED_BYTES = 16
--- instead of a head or a length: the read was not answered and must be sent by itself
+-- instead of a length: the read was not answered and must be sent by itself
 local ALONE = 0xFFFFFFFF
 -- instead of a length: the key is missing
 local ABSENT = 0xFFFFFFFE
--- bytes of an entry before its value: a time, and the offset of its record
+-- bytes of an entry before its JSON: a time, and the offset of its record
 local ENTRY_HEAD_BYTES = 16
 -- doubles are exact up to 2^53: 2^21 in the upper half
 local MAX_EXACT_HIGH = 2097152
 
 local _M = {}
 
---- The first line of a group of paths, without the number of its reads and the numbers of their
--- tokens.
-_M.PATHS = "paths "
-
---- The same for reads of keys of this partition.
+--- The beginning of the first line of a group of keys of this partition: what is the same in all
+-- requests.
 function _M.keys_line(view, partition)
-    return "keys " .. view.name .. " " .. view.partitioner_name .. " " .. view.partitions .. " "
-        .. partition .. " "
+    return "partition " .. view.name .. " " .. view.key_format .. " " .. view.partitioner_name
+        .. " " .. view.partitions .. " " .. partition .. " "
 end
 
--- before each text: 0x01 begins the stored key of an entry
-local BEFORE_KEY, BEFORE_PATH = "\n\1", "\n"
+-- before each key
+local BEFORE_KEY, BEFORE_KEYS = "\1", "\n\n\1"
 
---- Bytes that a read of this text adds to a request, at most.
-function _M.text_bytes(text)
-    return #text + #BEFORE_KEY + #",128"
+--- The bytes of a key in a request.
+function _M.key_bytes(key)
+    return #BEFORE_KEY + #key
 end
 
---- Bytes that the first line of a group adds to a request.
+--- Bytes that a read adds to a request at most, besides those of its key: the numbers of its token
+-- and of the bytes of its key.
+_M.READ_BYTES = #",128" + #",131072"
+
+--- Bytes that a group adds to a request, besides its reads.
 function _M.group_bytes(line)
-    return #line + 5
+    return #line + #"512 " + #"\n"
 end
 
 --- Bytes that a token adds to a request: a digest in hex, with what separates it from others.
 _M.TOKEN_BYTES = 64 + #"tokens "
 
---- Encodes groups of reads, and the digests of their tokens. A group is {line, is_keys, count,
--- texts, tokens, is_mixed}: `tokens` are the numbers of the tokens of its reads (0: none), and
--- `is_mixed` is whether they differ. Sets `first` of each group: the number of keys, or of paths,
--- that are answered before those of the group. Returns the request, the list of groups of keys, the
--- number of keys and that of paths.
-function _M.encode(digests, groups)
-    local parts, size = {}, 0
-    local of_keys, keys, paths = {}, 0, 0
+--- Encodes groups of reads, and the digests of their tokens. A group is {line, count, keys,
+-- lengths, tokens, are_tokens_mixed}: `lengths` are the bytes of its keys in the request, and
+-- `tokens` the numbers of the tokens of its reads (0: none); they are mixed if they differ.
+-- length: the bytes of each key; nil if they differ. Sets `first` of each group: the number of keys
+-- that are answered before those of the group. Returns the request, and the number of keys.
+function _M.encode(digests, groups, length)
+    local parts, size, count = {}, 0, 0
     if #digests > 0 then
         parts[1], parts[2], parts[3] = "tokens ", concat(digests, ","), "\n"
         size = 3
     end
+    local at = size + 2 -- of the lengths
+    parts[at - 1], parts[at], size = "lengths ", length or "", at
+    local keys, lengths = {}, {}
     for i = 1, #groups do
         local group = groups[i]
-        local before = BEFORE_PATH
-        if group.is_keys then
-            before = BEFORE_KEY
-            group.first, keys = keys, keys + group.count
-            of_keys[#of_keys + 1] = group
-        else
-            group.first, paths = paths, paths + group.count
+        group.first, count = count, count + group.count
+        parts[size + 1], parts[size + 2], parts[size + 3] = "\n", group.line, group.count
+        parts[size + 4] = " "
+        parts[size + 5] = group.are_tokens_mixed and concat(group.tokens, ",") or group.tokens[1]
+        size = size + 5
+        keys[i] = concat(group.keys, BEFORE_KEY)
+        if not length then
+            lengths[i] = concat(group.lengths, ",")
         end
-        parts[size + 1], parts[size + 2], parts[size + 3] = group.line, group.count, " "
-        parts[size + 4] = group.is_mixed and concat(group.tokens, ",") or group.tokens[1]
-        parts[size + 5], parts[size + 6] = before, concat(group.texts, before)
-        parts[size + 7] = "\n"
-        size = size + 7
     end
-    -- the last line is not ended
-    parts[size] = nil
-    return concat(parts), of_keys, keys, paths
+    if not length then
+        parts[at] = concat(lengths, ",")
+    end
+    parts[size + 1], parts[size + 2] = BEFORE_KEYS, concat(keys, BEFORE_KEY)
+    return concat(parts), count
 end
 
 --- The names and values of lines, and the value of served-by.
@@ -128,27 +129,6 @@ local function state_lines(lines)
     return "\r\n" .. gsub(sub(lines, 1, -2), "\n", "\r\n")
 end
 
-local TIMESTAMP = "\nrecord-timestamp: "
-
---- {status, names, values, served_by, timestamp}: the timestamp is that of the record, or nil.
--- Heads of a store partition differ only in the timestamp, which is their last line. known: what
--- was parsed before, by the other lines.
-local function parse_head(status, lines, known)
-    local at = find(lines, TIMESTAMP, 1, true)
-    local timestamp = at and sub(lines, at + #TIMESTAMP, -2)
-    local others = at and sub(lines, 1, at) or lines
-    local parsed = known[others]
-    if not parsed then
-        local names, values, served_by = parse_lines(others)
-        parsed = { names = names, values = values, served_by = served_by }
-        known[others] = parsed
-    end
-    return {
-        status = status, names = parsed.names, values = parsed.values,
-        served_by = parsed.served_by, timestamp = timestamp,
-    }
-end
-
 -- by their text: they rarely change, and every instance has a few for each partition
 local MAX_FIXED = 10000
 local fixed_blocks, fixed_count = {}, 0
@@ -194,7 +174,7 @@ local function parse_miss(text)
 end
 
 --- Returns how many bytes must follow the numbers; nil if a number is not valid.
-local function sum(numbers, groups, keys, heads, paths)
+local function sum(numbers, groups, keys)
     local total, at = numbers[3], 4
     for i = at, at + 3 * groups - 1 do
         total = total + numbers[i]
@@ -209,25 +189,13 @@ local function sum(numbers, groups, keys, heads, paths)
             total = total + length
         end
     end
-    at = at + keys
-    for i = at + 1, at + 2 * heads - 1, 2 do
-        total = total + numbers[i]
-    end
-    at = at + 2 * heads
-    for i = at, at + 3 * paths - 1, 3 do
-        local head = numbers[i]
-        if head ~= ALONE and head >= heads then
-            return nil
-        end
-        total = total + numbers[i + 1] + numbers[i + 2]
-    end
     return total
 end
 
-local function decode_groups(answer, numbers, of_keys, at)
+local function decode_groups(answer, numbers, groups, at)
     local number = 4
-    for i = 1, #of_keys do
-        local group = of_keys[i]
+    for i = 1, #groups do
+        local group = groups[i]
         local fixed, state, miss = numbers[number], numbers[number + 1], numbers[number + 2]
         number = number + 3
         local lines = state_lines(sub(answer, at + fixed + 1, at + fixed + state))
@@ -243,32 +211,30 @@ local function decode_groups(answer, numbers, of_keys, at)
     return at
 end
 
---- Decodes the answers to a request that `encode` has made, into `batch`: `epoch`; `answer`, which
--- has the entries; `lengths` and `positions` of the entries of the keys (the length is ABSENT or
--- ALONE if there is none); `heads`, `etags` and `bodies` of the paths. A head is {status, names,
--- values, served_by, timestamp}, or false for a read that must be sent by itself. Sets `fixed`,
--- `lines` and `miss` of each group of keys.
+--- Decodes the answers to a request that `encode` has made of `groups`, into `batch`: `epoch`;
+-- `answer`, which has the entries; `lengths` and `positions` of the entries of the keys (the length
+-- is ABSENT or ALONE if there is none). Sets `fixed`, `lines` and `miss` of each group.
 -- Returns true; or nil and an error, and then `batch` is unchanged.
-function _M.decode(answer, of_keys, keys, paths, batch)
+function _M.decode(answer, groups, keys, batch)
     local size = #answer
     if size < FIXED_BYTES or sub(answer, 1, 4) ~= MAGIC then
         return nil, "not a batch of answers"
     end
     local numbers = cast(NUMBERS, answer)
-    local groups, heads = numbers[1], numbers[2]
-    local at = FIXED_BYTES + 4 * (3 * groups + keys + 2 * heads + 3 * paths)
-    if groups ~= #of_keys or at > size then
+    local count, heads = numbers[1], numbers[2]
+    local at = FIXED_BYTES + 4 * (3 * count + keys)
+    if count ~= #groups or heads > 0 or at > size then
         return nil, "wrong number of answers"
     end
-    local total = sum(numbers, groups, keys, heads, paths)
+    local total = sum(numbers, count, keys)
     if not total or at + total ~= size then
         return nil, "wrong length"
     end
     local epoch_size = numbers[3]
     batch.epoch = sub(answer, at + 1, at + epoch_size)
     batch.answer = answer
-    at = decode_groups(answer, numbers, of_keys, at + epoch_size)
-    local first = 3 + 3 * groups
+    at = decode_groups(answer, numbers, groups, at + epoch_size)
+    local first = 3 + 3 * count
     local lengths, positions = batch.lengths, batch.positions
     for i = 1, keys do
         local length = numbers[first + i]
@@ -276,28 +242,6 @@ function _M.decode(answer, of_keys, keys, paths, batch)
         if length < ABSENT then
             at = at + length
         end
-    end
-    if paths == 0 then
-        return true
-    end
-    first = 4 + 3 * groups + keys
-    local shared, known = {}, {}
-    for i = 0, heads - 1 do
-        local length = numbers[first + 2 * i + 1]
-        shared[i] = parse_head(numbers[first + 2 * i], sub(answer, at + 1, at + length),
-                               known)
-        at = at + length
-    end
-    first = first + 2 * heads
-    local item_heads, etags, bodies = batch.heads, batch.etags, batch.bodies
-    for i = 1, paths do
-        local item = first + 3 * (i - 1)
-        local etag_size, body_size = numbers[item + 1], numbers[item + 2]
-        item_heads[i] = shared[numbers[item]] or false
-        etags[i] = sub(answer, at + 1, at + etag_size)
-        at = at + etag_size
-        bodies[i] = sub(answer, at + 1, at + body_size)
-        at = at + body_size
     end
     return true
 end
@@ -325,8 +269,8 @@ local function number_at(bytes)
     return tostring(high * 4294967296ULL + low):sub(1, -4)
 end
 
---- The value of a found key, as JSON; and the offset and the timestamp of its record, as text. Nil
--- for the timestamp if the record has none.
+--- The value of a found key, or its document, as JSON: see backend/wire/point_batch.py; and the
+-- offset and the timestamp of its record, as text. Nil for the timestamp if the record has none.
 function _M.value(batch, group, number)
     local index = group.first + number
     local at, length = batch.positions[index], batch.lengths[index]

@@ -25,7 +25,6 @@ local _M = {}
 -- nginx closes the connection after an answer with this status; nginx.conf maps it to @forward
 local CLOSE_CONNECTION = 497
 local FORWARD = "@forward"
-local PATHS = coalescer.PATHS
 -- bytes of {"key":"","value":}
 local DOCUMENT_BYTES = 19
 
@@ -48,41 +47,35 @@ local function quoted(name)
     return '"' .. name:gsub('["\\]', "\\%0"):gsub("%c", " ") .. '"'
 end
 
---- Returns the text that all reads of a partition have in the access log. It is built once for each
--- topology.
-local function log_of(replicas, view, partition, owner)
-    local text = replicas.log
-    if not text then
-        text = (',"view":%s,"partition":%d,"owner":%s,"attempts":1,"batch":')
-            :format(quoted(view.name), partition, quoted(owner))
-        replicas.log = text
-    end
-    return text
+--- What all reads of a partition have: `line`, of their group in a batch; `log`, in the access log;
+-- and the name of the view. Call once for each partition of a topology.
+local function new_partition(view, partition, owner)
+    return {
+        line = point_batch.keys_line(view, partition),
+        log = (',"view":%s,"partition":%d,"owner":%s,"attempts":1,"batch":')
+            :format(quoted(view.name), partition, quoted(owner)),
+        view_name = view.name,
+    }
 end
 
 --- Sets the variable of the access log, and counts the duration of a read whose answer was sent.
--- of: a table with the value of `Served-By`.
-local function observe(var, replicas, view, partition, owner, batch, of, status, began)
-    local role = of.role
+local function observe(var, batch, group, status, began)
+    local partition, fixed = group.partition, group.fixed
+    local role = fixed.role
     if not role then
-        role = labels.role(of.served_by)
-        of.role, of.log = role, ',"served_by":' .. quoted(of.served_by or "")
+        role = labels.role(fixed.served_by)
+        fixed.role, fixed.log = role, ',"served_by":' .. quoted(fixed.served_by or "")
     end
-    var.queryable_read = log_of(replicas, view, partition, owner) .. batch.count .. of.log
-    latencies.observe(latencies.series(labels.KEY, view.name, role, status), now() - began)
-end
-
-local function set_headers(header, lines)
-    local names, values = lines.names, lines.values
-    for i = 1, #names do
-        header[names[i]] = values[i]
-    end
+    var.queryable_read = partition.log .. batch.count .. fixed.log
+    local series = latencies.series(labels.KEY, partition.view_name, role, status)
+    latencies.observe(series, now() - began)
 end
 
 --- Answers the read of a key, with 200 or 404. nginx takes some 0.2 µs for each header that Lua
 -- sets. So all other lines follow the epoch in the value of one header (see nginx.conf), in which
--- nginx escapes nothing. This is for HTTP/1.1 only.
-local function send_key(var, batch, group, number, status, key)
+-- nginx escapes nothing. This is for HTTP/1.1 only. text: the key, if keys of the view are text;
+-- for other keys, the backend has written the document.
+local function send(var, batch, group, number, status, text)
     local header, fixed = ngx.header, group.fixed
     if status == 404 then
         local miss = group.miss
@@ -101,24 +94,12 @@ local function send_key(var, batch, group, number, status, key)
     var.queryable_head = head .. offset .. '-json"'
         .. (timestamp and "\r\nrecord-timestamp: " .. timestamp or "")
     header["Content-Type"] = found.content_type
-    header["Content-Length"] = DOCUMENT_BYTES + #key + #value
-    return ngx.print { '{"key":"', key, '","value":', value, "}" }
-end
-
---- Answers the read of a path.
-local function send_path(batch, index, head)
-    local header, etag, body = ngx.header, batch.etags[index], batch.bodies[index]
-    ngx.status = head.status
-    set_headers(header, head)
-    if etag ~= "" then
-        header["etag"] = etag
+    if not text then
+        header["Content-Length"] = #value
+        return ngx.print(value)
     end
-    if head.timestamp then
-        header["record-timestamp"] = head.timestamp
-    end
-    header["topology-epoch"] = batch.epoch
-    header["Content-Length"] = #body
-    return ngx.print(body)
+    header["Content-Length"] = DOCUMENT_BYTES + #text + #value
+    return ngx.print { '{"key":"', text, '","value":', value, "}" }
 end
 
 --- Counts the request of a view with a quota. Returns false if the quota is used up: then @forward
@@ -139,9 +120,8 @@ local function read(var, current)
     if get_method() ~= "GET" or http_version() ~= 1.1 then
         return false
     end
-    local uri = var.request_uri
-    local view, key, is_as_stored = query.plain_key(uri, current.views)
-    if not key then
+    local view, key = query.plain_key(var.request_uri, current.views)
+    if not key or not view.is_coalesced then
         return false
     end
     local partition, replicas, owner = topology.replicas(current, view, key)
@@ -157,16 +137,12 @@ local function read(var, current)
     if not token or view.quota and not is_within_quota(var, view) then
         return false
     end
-    local of, line, text = PATHS, point_batch.PATHS, uri
-    if is_as_stored then
-        line = replicas.line
-        if not line then
-            line = point_batch.keys_line(view, partition)
-            replicas.line = line
-        end
-        of, text = replicas, key
+    local reads = replicas.reads
+    if not reads then
+        reads = new_partition(view, partition, owner)
+        replicas.reads = reads
     end
-    local batch, group, number = coalescer.enqueue(backend, token, of, line, text)
+    local batch, group, number = coalescer.enqueue(backend, token, reads, key)
     if not batch then
         local is_refused = group
         if is_refused then
@@ -176,28 +152,17 @@ local function read(var, current)
         var.queryable_began = began
         return false
     end
-    local status, head
-    if is_as_stored then
-        status, head = point_batch.status(batch, group, number), group.fixed
-    else
-        number = group.first + number
-        head = batch.heads[number]
-        status = head and head.status
-    end
+    local status = point_batch.status(batch, group, number)
     if not status then
         var.queryable_began = began
         return false
     end
     retry_budget.earn(budget)
-    if is_as_stored then
-        send_key(var, batch, group, number, status, key)
-    else
-        send_path(batch, number, head)
-    end
+    send(var, batch, group, number, status, view.has_text_keys and key)
     -- nginx would send the answer only when this phase ends, and the measured duration would not
     -- include the sending
     ngx.eof()
-    observe(var, replicas, view, partition, owner, batch, head, status, began)
+    observe(var, batch, group, status, began)
     return true
 end
 

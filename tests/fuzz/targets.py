@@ -255,6 +255,9 @@ _SEEDS: dict[str, list[bytes]] = {
     "packed_strings": [pack([b"a", b"", b"ccc"])],
     "coalesced_reads": [
         b"paths 2 0\n/orders/a\n/orders/b",
+        b"tokens %b,%b\nlengths 2,3\npartition orders string murmur2 2 0 2 1,0\n\n\x01a\x01bc"
+        % (b"0" * 64, b"1" * 64),
+        b"lengths 5\npartition orders int32 murmur2 2 0 2 0\n\n\x01\0\0\0\1\x01\0\0\0\n",
         b"tokens %b,%b\npaths 1 2\n/a\nkeys orders murmur2 2 0 2 1,0\n\x01a\n\x01b"
         % (b"0" * 64, b"1" * 64),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from backend.wire.point_batch import (
@@ -40,6 +40,16 @@ def encode_paths(paths: Sequence[bytes]) -> bytes:
     return encode_reads([], [Reads(None, list(paths))])
 
 
+def encode_lines(digests: Collection[bytes], groups: Iterable[Reads]) -> bytes:
+    """The body of a request as nginx of an earlier release writes it: a line for each key."""
+    lines = [b"tokens " + b",".join(digests)] if digests else []
+    for partition, texts, tokens in groups:
+        first = b"paths" if partition is None else b"keys " + partition
+        numbers = b",".join(b"%d" % token for token in tokens)
+        lines += [b"%b %d %b" % (first, len(texts), numbers), *texts]
+    return b"\n".join(lines)
+
+
 def assert_complete(body: bytes, tokens: Sequence[bytes], groups: Sequence[Reads]) -> None:
     """The groups have each read of the body, with its token and partition, and nothing else."""
     assert body.startswith(b"tokens ") is bool(tokens)
@@ -47,6 +57,32 @@ def assert_complete(body: bytes, tokens: Sequence[bytes], groups: Sequence[Reads
         first, _, body = body.partition(b"\n")
         assert first == b"tokens " + b",".join(tokens)
         assert all(len(token) == DIGEST_BYTES for token in tokens)
+    for group in groups:
+        assert len(group.tokens) in (1, len(group.texts))
+        assert all(0 <= number <= len(tokens) for number in group.tokens)
+        assert group.texts != []
+        assert group.partition is None or all(text[0] == 1 for text in group.texts)
+    if body.startswith(b"lengths "):
+        _assert_partitions_complete(body, groups)
+    else:
+        _assert_lines_complete(body, groups)
+
+
+def _assert_partitions_complete(body: bytes, groups: Sequence[Reads]) -> None:
+    head, joined = body.split(b"\n\n", 1)
+    first, *lines = head.split(b"\n")
+    lengths = list(map(int, first.removeprefix(b"lengths ").split(b",")))
+    keys = [text for group in groups for text in group.texts]
+    assert list(map(len, keys)) == (lengths if len(lengths) > 1 else lengths * len(keys))
+    assert b"".join(keys) == joined
+    for line, (partition, texts, tokens) in zip(lines, groups, strict=True):
+        *words, count, numbers = line.split(b" ")
+        assert b" ".join(words) == b"partition %b" % (partition or b"?")
+        assert int(count) == len(texts)
+        assert list(map(int, numbers.split(b","))) == tokens
+
+
+def _assert_lines_complete(body: bytes, groups: Sequence[Reads]) -> None:
     rest, lines = list(groups), body.split(b"\n")
     while lines:
         group = rest.pop(0)
@@ -54,10 +90,7 @@ def assert_complete(body: bytes, tokens: Sequence[bytes], groups: Sequence[Reads
         assert kind == (b"paths" if group.partition is None else b"keys")
         assert b" ".join(words) == (group.partition or b"")
         assert list(map(int, numbers.split(b","))) == group.tokens
-        assert len(group.tokens) in (1, len(group.texts))
-        assert all(0 <= number <= len(tokens) for number in group.tokens)
-        assert lines[: len(group.texts)] == group.texts != []
-        assert group.partition is None or all(text[0] == 1 for text in group.texts)
+        assert lines[: len(group.texts)] == group.texts
         del lines[: len(group.texts)]
     assert not rest
 
@@ -117,9 +150,12 @@ class Whole(NamedTuple):
     body: bytes
 
 
-def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | None]:
+def whole_answers(
+    of: KeyAnswers, keys: Sequence[bytes], are_text: bool = True
+) -> Iterator[Whole | None]:
     """The answers to the keys of a group, without Content-Length and Topology-Epoch; None for a key
-    that must be read by itself. proxy/reads/point_reads.lua makes the same answers."""
+    that must be read by itself. proxy/reads/point_reads.lua makes the same answers. `are_text`:
+    whether the keys of the view are text."""
     fixed, state, miss, sizes, sent = of
     entries = iter(sent)
     for size, key in zip(sizes, keys, strict=True):
@@ -136,7 +172,9 @@ def whole_answers(of: KeyAnswers, keys: Sequence[bytes]) -> Iterator[Whole | Non
         *found, (name, etag) = headers_of(of_found + b"\n")
         assert name == b"etag"
         etag += b'%d-json"' % entry_offset(entry)
-        body = b'{"key":"%b","value":%b}' % (key, entry[ENTRY_HEAD_SIZE:])
+        body = entry[ENTRY_HEAD_SIZE:]
+        if are_text:
+            body = b'{"key":"%b","value":%b}' % (key, body)
         time = int.from_bytes(entry[:8], "big", signed=True)
         dated = [] if time < 0 else [(b"record-timestamp", b"%d" % time)]
         yield Whole(200, [*headers, *found, *dated, (b"etag", etag)], body)

@@ -29,7 +29,7 @@ from backend.wire.point_batch import (
 )
 from model.machine.clock import boot_time
 from model.problems import Problem
-from model.records import ENTRY_HEAD_SIZE
+from model.views import View
 
 log = logging.getLogger(__name__)
 
@@ -44,20 +44,17 @@ class _Partition(NamedTuple):
     number: int
 
 
+def key_format_of(view: View) -> bytes:
+    """The format of a view's keys as nginx names it, from the view's public description."""
+    description = view.description()
+    schema = description.get("key_schema")
+    return f"{description['key']}:{schema}".encode() if schema else description["key"].encode()
+
+
 def _readable(group: Reads, readable: frozenset[int]) -> list[int]:
     """The indexes of the reads of a group whose tokens may read the view."""
     tokens = [token for _, token in group.with_tokens()]
     return [index for index, token in enumerate(tokens) if token in readable]
-
-
-def _spread(answer: KeyAnswers, numbers: Sequence[int], count: int) -> KeyAnswers:
-    """The answers to all `count` keys of a group. `answer` has those for the keys with these
-    numbers; the other keys are sent separately."""
-    fixed, state, miss, sizes, entries = answer
-    spread = [ALONE] * count
-    for number, size in zip(numbers, sizes, strict=True):
-        spread[number] = size
-    return fixed, state, miss, spread, entries
 
 
 class BatchedKeys:
@@ -84,61 +81,59 @@ class BatchedKeys:
         separately.
 
         Most groups are answered by the loop itself, because each function call would cost more than
-        the work in it: see `ViewReads.resolve_stored`.
+        the work in it: see `ViewReads.resolve_in`.
         """
-        now = boot_time()
-        known = self._partitions
-        frame = KeysFrame()
+        now, known, frame = boot_time(), self._partitions, KeysFrame()
         hits: dict[tuple[KeyResponses, str], int] = {}  # by view and role
         # most requests have groups of one view
         last: KeyResponses | None = None
-        partitions: int | None = None
-        is_undoubted = False
+        partitions, is_undoubted = 0, False
         readable: frozenset[int] | None = None
         for group in groups:
-            words, stored_keys, tokens = group
-            answer: KeyAnswers | None = None
+            words, keys, tokens = group
             partition = known.get(words) or self._partition(words)
+            if partition is None or budget.left < LARGE:
+                frame.add(all_alone(len(keys)))
+                continue
+            responses, counted, number = partition
             try:
-                if partition is not None and budget.left >= LARGE:
-                    responses, of, number = partition
-                    if responses is not last:
-                        last, partitions = responses, None  # if it is in no topology
-                        readable = None if readers is ANYONE else readers.of(responses.view.base)
-                        partitions, is_undoubted = responses.reads.partition_count()
-                    numbers = None  # of the keys that may be answered; None: all
-                    if readable is not None and not readable.issuperset(tokens):
-                        numbers = _readable(group, readable)
-                        stored_keys = [stored_keys[index] for index in numbers]
-                    if of == partitions and stored_keys:
-                        state, entries, kept = responses.reads.resolve_stored(
-                            number, stored_keys, is_undoubted, now, budget.left
-                        )
-                        if kept is not None:
-                            numbers = kept if numbers is None else [numbers[i] for i in kept]
-                        if numbers is None and responses.sends_entries and None not in entries:
-                            sizes = list(map(len, entries))  # type: ignore[arg-type]
-                            size = sum(sizes)
-                            if size < LARGE:
-                                fixed, of_state = responses.lines(state)
-                                budget.left -= size
-                                view_and_role = responses, state[0].role
-                                hits[view_and_role] = hits.get(view_and_role, 0) + len(sizes)
-                                frame.line_sizes += (len(fixed), len(of_state), 0)
-                                frame.lines += (fixed, of_state)
-                                frame.sizes += sizes
-                                frame.entries += entries  # type: ignore[arg-type]
-                                continue
-                        if entries:
-                            answer = self._rendered(responses, state, entries, budget)
-                            if numbers is not None:
-                                answer = _spread(answer, numbers, len(group.texts))
+                if responses is not last:
+                    last = None  # until nothing has failed
+                    readable = None if readers is ANYONE else readers.of(responses.view.base)
+                    partitions, is_undoubted = responses.reads.partition_count()
+                    last = responses
+                numbers = None  # of the keys that may be read; None: all
+                if readable is not None and not readable.issuperset(tokens):
+                    numbers = _readable(group, readable)
+                    keys = [keys[index] for index in numbers]
+                if counted != partitions or not keys:
+                    frame.add(all_alone(len(group.texts)))
+                    continue
+                resolved = responses.reads.resolve_in(number, keys, is_undoubted, now, budget.left)
+                state, entries, kept = resolved
+                if (
+                    numbers is not None
+                    or kept is not None
+                    or not responses.sends_entries
+                    or None in entries
+                    or (size := sum(sizes := list(map(len, entries)))) >= LARGE  # type: ignore[arg-type]
+                ):
+                    frame.add(self._in_part(group, responses, numbers, resolved, budget))
+                    continue
+                fixed, of_state = responses.lines(state)
+                budget.left -= size
+                view_and_role = responses, state[0].role
+                hits[view_and_role] = hits.get(view_and_role, 0) + len(sizes)
+                frame.line_sizes += (len(fixed), len(of_state), 0)
+                frame.lines += (fixed, of_state)
+                frame.sizes += sizes
+                frame.entries += entries  # type: ignore[arg-type]
             except (NotOwner, Problem):
-                pass
+                frame.add(all_alone(len(group.texts)))
             except Exception:
-                last = answer = None
+                last = None
                 log.exception("coalesced reads of view %s", responses.view.name)
-            frame.add(answer or all_alone(len(group.texts)))
+                frame.add(all_alone(len(group.texts)))
         for (responses, role), count in hits.items():
             responses.count_coalesced(self._turn, role, count, 0)
         return frame
@@ -155,35 +150,65 @@ class BatchedKeys:
 
     def _parsed(self, words: bytes) -> _Partition | None:
         try:
-            name, partitioner, partitions, number = words.split(b" ")
+            name, *key_format, partitioner, partitions, number = words.split(b" ")
             view = self._views[b"/views/%b/keys" % name]
-            responses = self._responses[view.name]
-            if partitioner != view.partitioner.encode() or not responses.reads.stores_text:
+            # nginx of an earlier release: see `wire.point_batch._in_lines`
+            [encoded_as] = key_format or [b"string"]
+            if encoded_as != key_format_of(view) or partitioner != view.partitioner.encode():
                 return None
-            return _Partition(responses, int(partitions), int(number))
+            # a result of a custom store has no ETag
+            if view.is_custom or not view.kind.has_points:
+                return None
+            return _Partition(self._responses[view.name], int(partitions), int(number))
         except (ValueError, KeyError):
             return None
+
+    def _in_part(
+        self,
+        group: Reads,
+        responses: KeyResponses,
+        numbers: list[int] | None,
+        resolved: tuple[State, list[Entry | None], list[int] | None],
+        budget: AnswerBudget,
+    ) -> KeyAnswers:
+        """The answers to the keys of a group that were resolved: the reads with these numbers
+        (None: all), and of them the keys that `resolved` names."""
+        state, entries, kept = resolved
+        if kept is not None:
+            numbers = kept if numbers is None else [numbers[index] for index in kept]
+        if numbers is None:
+            return self._rendered(responses, state, group.texts, entries, budget)
+        if not numbers:
+            return all_alone(len(group.texts))
+        keys = [group.texts[number] for number in numbers]
+        fixed, lines, miss, sizes, sent = self._rendered(responses, state, keys, entries, budget)
+        spread = [ALONE] * len(group.texts)
+        for number, size in zip(numbers, sizes, strict=True):
+            spread[number] = size
+        return fixed, lines, miss, spread, sent
 
     def _rendered(
         self,
         responses: KeyResponses,
         state: State,
+        keys: Sequence[bytes],
         entries: Sequence[Entry | None],
         budget: AnswerBudget,
     ) -> KeyAnswers:
-        """The answers to a group, also if keys are missing, or values are large or not JSON."""
-        to_json = None if responses.sends_entries else responses.reads.value_json
+        """The answers to a group, also if keys are missing or not text, or values are large or not
+        JSON."""
+        is_as_stored = responses.sends_entries
         sizes: list[int] = []
         sent: list[Entry] = []
         misses = 0
-        for entry in entries:
+        for key, entry in zip(keys, entries, strict=True):
             if entry is None:
                 sizes.append(ABSENT)
                 misses += 1
                 continue
-            if to_json is not None and len(entry) < LARGE:
+            if not is_as_stored and len(entry) < LARGE:
                 try:
-                    entry = entry[:ENTRY_HEAD_SIZE] + to_json(entry[ENTRY_HEAD_SIZE:])
+                    entry = responses.sent_entry(key[1:], entry)
                 except Problem:  # the schema of the value is missing
                     sizes.append(ALONE)
                     continue

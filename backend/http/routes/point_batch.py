@@ -23,7 +23,7 @@ from backend.wire.answer import Answer, Header
 from backend.wire.point_batch import (
     AnswerBudget,
     Reads,
-    TooManyLines,
+    TooManyReads,
     decode_reads,
 )
 from model.problems import BadRequest
@@ -95,7 +95,7 @@ class PointBatchRoute:
         try:
             digests, groups = decode_reads(body)
         except ValueError as error:
-            code = "too-many-keys" if isinstance(error, TooManyLines) else "bad-request"
+            code = "too-many-keys" if isinstance(error, TooManyReads) else "bad-request"
             raise BadRequest(code, str(error)) from None
         return self._access.readers(digests), groups
 

@@ -9,31 +9,34 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote
 
 from backend.wire.point_batch import (
     ABSENT,
     ALONE,
-    ASK_ALONE,
     LARGE,
-    Head,
-    Item,
     KeyAnswers,
     Reads,
     all_alone,
     decode_reads,
 )
 from model.formats.avro.schema import AvroSchema
+from model.formats.registry import format_of
 from model.records import entry_head
 from tests.support.point_batch import encode_answers
 
 EPOCH = "1000-1"
+_LONG = AvroSchema('"long"')
+# the keys of most views are bytes: the text of a URL is sent as it is, and nginx passes on the
+# documents that a backend writes
 VIEWS = {
-    "words": {"path": "/words", "partitions": 9, "partitioner": "murmur2", "key": "string"},
+    "words": {"path": "/words", "partitions": 9, "partitioner": "murmur2", "key": "bytes"},
     "crc": {"path": None, "partitions": 9, "partitioner": "crc32", "key": "bytes"},
-    "fnv": {"path": "/fnv", "partitions": 9, "partitioner": "fnv1a", "key": "string"},
+    "fnv": {"path": "/fnv", "partitions": 9, "partitioner": "fnv1a", "key": "bytes"},
     "longs": {"path": "/longs", "partitions": 9, "partitioner": "murmur2", "key": "int64"},
     "floats": {"path": "/floats", "partitions": 9, "partitioner": "murmur2", "key": "float64"},
     "documents": {"path": "/documents", "partitions": 9, "partitioner": "murmur2", "key": "json"},
@@ -42,11 +45,23 @@ VIEWS = {
         "partitions": 9,
         "partitioner": "murmur2",
         "key": "avro",
-        "key_schema": AvroSchema('"long"').fingerprint,
+        "key_schema": _LONG.fingerprint,
     },
     "any": {"path": "/any", "partitions": 9, "partitioner": "none", "key": "string"},
     "absent": {"path": "/absent", "partitions": 0, "partitioner": "murmur2", "key": "string"},
 }
+
+
+_TO_TEXT: dict[str, Callable[[bytes], bytes]] = {
+    "string": bytes,
+    "bytes": bytes,
+    "json": bytes,
+    "int64": format_of("int64").codec.to_json,
+    "float64": format_of("float64").codec.to_json,
+    f"avro:{_LONG.fingerprint}": _LONG.to_json,
+}
+"""By the format of keys in a batch: from record bytes to the text of a URL."""
+_UNESCAPED = "!$&'()*+,;=:@[]{}|^`.-_~"
 
 
 @dataclass(frozen=True)
@@ -226,10 +241,9 @@ class Backend:
         handler.wfile.flush()
 
     def answer_batch(self, batch: Request) -> Answer | None:
-        """Answers each of the coalesced reads like a single read. A key's value is the body."""
+        """Answers each of the coalesced reads like a single read. The body is the value of a key
+        that is text, and the document of any other key."""
         groups: list[KeyAnswers] = []
-        heads: list[Head] = []
-        items: list[Item] = []
         epoch = self.cluster.epoch
         digests, of_partitions = decode_reads(batch.body)
         for reads in of_partitions:
@@ -241,29 +255,21 @@ class Backend:
                     return None
                 epoch = answer.headers.get("Topology-Epoch", epoch)
                 answers.append(answer)
-            if reads.partition is not None:
-                groups.append(_answers_to_keys(answers))
-                continue
-            for answer in answers:
-                if answer.status == 503 or len(answer.body) >= LARGE:
-                    items.append(ASK_ALONE)
-                    continue
-                heads.append((answer.status, _lines(answer)))
-                items.append((len(heads) - 1, b"", answer.body))
-        return Answer(200, encode_answers(epoch.encode(), groups, heads, items))
+            groups.append(_answers_to_keys(answers))
+        return Answer(200, encode_answers(epoch.encode(), groups))
 
     def _requests(
         self, reads: Reads, digests: Sequence[bytes], connection: int
     ) -> Iterator[Request]:
         """The coalesced reads as single requests."""
-        for text, token in reads.with_tokens():
+        assert reads.partition is not None, "nginx sends no paths"
+        name, key_format, *_ = reads.partition.decode().split(" ")
+        path, to_text = self.cluster.views[name]["path"], _TO_TEXT[key_format]
+        for key, token in reads.with_tokens():
             # a batch has only a digest of it
             headers = {"Authorization": f"SHA256 {digests[token - 1].decode()}"} if token else {}
-            path = text.decode()
-            if reads.partition is not None:
-                view = self.cluster.views[reads.partition.split(b" ")[0].decode()]
-                path = f"{view['path']}/{path[1:]}"
-            yield Request("GET", path, headers, b"", connection)
+            text = quote(to_text(key[1:]), safe=_UNESCAPED)
+            yield Request("GET", f"{path}/{text}", headers, b"", connection)
 
     def answer(self, request: Request) -> Answer:
         """The answer of a healthy backend: its name."""
@@ -304,18 +310,28 @@ def _lines(answer: Answer) -> bytes:
     return "".join(f"{name}: {value}\n" for name, value in kept).encode()
 
 
+_SERVED_BY = {"Served-By", "served-by"}
+"""It is among the headers of all answers."""
+
+
+def _headers(answer: Answer, names: AbstractSet[str]) -> dict[str, str | None]:
+    return {name: value for name, value in answer.headers.items() if name in names}
+
+
 def _answers_to_keys(answers: Sequence[Answer]) -> KeyAnswers:
     """The answers to a group of keys. The found ones have the headers of the first of them, and all
     misses are alike."""
-    found = [each for each in answers if each.status == 200]
-    if not found:
+    if all(answer.status not in (200, 404) for answer in answers):
         return all_alone(len(answers))
-    fixed, miss = b"x-of-all: 1\n" + _lines(found[0]) + b'\netag: "', b""
+    first = min(answers, key=lambda answer: (answer.status != 200, answer.status != 404))
+    of_all = first if first.status == 200 else Answer(headers=_headers(first, _SERVED_BY))
+    fixed, miss = b'x-of-all: 1\n%b\netag: "' % _lines(of_all), b""
     sizes, entries = [], []
     for answer in answers:
         if answer.status == 404:
             sizes.append(ABSENT)
-            miss = _lines(answer) + b"\n" + answer.body
+            more = Answer(headers=_headers(answer, answer.headers.keys() - _SERVED_BY))
+            miss = b"x-of-misses: 1\n%b\n%b" % (_lines(more), answer.body)
         elif answer.status != 200 or len(answer.body) >= LARGE:
             sizes.append(ALONE)
         else:
@@ -329,7 +345,9 @@ class Cluster:
 
     def __init__(self, names: Iterable[str], tls: ssl.SSLContext | None = None) -> None:
         self.epoch = EPOCH
-        self.views = {name: dict(view) for name, view in VIEWS.items()}
+        self.views: dict[str, dict[str, Any]] = {
+            name: {"store": "key-value", **view} for name, view in VIEWS.items()
+        }
         self.more: dict[str, Any] = {}  # other members of /processors
         self.backends = [Backend(self, name, tls) for name in names]
         self.assign()

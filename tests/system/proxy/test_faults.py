@@ -149,7 +149,9 @@ def test_other_answers_are_never_retried(roles: Roles, nginx: Nginx, status: int
     roles[0].behave = always(Answer(status, b'{"code":"x"}'))
     response = get(nginx)
     assert (response.status, response.json()) == (status, {"code": "x"})
-    assert [len(backend.requests) for backend in roles] == [1, 0, 0]
+    # errors are not answered in batches
+    assert [len(backend.single_requests) for backend in roles] == [int(status != 404), 0, 0]
+    assert [backend.batches for backend in roles] == [[1], [], []]
 
 
 RECORDS = "/topics/words/records"

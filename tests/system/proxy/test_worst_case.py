@@ -46,7 +46,7 @@ def costs(nginx: Nginx, request: bytes) -> float:
 def nginx(cluster: Cluster, start_nginx: StartNginx) -> Nginx:
     words = cluster.views["words"]
     cluster.views["uuids"] = {**words, "path": "/uuids", "key": "uuid"}
-    cluster.views["texts"] = {**words, "path": "/texts", "store": "key-value"}
+    cluster.views["texts"] = {**words, "path": "/texts", "key": "string"}
     cluster.assign()
     nginx = start_nginx(cluster.addresses(), 1, QUERYABLE_PROXY_REFRESH="60")
     nginx.wait_for_map(EPOCH)

@@ -12,11 +12,11 @@ from tests.system.proxy.conftest import Roles, StartNginx
 from tests.system.proxy.crowd import PATIENT, Crowd, Gate
 
 
-@pytest.fixture(params=["paths", "stored keys"], autouse=True)
-def form(request: pytest.FixtureRequest, cluster: Cluster) -> str:
-    """In what form a batch names the keys of the view: it depends on the kind of its store."""
+@pytest.fixture(params=["string", "bytes"], autouse=True)
+def key_format(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """The format of the view's keys. nginx writes the documents of keys that are text."""
     chosen: str = request.param
-    cluster.views["words"]["store"] = "key-value" if chosen == "stored keys" else "versioned"
+    cluster.views["words"]["key"] = chosen
     return chosen
 
 

@@ -70,6 +70,7 @@ def hang(request: Request) -> None:
     ("fault", "behave"),
     [
         ("has no such route", always(Answer(404, b"{}"))),
+        ("does not know the framing", always(Answer(400, b"{}"))),
         ("answers something else", always(Answer(200, b'{"by":"?"}'))),
         ("answers for others", always(Answer(200, b"QTR2" + b"\0" * 12))),
         ("fails", always(Answer(500, b""))),

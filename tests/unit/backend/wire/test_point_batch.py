@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from backend.wire.point_batch import (
     ABSENT,
     ALONE,
     ASK_ALONE,
-    MAX_LINES,
+    MAX_READS,
     Head,
     Item,
     KeyAnswers,
@@ -26,6 +28,7 @@ from tests.support.point_batch import (
     assert_complete,
     decode_answers,
     encode_answers,
+    encode_lines,
     encode_paths,
 )
 
@@ -37,19 +40,29 @@ LINES = st.lists(st.tuples(NAMES, VALUES), max_size=4).map(
 HEADS = st.lists(st.tuples(st.integers(100, 599), LINES), max_size=4)
 
 PATHS = st.lists(st.from_regex(rb"/[!-~]*", fullmatch=True), min_size=1, max_size=4)
-STORED_KEYS = st.lists(st.from_regex(rb"\x01[!-~]*", fullmatch=True), min_size=1, max_size=4)
+KEYS = st.lists(st.binary(max_size=5).map(b"\1".__add__), min_size=1, max_size=4)
+TEXT_KEYS = st.lists(st.from_regex(rb"\x01[!-~]*", fullmatch=True), min_size=1, max_size=4)
 DIGESTS = st.from_regex(rb"[0-9a-f]{64}", fullmatch=True)
 DIGEST = b"0" * 64
-PARTITIONS = st.from_regex(rb"[a-z@0-9]+ [a-z0-9]+ [0-9]{1,5} [0-9]{1,5}", fullmatch=True)
-GROUPS = st.tuples(st.none(), PATHS) | st.tuples(PARTITIONS, STORED_KEYS)
+NUMBERS = rb"[a-z0-9]+ [0-9]{1,5} [0-9]{1,5}"
+PARTITIONS = st.from_regex(rb"[a-z@0-9]+ [a-z:0-9]+ " + NUMBERS, fullmatch=True)
+GROUPS_OF_PATHS = st.tuples(st.none(), PATHS)
+GROUPS_OF_KEYS = st.tuples(PARTITIONS, KEYS)
+# of nginx of an earlier release
+PARTITIONS_IN_LINES = st.from_regex(rb"[a-z@0-9]+ " + NUMBERS, fullmatch=True)
+GROUPS_IN_LINES = GROUPS_OF_PATHS | st.tuples(PARTITIONS_IN_LINES, TEXT_KEYS)
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[list[bytes], list[Reads]]:
+def requests(
+    draw: st.DrawFn, of: st.SearchStrategy[Any] | None = None
+) -> tuple[list[bytes], list[Reads]]:
     """Tokens, and groups."""
+    if of is None:
+        of = draw(st.sampled_from([GROUPS_OF_KEYS, GROUPS_OF_PATHS]))
     tokens = draw(st.lists(DIGESTS, max_size=3, unique=True))
     groups = []
-    for partition, texts in draw(st.lists(GROUPS, min_size=bool(tokens), max_size=6)):
+    for partition, texts in draw(st.lists(of, min_size=bool(tokens), max_size=6)):
         count = draw(st.sampled_from([1, len(texts)]))
         numbers = st.lists(st.integers(0, len(tokens)), min_size=count, max_size=count)
         groups.append(Reads(partition, texts, draw(numbers)))
@@ -80,7 +93,7 @@ def items(draw: st.DrawFn, count: int) -> tuple[list[Head], list[Item]]:
 @st.composite
 def answered(draw: st.DrawFn) -> tuple[list[Reads], Answers]:
     """Groups, and their answers."""
-    _, groups = draw(requests())
+    _, groups = draw(requests(GROUPS_IN_LINES))
     keys = [draw(key_answers(len(group.texts))) for group in groups if group.partition is not None]
     paths = sum(len(group.texts) for group in groups if group.partition is None)
     heads, of_paths = draw(items(paths))
@@ -190,6 +203,27 @@ def test_groups_are_decoded_as_they_were_encoded(of: tuple[list[bytes], list[Rea
         assert decode_reads(encode_reads(tokens, groups)) == of
 
 
+@given(requests(GROUPS_IN_LINES))
+def test_requests_of_an_earlier_release_are_decoded(of: tuple[list[bytes], list[Reads]]) -> None:
+    if of[1]:
+        assert decode_reads(encode_lines(*of)) == of
+
+
+def test_a_request_has_the_lengths_of_its_keys() -> None:
+    """As proxy/reads/point_batch.lua writes it: see point_batch_spec.lua."""
+    groups = [
+        Reads(b"v int32 murmur2 9 4", [b"\1\0\0\0\n", b"\1\n\n\n\n"], [1]),
+        Reads(b"w string murmur2 2 0", [b"\1a", b"\1b:c", b"\1d"], [1, 0, 1]),
+    ]
+    body = (
+        b"tokens %b\nlengths 5,5,2,4,2\npartition v int32 murmur2 9 4 2 1\n"
+        b"partition w string murmur2 2 0 3 1,0,1\n\n"
+        b"\1\0\0\0\n\1\n\n\n\n\1a\1b:c\1d" % DIGEST
+    )
+    assert encode_reads([DIGEST], groups) == body
+    assert decode_reads(body) == ([DIGEST], groups)
+
+
 @given(requests())
 def test_each_read_has_its_token(of: tuple[list[bytes], list[Reads]]) -> None:
     for group in of[1]:
@@ -200,7 +234,8 @@ def test_each_read_has_its_token(of: tuple[list[bytes], list[Reads]]) -> None:
 PIECES = st.sampled_from(
     [b"/a", b"\n", b"\n\n", b"tokens ", b"tokens %b\n" % DIGEST, b",", DIGEST, b"paths 1 0",
      b"paths 2 0", b"paths 2 0,1", b"keys a b 1 0 1 0", b"\x01k", b"\x00k", b"\x02", b" ", b"-1",
-     b"9", b",1", b",0"]
+     b"9", b",1", b",0", b"lengths ", b"2", b"2,3", b"\npartition v string m 1 0 ", b"1 0",
+     b"2 0", b"2 0,1", b"\x01ab"]
 )  # fmt: skip
 
 
@@ -211,6 +246,9 @@ def test_a_request_is_decoded_completely_or_refused(body: bytes) -> None:
     except ValueError:
         return
     assert_complete(body, tokens, groups)
+
+
+GROUP = b"partition v s m 2 0 1 0"
 
 
 @pytest.mark.parametrize(
@@ -238,13 +276,53 @@ def test_a_request_is_decoded_completely_or_refused(body: bytes) -> None:
         (b"keys v murmur2 2 0 1 0\n\x00position", "0x01"),
         (b"keys v murmur2 2 0 2 0\n\x01a\n\x02b", "0x01"),
         (b"keys v murmur2 2 0 2 0\n\x01a\n", "0x01"),
-        (b"tokens " + b"," * MAX_LINES + b"\npaths 1 0\n/a", "more than 1024 tokens"),
+        (b"tokens " + b"," * MAX_READS + b"\npaths 1 0\n/a", "more than 1024 tokens"),
         (b"tokens %b\n" % DIGEST * 2 + b"paths 1 0\n/a", "not the first one of a group"),
         (b"tokens \npaths 1 0\n/a", "not the digests of tokens"),
         (b"tokens x\npaths 1 0\n/a", "not the digests of tokens"),
         (b"tokens %b,\npaths 1 0\n/a" % DIGEST, "not the digests of tokens"),
         (b"tokens %b0\npaths 1 0\n/a" % DIGEST, "not the digests of tokens"),
-        (b"paths %d 0" % MAX_LINES + b"\n/a" * MAX_LINES, "more than 1024 lines"),
+        (b"tokens %b" % DIGEST, "no reads"),
+        (b"tokens %b\n" % DIGEST, "no reads"),
+        (b"partition v s m 2 0 1 0\n\n\x01a", "not the first one of a group"),
+        (b"lengths 2", "0x01"),
+        (b"lengths 2\n\n\x01a", "more keys than the groups have"),
+        (b"lengths 2\npartition 1 0\n\n\x01a", "not the first one of a group"),
+        (b"lengths 2\npartition v s m 2 0 -1 0\n\n\x01a", "not the first one of a group"),
+        (b"lengths 2\npaths 1 0\n/a\n\n\x01a", "not the first one of a group"),
+        (b"lengths 2\nkeys v m 2 0 1 0\n\n\x01a", "not the first one of a group"),
+        (b"lengths 2\n%b\n\n\x01a\n" % GROUP, "do not have these lengths"),
+        (b"lengths 2\n%b\n\n\x01ab" % GROUP, "do not have these lengths"),
+        (b"lengths 3\n%b\n\n\x01a" % GROUP, "do not have these lengths"),
+        (b"lengths 2,9\n%b\n\n\x01a\x01a" % GROUP, "do not have these lengths"),
+        (b"lengths 1,\n%b\n\n\x01\x01" % GROUP, "no lengths"),
+        (b"lengths ,1\n%b\n\n\x01\x01" % GROUP, "no lengths"),
+        (b"lengths 1,,1\n%b\n\n\x01\x01\x01" % GROUP, "no lengths"),
+        (b"lengths ,\n%b\n\n\x01\x01" % GROUP, "no lengths"),
+        (b"lengths 1s1\n%b\n\n\x01\x01" % GROUP, "more keys|no lengths"),
+        (b"lengths 9%b\n%b\n\n\x01" % (b"9" * 99, GROUP), "do not have these lengths"),
+        (b"lengths 1\n%b\n\n\x01\x01" % GROUP, "more keys than the groups have"),
+        (b"lengths 3\nn%b\n\n\x01aa" % GROUP, "not the first one of a group"),
+        (b"lengths 1\n%b\n%b\n\n\x01" % (GROUP, GROUP), "no keys, or fewer"),
+        (b"lengths 1\npartition v s m 2 0 0 0\n\n\x01", "no keys, or fewer"),
+        (b"lengths 1\n%b\n\n" % GROUP, "do not have these|0x01"),
+        (b"lengths 0\n%b\n\n" % GROUP, "0x01"),
+        (b"lengths 0\n%b\n\n\x01a" % GROUP, "do not have these lengths"),
+        (b"lengths 2,0\n%b\n\n\x01a" % GROUP, "0x01"),
+        (b"lengths 9\n%b\n\n\x00position" % GROUP, "0x01"),
+        (b"lengths 2\n%b\n\n\x02a" % GROUP, "0x01"),
+        (b"lengths 3,-1\n%b\n\n\x01a" % GROUP, "no lengths"),
+        (b"lengths \n%b\n\n\x01a" % GROUP, "no lengths"),
+        (b"lengths +2\n%b\n\n\x01a" % GROUP, "no lengths"),
+        (b"lengths 2x\n%b\n\n\x01a" % GROUP, "no lengths"),
+        (b"lengths 1,x\n%b\n\n\x01a" % GROUP, "no lengths"),
+        (b"lengths 2\npartition v s m 2 0 1 1\n\n\x01a", "one known token"),
+        (b"lengths 1\n%b\n\n" % GROUP + b"\x01" * (MAX_READS + 1), "more than 1024 reads"),
+        (
+            b"lengths 1%b\n%b\n\n" % (b",1" * MAX_READS, GROUP) + b"\x01" * (MAX_READS + 1),
+            "more than 1024 reads",
+        ),
+        (b"paths %d 0" % MAX_READS + b"\n/a" * MAX_READS, "more than 1024 lines"),
     ],
 )
 def test_malformed_requests_are_refused(body: bytes, why: str) -> None:

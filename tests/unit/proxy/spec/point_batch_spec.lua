@@ -13,61 +13,59 @@ end
 local ALONE, ABSENT = 0xFFFFFFFF, 0xFFFFFFFE
 
 local function keys(line, ...)
-    local count = select("#", ...)
-    return { line = line, is_keys = true, count = count, texts = { ... }, tokens = { 0 } }
-end
-
-local function paths(...)
-    local count = select("#", ...)
-    return {
-        line = point_batch.PATHS, is_keys = false, count = count, texts = { ... }, tokens = { 0 },
+    local group = {
+        line = line, count = select("#", ...), keys = { ... }, lengths = {}, tokens = { 0 },
     }
+    for number, key in ipairs(group.keys) do
+        group.lengths[number] = point_batch.key_bytes(key)
+    end
+    return group
 end
 
 describe("a batch of reads", function()
-    it("names the partition of keys", function()
-        local view = { name = "orders@2", partitioner_name = "murmur2", partitions = 9 }
-        assert.equal("keys orders@2 murmur2 9 4 ", point_batch.keys_line(view, 4))
+    it("names the partition of keys, and their format", function()
+        local view = {
+            name = "orders@2", key_format = "avro:1f", partitioner_name = "murmur2", partitions = 9,
+        }
+        assert.equal("partition orders@2 avro:1f murmur2 9 4 ", point_batch.keys_line(view, 4))
     end)
 
-    it("has stored keys, each in a line", function()
-        local group = keys("keys orders murmur2 9 4 ", "a", "b:c", "d")
-        local body, of_keys, count, of_paths = point_batch.encode({}, { group })
-        assert.equal("keys orders murmur2 9 4 3 0\n\1a\n\1b:c\n\1d", body)
-        assert.same({ group }, of_keys)
-        assert.same({ 0, 3, 0 }, { group.first, count, of_paths })
-        local size = point_batch.group_bytes(group.line)
-        for _, text in ipairs(group.texts) do
-            size = size + point_batch.text_bytes(text)
+    -- tests/unit/backend/wire/test_point_batch.py has the same bytes
+    it("has the lengths of the keys, and digests of tokens", function()
+        local one = keys("partition v int32 murmur2 9 4 ", "\0\0\0\n", "\n\n\n\n")
+        local two = keys("partition w string murmur2 2 0 ", "a", "b:c", "d")
+        one.tokens = { 1, 1 }
+        two.tokens, two.are_tokens_mixed = { 1, 0, 1 }, true
+        local digest = ("0"):rep(64)
+        local body, count = point_batch.encode({ digest }, { one, two }, nil)
+        assert.equal("tokens " .. digest .. "\nlengths 5,5,2,4,2\n"
+            .. "partition v int32 murmur2 9 4 2 1\n"
+            .. "partition w string murmur2 2 0 3 1,0,1\n\n"
+            .. "\1\0\0\0\n\1\n\n\n\n\1a\1b:c\1d", body)
+        assert.same({ 5, 0, 2 }, { count, one.first, two.first })
+        local size = point_batch.TOKEN_BYTES + #"lengths \n"
+        for _, group in ipairs { one, two } do
+            size = size + point_batch.group_bytes(group.line)
+            for _, length in ipairs(group.lengths) do
+                size = size + length + point_batch.READ_BYTES
+            end
         end
         assert.is_true(#body <= size)
     end)
 
-    it("has digests of tokens, and counts keys and paths by themselves", function()
-        local one, two = paths("/a", "/b"), keys("keys v murmur2 2 0 ", "x")
-        local three, four = keys("keys v murmur2 2 1 ", "y", "z"), paths("/c")
-        two.tokens, four.tokens = { 2 }, { 1 }
-        three.tokens, three.is_mixed = { 1, 0 }, true
-        local body, of_keys, count, of_paths = point_batch.encode(
-            { "d", "e" }, { one, two, three, four })
-        assert.equal("tokens d,e\npaths 2 0\n/a\n/b\nkeys v murmur2 2 0 1 2\n\1x\n"
-            .. "keys v murmur2 2 1 2 1,0\n\1y\n\1z\npaths 1 1\n/c", body)
-        assert.same({ two, three }, of_keys)
-        assert.same({ 3, 3 }, { count, of_paths })
-        assert.same({ 0, 0, 1, 2 }, { one.first, two.first, three.first, four.first })
+    it("has one length if all keys have the same", function()
+        local one, two = keys("partition v x murmur2 9 4 ", "a", "b"), keys("partition w y m 1 0 ",
+                                                                            "c")
+        local body, count = point_batch.encode({}, { one, two }, 2)
+        assert.equal("lengths 2\npartition v x murmur2 9 4 2 0\npartition w y m 1 0 1 0\n\n"
+            .. "\1a\1b\1c", body)
+        assert.same({ 3, 0, 2 }, { count, one.first, two.first })
     end)
 end)
 
 local function batch()
-    return { heads = {}, etags = {}, bodies = {}, lengths = {}, positions = {} }
+    return { lengths = {}, positions = {} }
 end
-
-local HEAD_ONE = "partition: 4\nserved-by: b1; active\nx: a: b\n"
-local HEAD_TWO = "content-type: application/problem+json\n"
-
--- three paths with two heads; the second one must be sent by itself
-local PATHS = "QTR2" .. u32(0, 2, 3, 200, #HEAD_ONE, 404, #HEAD_TWO, 0, 2, 5, ALONE, 0, 0, 1, 0, 4)
-    .. "7-1" .. HEAD_ONE .. HEAD_TWO .. '"e' .. "value" .. "miss"
 
 local FIXED = 'served-by: b1; active\n\ncontent-type: application/json\nvary: accept\netag: "t-1-4-'
 local STATE, MISS = "partition: 4\noffset: 9\n", "content-type: p\na: b\n\n{}"
@@ -93,44 +91,9 @@ local function two_groups()
 end
 
 describe("a batch of answers", function()
-    it("has those of paths", function()
-        local into = batch()
-        assert.is_true(point_batch.decode(PATHS, {}, 0, 3, into))
-        assert.equal("7-1", into.epoch)
-        assert.same({
-            status = 200,
-            names = { "partition", "served-by", "x" },
-            values = { "4", "b1; active", "a: b" },
-            served_by = "b1; active",
-        }, into.heads[1])
-        assert.equal(false, into.heads[2])
-        assert.equal(404, into.heads[3].status)
-        assert.same({ '"e', "", "" }, into.etags)
-        assert.same({ "value", "", "miss" }, into.bodies)
-    end)
-
-    it("has heads that differ in the timestamp of a record alone", function()
-        local dated = HEAD_ONE .. "record-timestamp: 1400000000000\n"
-        local later = HEAD_ONE .. "record-timestamp: 1400000000001\n"
-        local into = batch()
-        local answer = "QTR2" .. u32(0, 3, 0, 200, #dated, 200, #later, 404, #HEAD_ONE,
-                                     0, 0, 0, 1, 0, 0, 2, 0, 0) .. dated .. later .. HEAD_ONE
-        assert.is_true(point_batch.decode(answer, {}, 0, 3, into))
-        local expected = { "1400000000000", "1400000000001", nil }
-        for i = 1, 3 do
-            assert.same({
-                status = i < 3 and 200 or 404,
-                names = { "partition", "served-by", "x" },
-                values = { "4", "b1; active", "a: b" },
-                served_by = "b1; active",
-                timestamp = expected[i],
-            }, into.heads[i])
-        end
-    end)
-
     it("has those of keys", function()
         local into, groups = batch(), two_groups()
-        assert.is_true(point_batch.decode(KEYS, groups, 6, 0, into))
+        assert.is_true(point_batch.decode(KEYS, groups, 6, into))
         local one, two = groups[1], groups[2]
         assert.equal("7-1", into.epoch)
         assert.equal("\r\npartition: 4\r\noffset: 9", one.lines)
@@ -153,29 +116,29 @@ describe("a batch of answers", function()
     end)
 
     it("is rejected unless it is complete, and then changes nothing", function()
-        for _, case in ipairs { { PATHS, {}, 0, 3 }, { KEYS, two_groups(), 6, 0 } } do
-            local whole, groups, of_keys, of_paths = unpack(case)
-            for size = 0, #whole - 1 do
-                local into = batch()
-                local ok, err = point_batch.decode(whole:sub(1, size), groups, of_keys, of_paths,
-                                                   into)
-                assert.is_nil(ok)
-                assert.is_string(err)
-                assert.same(batch(), into)
-            end
-            assert.is_nil(point_batch.decode(whole .. "x", groups, of_keys, of_paths, batch()))
+        for size = 0, #KEYS - 1 do
+            local into = batch()
+            local ok, err = point_batch.decode(KEYS:sub(1, size), two_groups(), 6, into)
+            assert.is_nil(ok)
+            assert.is_string(err)
+            assert.same(batch(), into)
         end
+        assert.is_nil(point_batch.decode(KEYS .. "x", two_groups(), 6, batch()))
     end)
 
     it("is rejected if it answers another request", function()
-        assert.is_nil(point_batch.decode(PATHS, {}, 0, 2, batch()))
-        assert.is_nil(point_batch.decode(KEYS, { keys("", "a") }, 6, 0, batch()))
-        assert.is_nil(point_batch.decode('{"by":"not a batch, but long"}', {}, 0, 1, batch()))
-        assert.is_nil(point_batch.decode("QTR2" .. u32(0, 0, 0, 0, 0, 0), {}, 0, 1, batch()))
-        assert.is_nil(point_batch.decode("QTR2" .. u32(0, 0xFFFFFFFF, 0), {}, 0, 1, batch()))
+        local one = { keys("", "a") }
+        assert.is_nil(point_batch.decode(KEYS, one, 6, batch()))
+        assert.is_nil(point_batch.decode(KEYS, two_groups(), 5, batch()))
+        assert.is_nil(point_batch.decode('{"by":"not a batch, but long"}', one, 1, batch()))
+        assert.is_nil(point_batch.decode("QTR2" .. u32(0, 0, 0, 0, 0, 0), one, 1, batch()))
+        assert.is_nil(point_batch.decode("QTR2" .. u32(1, 0xFFFFFFFF, 0), one, 1, batch()))
+        -- answers to paths
+        assert.is_nil(point_batch.decode("QTR2" .. u32(1, 1, 0, 0, 0, 0, ALONE, 200, 0), one, 1,
+                                         batch()))
         -- shorter than an entry's head
         assert.is_nil(point_batch.decode("QTR2" .. u32(1, 0, 0, 0, 0, 0, 15) .. ("x"):rep(15),
-                                         { keys("", "a") }, 1, 0, batch()))
+                                         one, 1, batch()))
     end)
 
     it("leaves out keys whose headers are not in the form", function()
@@ -189,7 +152,7 @@ describe("a batch of answers", function()
             local answer = "QTR2" .. u32(1, 0, 0, #fixed, #state, 0, #SMALL) .. fixed .. state
                 .. SMALL
             local into = batch()
-            assert.is_true(point_batch.decode(answer, { group }, 1, 0, into))
+            assert.is_true(point_batch.decode(answer, { group }, 1, into))
             assert.is_nil(point_batch.status(into, group, 1))
         end
     end)
@@ -198,16 +161,16 @@ describe("a batch of answers", function()
         local group = keys("", "a")
         group.first = 0
         local answer = "QTR2" .. u32(1, 0, 0, #FIXED, 0, 0, #SMALL) .. FIXED .. SMALL
-        assert.is_true(point_batch.decode(answer, { group }, 1, 0, batch()))
+        assert.is_true(point_batch.decode(answer, { group }, 1, batch()))
         assert.equal("", group.lines)
     end)
 
     it("takes lines of a name and a value as headers, and skips others", function()
-        local lines = "a: b\n: c\nd\n" .. ("x"):rep(100000) .. "\ne: \nf: g"
-        local answer = "QTR2" .. u32(0, 1, 3, 200, #lines, 0, 0, 0) .. "7-1" .. lines
-        local into = batch()
-        assert.is_true(point_batch.decode(answer, {}, 0, 1, into))
-        assert.same({ "a", "e" }, into.heads[1].names)
-        assert.same({ "b", "" }, into.heads[1].values)
+        local fixed = "a: b\n: c\nd\n" .. ("x"):rep(100000) .. '\ne: \n\netag: "'
+        local group = keys("", "a")
+        group.first = 0
+        local answer = "QTR2" .. u32(1, 0, 3, #fixed, 0, 0, #SMALL) .. "7-1" .. fixed .. SMALL
+        assert.is_true(point_batch.decode(answer, { group }, 1, batch()))
+        assert.equal("\r\na: b\r\ne: ", group.fixed.lines)
     end)
 end)

@@ -196,16 +196,21 @@ describe("a topology", function()
         assert.same({}, topology.build(answer, ADDRESSES).views.by_path)
     end)
 
-    it("13a knows which views store texts as they are", function()
+    it("13a knows which point reads may be coalesced, and the format of their keys", function()
         local answer = processors {}
         local words = answer.views.words
         for _, case in ipairs {
-            { "string", "key-value", true }, { "bytes", "key-value", false },
-            { "string", "window", false }, { "string", nil, false },
+            { "string", "key-value", true, true }, { "bytes", "global", true, false },
+            { "string", "versioned", true, true }, { "string", "window", false, true },
+            { "string", "my.module:Class", false, true }, { "string", nil, false, true },
+            { "avro", "key-value", true, false, "c70345637248018f" },
         } do
-            words.key, words.store = case[1], case[2]
+            local schema
+            words.key, words.store, schema = case[1], case[2], case[5]
+            words.key_schema = schema
             local view = topology.build(answer, ADDRESSES).views.by_name.words
-            assert.equal(case[3], view.stores_text)
+            assert.same({ case[3], case[4] }, { view.is_coalesced, view.has_text_keys })
+            assert.equal(schema and "avro:" .. schema or case[1], view.key_format)
             assert.equal(words.partitioner, view.partitioner_name)
         end
     end)

@@ -22,7 +22,7 @@ from backend.wire.point_batch import (
 )
 from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.requests import LOOPBACK
-from tests.support.point_batch import decode_answers
+from tests.support.point_batch import decode_answers, encode_lines
 from tests.unit.backend.http.point_reads.instances import holding
 from tests.unit.backend.http.point_reads.test_batched_keys import groups_of
 
@@ -38,9 +38,15 @@ READS = {
     "keys": groups_of(ORDERS, KEYS),
     "paths": [Reads(None, [b"/views/orders/keys/" + key for key in KEYS])],
     "one by one": [Reads(None, [b"/views/orders/keys/" + quoted(key) for key in KEYS[:100]])],
-    "both": [*groups_of(ORDERS, KEYS[:50]),
-             Reads(None, [b"/views/orders/keys/" + key for key in KEYS[50:]])],
-}  # fmt: skip
+}
+# of nginx of an earlier release
+READS["both"] = [
+    *(
+        Reads((group.partition or b"").replace(b" string ", b" "), group.texts)
+        for group in groups_of(ORDERS, KEYS[:50])
+    ),
+    Reads(None, [b"/views/orders/keys/" + key for key in KEYS[50:]]),
+]
 
 
 @pytest.mark.parametrize("form", list(READS))
@@ -59,7 +65,8 @@ def test_answers_have_a_limit_in_bytes(tmp_path: Path, form: str, value: str) ->
 
 def sent(shell: Router, groups: Sequence[Reads]) -> tuple[int, int]:
     """The size of the response, and how many of the reads it answers."""
-    answer = shell.fast_path.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
+    encode = encode_lines if groups is READS["both"] else encode_reads
+    answer = shell.fast_path.reads_now(PlainPost(None, encode([], groups)), LOOPBACK)
     assert answer is not None
     assert answer.status == 200, answer.body
     decoded = decode_answers(answer.body, groups)

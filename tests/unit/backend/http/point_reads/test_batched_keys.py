@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from backend.http import responses
 from backend.http.router import Router
+from backend.http.routes.batched_keys import key_format_of
 from backend.queries.point import State
 from backend.security.token_cache import digest_of
 from backend.wire.answer import Answer
@@ -27,7 +28,7 @@ from tests.support.in_process.examples import ORDERS, view
 from tests.support.in_process.instance import Instance
 from tests.support.in_process.requests import LOOPBACK
 from tests.support.in_process.tokens import access_control, token, verify
-from tests.support.point_batch import decode_answers, whole_answers
+from tests.support.point_batch import decode_answers, encode_lines, whole_answers
 from tests.unit.backend.http.point_reads.instances import (
     PARTITIONS,
     ageless,
@@ -43,15 +44,19 @@ def groups_of(of: View, keys: Sequence[bytes], partitions: int = PARTITIONS) -> 
     for key in keys:
         by_partition[place(key, partitions)].append(ENTRY + key)
     return [
-        Reads(b"%b murmur2 %d %d" % (of.name.encode(), partitions, number), stored)
+        Reads(
+            b"%b %b murmur2 %d %d" % (of.name.encode(), key_format_of(of), partitions, number),
+            stored,
+        )
         for number, stored in by_partition.items()
     ]
 
 
 def answers_to(
-    shell: Router, groups: list[Reads], tokens: Sequence[bytes] = ()
+    shell: Router, groups: list[Reads], tokens: Sequence[bytes] = (), are_text: bool = True
 ) -> dict[bytes, Answer | None]:
-    """The answer to the read of each key; None for those that have to be sent separately."""
+    """The answer to the read of each key; None for those that have to be sent separately.
+    `are_text`: whether keys of the view are text."""
     answer = shell.fast_path.reads_now(
         PlainPost(None, encode_reads(list(map(digest_of, tokens)), groups)), LOOPBACK
     )
@@ -60,7 +65,7 @@ def answers_to(
     found: dict[bytes, Answer | None] = {}
     for group, answers in zip(groups, decoded.keys, strict=True):
         keys = [text[1:] for text in group.texts]
-        for key, whole in zip(keys, whole_answers(answers, keys), strict=True):
+        for key, whole in zip(keys, whole_answers(answers, keys, are_text), strict=True):
             if whole is None:
                 found[key] = None
                 continue
@@ -172,19 +177,22 @@ def test_groups_that_this_instance_sees_differently_are_sent_separately(tmp_path
     with holding(tmp_path, ORDERS, {b"a": b"1"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         for _ in range(2):  # also when it knows the group
-            assert not alone(shell, b"orders murmur2 1 0", b"a", b"nobody")
+            assert not alone(shell, b"orders string murmur2 1 0", b"a", b"nobody")
             for words in (
-                b"orders murmur2 2 0", b"orders crc32 1 0", b"orders murmur2 1 1", b"nothing",
-                b"others murmur2 1 0", b"orders murmur2 1 -1", b"orders murmur2 x 0",
-                b"orders  murmur2 1 0", b"orders murmur2 1", b"orders/x murmur2 1 0",
+                b"orders string murmur2 2 0", b"orders string crc32 1 0",
+                b"orders string murmur2 1 1", b"others string murmur2 1 0",
+                b"orders string murmur2 1 -1", b"orders string murmur2 x 0",
+                b"orders  murmur2 1 0", b"orders string murmur2 1", b"nothing",
+                b"orders/x string murmur2 1 0", b"orders bytes murmur2 1 0",
+                b"orders string string murmur2 1 0",
             ):  # fmt: skip
                 assert alone(shell, words, b"a")
-        assert alone(shell, b"orders murmur2 1 0", b"k" * 8193)
-        assert not alone(shell, b"orders murmur2 1 0", b"k" * 8192)
+        assert alone(shell, b"orders string murmur2 1 0", b"k" * 8193)
+        assert not alone(shell, b"orders string murmur2 1 0", b"k" * 8192)
         instance.place(0, 0)
-        assert alone(shell, b"orders murmur2 1 0", b"a"), "partitions were added"
+        assert alone(shell, b"orders string murmur2 1 0", b"a"), "partitions were added"
         instance.place(0, mispartitioned=True)
-        assert alone(shell, b"orders murmur2 1 0", b"a"), "the key may be in any partition"
+        assert alone(shell, b"orders string murmur2 1 0", b"a"), "the key may be in any partition"
 
 
 def test_a_miss_of_a_key_that_may_have_moved_is_sent_separately(tmp_path: Path) -> None:
@@ -195,17 +203,17 @@ def test_a_miss_of_a_key_that_may_have_moved_is_sent_separately(tmp_path: Path) 
         stayed, moved = ([key for key in keys if place(key, 2) == n] for n in range(2))
         assert moved
         assert stayed
-        assert not alone(shell, b"orders murmur2 2 1", *moved)
+        assert not alone(shell, b"orders string murmur2 2 1", *moved)
         for store_partition in instance.context.store_partitions.all():
             store_partition.metadata = replace(store_partition.metadata, partitions=1)
-        assert not alone(shell, b"orders murmur2 2 0", *stayed)
-        assert alone(shell, b"orders murmur2 2 1", *moved)
+        assert not alone(shell, b"orders string murmur2 2 0", *stayed)
+        assert alone(shell, b"orders string murmur2 2 1", *moved)
 
 
 def test_reads_that_have_to_wait_or_be_forwarded_are_sent_separately(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        words = b"orders murmur2 1 0"
+        words = b"orders string murmur2 1 0"
         store_partition = instance.context.store_partitions.get("orders", 0)
         assert store_partition is not None
         store_partition.progress.answerable = False
@@ -218,17 +226,6 @@ def test_reads_that_have_to_wait_or_be_forwarded_are_sent_separately(tmp_path: P
         assert alone(shell, words, b"a")
 
 
-@pytest.mark.parametrize(
-    "fields", [{"key": "bytes"}, {"key": "int64"}, {"store": "versioned", "retention": 1000}]
-)
-def test_other_views_have_no_such_keys(tmp_path: Path, fields: dict[str, Any]) -> None:
-    of = view(**fields)
-    instance: Instance
-    with holding(tmp_path, of, {}, partitions=1) as instance:
-        shell = Router(instance.context, None)  # type: ignore[arg-type]
-        assert alone(shell, b"orders murmur2 1 0", b"a")
-
-
 def test_a_token_must_be_allowed_to_read_the_view(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}, partitions=1) as instance:
         access = access_control()
@@ -237,7 +234,7 @@ def test_a_token_must_be_allowed_to_read_the_view(tmp_path: Path) -> None:
         for each in tokens[:2]:
             verify(access, each)
         may_read = [False, False, True, False]  # the first one: without a token
-        words, keys = b"orders murmur2 1 0", [b"a", b"b"]
+        words, keys = b"orders string murmur2 1 0", [b"a", b"b"]
         for number, is_answered in enumerate(may_read):
             group = Reads(words, [ENTRY + key for key in keys], [number])
             answers = answers_to(shell, [group], tokens)
@@ -254,7 +251,7 @@ def test_reads_with_several_tokens_may_be_in_one_group(tmp_path: Path) -> None:
         shell = Router(instance.context, None, access)  # type: ignore[arg-type]
         numbers = [n % 3 for n in range(40)]
         keys = [b"%d" % n for n in range(40)]
-        group = Reads(b"orders murmur2 1 0", [ENTRY + key for key in keys], numbers)
+        group = Reads(b"orders string murmur2 1 0", [ENTRY + key for key in keys], numbers)
         answers = answers_to(shell, [group], tokens)
         for key, number in zip(keys, numbers, strict=True):
             answer = answers[key]
@@ -281,7 +278,7 @@ def test_headers_follow_the_role(tmp_path: Path) -> None:
             assert dict(answer.headers)[b"served-by"].endswith(role.encode())
 
 
-def test_keys_and_paths_may_be_in_one_request(tmp_path: Path) -> None:
+def test_nginx_of_an_earlier_release_sends_text_keys_and_paths(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1", b"b c": b"2"}, partitions=1) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
         groups = [
@@ -289,7 +286,7 @@ def test_keys_and_paths_may_be_in_one_request(tmp_path: Path) -> None:
             Reads(b"orders murmur2 1 0", [b"\x01a", b"\x01x"]),
             Reads(None, [b"/orders/nobody"]),
         ]
-        answer = shell.fast_path.reads_now(PlainPost(None, encode_reads([], groups)), LOOPBACK)
+        answer = shell.fast_path.reads_now(PlainPost(None, encode_lines([], groups)), LOOPBACK)
         decoded = decode_answers(answer.body, groups)
         assert [decoded.heads[head][0] for head, _, _ in decoded.items] == [200, 404]
         of_keys = whole_answers(decoded.keys[0], [b"a", b"x"])

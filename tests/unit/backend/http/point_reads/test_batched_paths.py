@@ -20,7 +20,7 @@ from backend.wire.answer import Answer
 from backend.wire.plain_requests import PlainPost
 from backend.wire.point_batch import (
     ASK_ALONE,
-    MAX_LINES,
+    MAX_READS,
     READS,
     Reads,
 )
@@ -149,10 +149,10 @@ def test_a_delete_and_a_damaged_store(tmp_path: Path) -> None:
 def test_too_many_reads_are_refused(tmp_path: Path) -> None:
     with holding(tmp_path, ORDERS, {b"a": b"1"}) as instance:
         shell = Router(instance.context, None)  # type: ignore[arg-type]
-        most = MAX_LINES - 1
+        most = MAX_READS - 1
         assert len(answers_to_paths(shell, [b"/orders/a"] * most)) == most
         refused = shell.fast_path.reads_now(
-            PlainPost(None, encode_paths([b"/orders/a"] * MAX_LINES)), LOOPBACK
+            PlainPost(None, encode_paths([b"/orders/a"] * MAX_READS)), LOOPBACK
         )
         assert (refused.status, json.loads(refused.body)["code"]) == (400, "too-many-keys")
 
