@@ -77,7 +77,7 @@ class Kind:
     has_versions: ClassVar[bool] = False  # `as_of`; tombstones are entries
     has_changes: ClassVar[bool] = False  # GET {path}/{key}/changes
     is_custom: ClassVar[bool] = False  # a custom class
-    derived: ClassVar[str] = ""  # what Spark derives into it: `Derivation.shape`; empty: nothing
+    derived: ClassVar[str] = ""  # the `Derivation.shape` that Spark writes to it; empty: none
     one_entry_per_key: ClassVar[bool] = False  # the stored key is the key alone
     entries_depend: ClassVar[bool] = (
         False  # the entries of a key are meaningless without each other
@@ -133,7 +133,7 @@ class Kind:
     # Expiry
 
     def time_of(self, stored_key: bytes, timestamp: int) -> int:
-        """The time (ms) of an entry for expiry. `timestamp`: of its record."""
+        """The time (ms) of an entry for expiry. `timestamp`: the time of its record (ms)."""
         return timestamp
 
     def horizon(self, view: StoredView, stream_time: int | None) -> int:
@@ -168,9 +168,9 @@ def scan_behind(
     return store.scan(low, high, backwards=span.descending)
 
 
-def later(first: int | None, least: int) -> int:
+def later(time: int | None, bound: int) -> int:
     """The later of a time and an optional bound."""
-    return least if first is None else max(first, least)
+    return bound if time is None else max(time, bound)
 
 
 VALUE = slice(ENTRY_HEAD_SIZE, None)

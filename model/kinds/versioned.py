@@ -104,7 +104,7 @@ class Versioned(Kind):
     ) -> Iterator[Item]:
         """The versions that are valid in the span. Tombstones have no item."""
         layout = cast(VersionedLayout, view.layout)
-        of_key = layout.valid_from_range(key, None, None)
+        all_versions = layout.valid_from_range(key, None, None)
         first = later(span.first, self.horizon(view, store.stream_time))
         if span.last is not None and span.last < first:
             if past is None and (span.first is None or span.first <= span.last):
@@ -115,13 +115,13 @@ class Versioned(Kind):
             low = valid_at_start[0]
         if span.descending:
             high = high if past is None else past
-            following = next(store.scan(high, of_key[1]), None)
+            following = next(store.scan(high, all_versions[1]), None)
             for version in store.scan(low, high, backwards=True):
                 yield self._item(view, version, following)
                 following = version
         else:
             low = low if past is None else max(low, past + b"\0")  # `past` may have expired since
-            ascending: Iterator[Pair | None] = store.scan(low, of_key[1])
+            ascending: Iterator[Pair | None] = store.scan(low, all_versions[1])
             for current, following in pairwise(chain(ascending, (None,))):
                 if current is None or current[0] >= high:
                     return
