@@ -93,7 +93,7 @@ class SchemaCache:
         self._fetch_later(self._of_records, schema_id)
         raise SchemaNotYet(schema_id, self)
 
-    def of_stored(self, schema_id: int) -> Schema:
+    def stored_schema(self, schema_id: int) -> Schema:
         """Like `schema`, for a record that was ingested."""
         return self.schema(schema_id)
 
@@ -193,7 +193,7 @@ class _SchemasOfRequests:
     def schema(self, schema_id: int) -> Schema:
         return self._cache.of_request(schema_id, is_stored=False)
 
-    def of_stored(self, schema_id: int) -> Schema:
+    def stored_schema(self, schema_id: int) -> Schema:
         return self._cache.of_request(schema_id, is_stored=True)
 
 

@@ -27,7 +27,7 @@ class BytesCodec(Codec):
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if not isinstance(value, str):
-            raise ValueError("no text: bytes is a JSON string")
+            raise ValueError("not a JSON string, which the format bytes needs: base64url")
         return value.encode(), True
 
 

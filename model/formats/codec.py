@@ -18,7 +18,7 @@ class SchemaBytes:
 
 
 class Codec(ABC):
-    """One format. Methods raise ValueError for invalid input; its text is for people.
+    """One format. Methods raise ValueError for invalid input, with a text that users read.
 
     The defaults are those of a format that RocksDB stores unchanged.
     """
@@ -27,7 +27,7 @@ class Codec(ABC):
     """As in views.toml."""
 
     size: int | None = None
-    """Size in bytes of every stored key; None if it varies."""
+    """The size of every stored key in bytes; None if it varies."""
 
     keeps_bytes = True
     """Whether `to_store` returns its argument unchanged."""
@@ -67,12 +67,12 @@ class Codec(ABC):
     """Whether a key that is not identified by its document is listed by its record bytes."""
 
     representation: str | None = None
-    """The subtype of `application/…` under which `without_frame` is served, if it is."""
+    """The subtype of `application/…` of what `without_frame` returns; None if it is not served."""
 
     @property
     def probe(self) -> Callable[[bytes], object]:
-        """A function like `check`, but its errors have no text for people, and it may be stricter.
-        If it raises ValueError, the bytes are still valid if `check` accepts them.
+        """A function like `check`, but users do not read its errors, and it may be stricter. If it
+        raises ValueError, the bytes are still valid if `check` accepts them.
 
         Called for every record, so it should be a C function.
         """
@@ -90,7 +90,7 @@ class Codec(ABC):
         """Raise ValueError unless `raw` (record bytes) is valid in this format."""
 
     def check_stored(self, raw: bytes) -> None:
-        """`check` of the value of a record that was applied."""
+        """As `check`, for the value of a record that was applied to a store."""
         self.check(raw)
 
     @abstractmethod

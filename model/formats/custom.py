@@ -64,8 +64,8 @@ class CustomCodec(Codec):
         return self._codec.from_store(stored)
 
     def is_identified(self, raw: bytes, document: bytes) -> bool:
-        """Whether the document finds the key in bodies or in URLs. In a URL, a string is without
-        its quotes, and any other document as it is."""
+        """Whether the document means the key in bodies or in URLs. In a URL, a string is without
+        its quotes, and any other document is unchanged."""
         value = decode_body(document)
         is_text = isinstance(value, str)
         return self._means(
@@ -131,18 +131,20 @@ class CustomFormat(Format):
 @lru_cache(maxsize=256)
 def load_codec(path: str) -> CustomCodec:
     """The codec named by `package.module:Class`; ConfigurationError if it is not usable."""
-    found = import_class(path)
-    if not isinstance(found, type) or not issubclass(found, Codec):
+    class_ = import_class(path)
+    if not isinstance(class_, type) or not issubclass(class_, Codec):
         raise ConfigurationError(f"{path} is not a subclass of {_BASE}")
-    if missing := sorted(found.__abstractmethods__):
+    if missing := sorted(class_.__abstractmethods__):
         raise ConfigurationError(f"{path} lacks the methods {', '.join(missing)}; see {_BASE}")
-    changes_bytes = found.to_store is not Codec.to_store or found.from_store is not Codec.from_store
-    if found.keeps_bytes and changes_bytes:
+    changes_bytes = (
+        class_.to_store is not Codec.to_store or class_.from_store is not Codec.from_store
+    )
+    if class_.keeps_bytes and changes_bytes:
         raise ConfigurationError(f"{path} has to_store: it needs keeps_bytes = False")
-    if found.has_prefixes and not found.keeps_bytes:
+    if class_.has_prefixes and not class_.keeps_bytes:
         raise ConfigurationError(f"{path} has prefixes: it needs keeps_bytes = True")
     try:
-        codec = found()
+        codec = class_()
     except Exception as e:
         raise ConfigurationError(
             f"{path} cannot be created without arguments: {type(e).__name__}: {e}"

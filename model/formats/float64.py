@@ -76,7 +76,7 @@ class Float64Codec(Codec):
         if type(value) in (int, float):
             return repr(float(value)).encode(), False
         if value not in ("NaN", "Infinity", "-Infinity"):
-            raise ValueError("no number: float64 is a JSON number, or NaN, Infinity as text")
+            raise ValueError('not a JSON number, "NaN", "Infinity" or "-Infinity" (float64)')
         return str(value).encode(), False
 
 

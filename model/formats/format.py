@@ -50,7 +50,7 @@ class WrittenJson:
 def written_json(text: str) -> WrittenJson:
     """The document without spaces between its parts, as `document` writes it; ValueError."""
     parse_json(text)
-    return WrittenJson(_TEXT_OR_SPACE.sub(lambda found: found[1] or "", text))
+    return WrittenJson(_TEXT_OR_SPACE.sub(lambda match: match[1] or "", text))
 
 
 def parse_json(text: str, parse_float: Callable[[str], Any] = float) -> Any:
@@ -96,7 +96,7 @@ class PythonForm:
     to_json: Callable[[Any], bytes] = document
     from_json: Callable[[Any], Any] = identity
     key_from_json: Callable[[Any], Any] | None = None
-    """As `from_json`, if keys need another Python value, by which they are found."""
+    """As `from_json`, if the Python value of a key differs from that of a value."""
 
     from_typed: Callable[[str], Any] = written_json
     """A value from the text that people type at a terminal."""
@@ -114,7 +114,7 @@ class PythonForm:
     """Whether some keys are listed by their record bytes (`model.formats.listed_keys`)."""
 
     has_prefixes: bool = False
-    """Whether keys have prefixes, though no codec of the client does."""
+    """Whether keys can be asked for by prefix, although the format has no codec in the client."""
 
     identifies_key: bool = True
     """Whether a value is enough to ask for a key; False if the bytes of the record are needed."""
@@ -128,7 +128,7 @@ class OpenApi:
     """A format in the OpenAPI document."""
 
     serde: str
-    """Kafka's serde, which KIQR's clients name."""
+    """Kafka's serde, by which clients of KIQR name the format."""
 
     schema: Mapping[str, Any] | None = None
     """The schema of a key in a URL; None: the format is not for keys."""
@@ -141,8 +141,8 @@ class OpenApi:
 
     def entry(self) -> dict[str, Any]:
         """The entry of `x-formats`."""
-        found = {"serde": self.serde, "schema": self.schema, "example": self.example}
-        entry = {name: value for name, value in found.items() if value is not None}
+        members = {"serde": self.serde, "schema": self.schema, "example": self.example}
+        entry = {name: value for name, value in members.items() if value is not None}
         return entry if self.json_example is _SAME else {**entry, "json_example": self.json_example}
 
 
@@ -186,11 +186,11 @@ class Format:
     # With a schema: see `SchemaFormat`
 
     def definition(
-        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+        self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
     ) -> str | None:
         """`View.key_schema` or `View.value_schema`, from the fields in views.toml; FieldError.
 
-        `of`: "key" or "value". `has_source`: whether there is a table [schemas].
+        `part`: "key" or "value". `has_source`: whether there is a table [schemas].
         """
         return None
 
@@ -200,7 +200,7 @@ class Format:
         return self.codec
 
     def is_routed(self, definition: str | None) -> bool:
-        """Whether the proxy encodes keys from their text: as proxy/key_codec.lua."""
+        """Whether the proxy encodes keys from their text (proxy/key_codec.lua)."""
         return True
 
     def fingerprint(self, definition: str) -> str:
@@ -221,17 +221,17 @@ class SchemaFormat(Format):
     """The parameter `format` with which a registry is asked for schemas; empty: none."""
 
     def definition(
-        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+        self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
     ) -> str | None:
-        field, name = f"{of}_schema", fields["schema"]
+        field, name = f"{part}_schema", fields["schema"]
         if not name:
-            raise FieldError(of, f'{field} is missing: set a file name, or "{CONFLUENT}"')
+            raise FieldError(part, f'{field} is missing: set a file name, or "{CONFLUENT}"')
         if name == CONFLUENT:
             if not has_source:
                 raise FieldError(field, 'the table [schemas] is missing: set registry = "http://…"')
             return CONFLUENT
         try:
-            return self.definition_of(read(name), of, fields)
+            return self.definition_of(read(name), part, fields)
         except FieldError:
             raise
         except ValueError as e:
@@ -242,7 +242,7 @@ class SchemaFormat(Format):
         return True
 
     @abstractmethod
-    def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
+    def definition_of(self, content: bytes, part: str, fields: Mapping[str, str]) -> str:
         """The definition from a schema file; ValueError, FieldError."""
 
     @abstractmethod

@@ -20,7 +20,7 @@ HEADERS = frozenset(map(id_header, ("key", "value")))
 
 ID_IN_HEADER = (
     "The schema id is in a record header, as Confluent's serializers can write it: such ids are "
-    "not read. Set the schema to a file; JSON needs none"
+    "not read. Set the schema to a file. JSON needs no schema"
 )
 
 _MAX_ID = 2**31 - 1  # registries have ids in Java's int
@@ -68,5 +68,5 @@ def other_frame(raw: bytes) -> str | None:
 
 
 def _instead(raw: bytes) -> str:
-    found = other_frame(raw)
-    return "" if found is None else f". It has {found}"
+    frame = other_frame(raw)
+    return "" if frame is None else f". It has {frame}"

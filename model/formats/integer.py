@@ -50,7 +50,7 @@ class IntegerCodec(Codec):
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if type(value) is not int:
-            raise ValueError(f"no number: {self.name} is a whole JSON number")
+            raise ValueError(f"not a whole JSON number ({self.name})")
         return b"%d" % value, False
 
 

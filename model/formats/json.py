@@ -1,7 +1,7 @@
 """Format `json`: a JSON document; its exact bytes are the key or value.
 
-With Confluent's frame, as its serializers for JSON Schema write it (JSON_SR), the document follows
-the schema id. No schema is needed to read it.
+Confluent's serializers for JSON Schema (JSON_SR) write a frame with a schema id before the
+document. The document is read without the schema.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Json(Format):
     codec = JsonCodec()
     fields: ClassVar[Mapping[str, str]] = {"schema": '"confluent", if they have its frame'}
     python = PythonForm(identifies_key=False)
-    # every byte of the key counts, also spaces, which programs add at will
+    # every byte of the key counts, also spaces, which some programs add and others do not
     openapi = OpenApi("StringSerde", {"type": "string"}, '{"id":1}', json_example=None)
     serdes = frozenset(("StringSerde",))
     has_own_serdes = True
@@ -68,11 +68,11 @@ class Json(Format):
     has_nulls = True
 
     def definition(
-        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+        self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
     ) -> str | None:
         if fields["schema"] not in ("", CONFLUENT):
             raise FieldError(
-                f"{of}_schema",
+                f"{part}_schema",
                 f'JSON is read without a schema: set "{CONFLUENT}" if records have the frame of '
                 "Confluent's serializers, or omit it",
             )

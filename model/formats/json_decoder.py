@@ -75,13 +75,13 @@ def with_long_integers(documents: Sequence[bytes], joined: bytes) -> set[int]:
     """The indexes of the documents in which an integer may have more than 64 bits. `joined`: these
     documents, each after one byte that is not a digit."""
     digits = joined.translate(_DIGITS)
-    found: set[int] = set()
+    indexes: set[int] = set()
     ends: list[int] = []
     for long in (_LONG, _LONG_NEGATIVE):
-        at = digits.find(long)
-        while at >= 0:
+        position = digits.find(long)
+        while position >= 0:
             ends = ends or list(accumulate(len(document) + 1 for document in documents))
-            index = bisect_right(ends, at)
-            found.add(index)
-            at = digits.find(long, ends[index])
-    return found
+            index = bisect_right(ends, position)
+            indexes.add(index)
+            position = digits.find(long, ends[index])
+    return indexes

@@ -30,21 +30,21 @@ class _Text(str):
 def without_recursion(document: object, sorted_: bool) -> bytes:
     """What `json.dumps` writes, for any number of levels. It takes ten times as long."""
     written: list[str] = []
-    left: list[Any] = [document]  # the next part last
-    while left:
-        part = left.pop()
+    pending: list[Any] = [document]  # the next part last
+    while pending:
+        part = pending.pop()
         if type(part) is _Text:
             written.append(part)
         elif part and isinstance(part, dict):
-            left.append(_Text("}"))
+            pending.append(_Text("}"))
             for name in sorted(part, reverse=True) if sorted_ else reversed(part):
-                left += (part[name], _Text(f",{json.dumps(name)}:"))
-            left[-1] = _Text("{" + left[-1][1:])
+                pending += (part[name], _Text(f",{json.dumps(name)}:"))
+            pending[-1] = _Text("{" + pending[-1][1:])
         elif part and isinstance(part, list):
-            left.append(_Text("]"))
+            pending.append(_Text("]"))
             for item in reversed(part):
-                left += (item, _Text(","))
-            left[-1] = _Text("[")
+                pending += (item, _Text(","))
+            pending[-1] = _Text("[")
         else:
             written.append(json.dumps(part))
     return "".join(written).encode()

@@ -104,8 +104,8 @@ def _whole(escape: re.Match[bytes]) -> bytes:
 
 
 def _without_great_numbers(text: bytes, beyond_double: bytes) -> bytes:
-    def replace(found: re.Match[bytes]) -> bytes:
-        part = found[0]
+    def replace(match: re.Match[bytes]) -> bytes:
+        part = match[0]
         if part[:1] == b'"' or not _is_beyond_double(part):
             return part
         sign = b"-" if part[:1] == b"-" and beyond_double.isdigit() else b""

@@ -2,9 +2,9 @@
 
 In some formats, several record keys have the same JSON document: the many NaNs of float64; Avro
 with a map in several blocks, or a number with more bytes than it needs; Protobuf with unknown
-fields. The document means only one of these keys: the key that our own encoder writes. If the other
-keys were listed by it, the text would find another key, or none. So they are listed by their bytes.
-The document with the bytes finds them, as the text of a URL and in bodies.
+fields. The document means only one of these keys: the key that our own encoder writes. If another
+key were listed by this document, a request with it would read a different key, or none. So the
+other keys are listed by their bytes. The document with the bytes means them, in URLs and in bodies.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ class ListedKeys(Codec):
     def _listed_by_bytes(self, text: bytes) -> bytes | None:
         """The record bytes in the text; None if the text is not the document of a key that is
         listed by its bytes. For example, a schema may have a field with the name `@base64url`."""
-        found = _DOCUMENT.fullmatch(text)
-        if found is None:
+        match = _DOCUMENT.fullmatch(text)
+        if match is None:
             return None
         try:
-            raw = from_base64url(found[1])
+            raw = from_base64url(match[1])
             self._codec.check(raw)
             is_identified = self._codec.is_identified(raw, self._codec.to_json(raw))
         except ValueError:

@@ -46,11 +46,11 @@ _FORMATS: tuple[Format, ...] = (
     Avro(),
     Protobuf(),
 )
-FORMATS: dict[str, Format] = {each.name: each for each in _FORMATS}
+FORMATS: dict[str, Format] = {format_.name: format_ for format_ in _FORMATS}
 """By the name that `key = …` and `value = …` have in views.toml."""
 
 VALUE_CODECS: dict[str, Codec] = {
-    each.name: each.codec for each in _FORMATS if each.codec is not None
+    format_.name: format_.codec for format_ in _FORMATS if format_.codec is not None
 }
 """The codecs that need no schema."""
 
@@ -58,7 +58,7 @@ KEY_CODECS: dict[str, Codec] = {
     name: codec for name, codec in VALUE_CODECS.items() if FORMATS[name].for_keys
 }
 SCHEMA_FORMATS: tuple[SchemaFormat, ...] = tuple(
-    each for each in _FORMATS if isinstance(each, SchemaFormat)
+    format_ for format_ in _FORMATS if isinstance(format_, SchemaFormat)
 )
 
 

@@ -1,6 +1,6 @@
 """The REST API of a schema registry: Confluent's, Karapace, Apicurio, Redpanda.
 
-The caller gives ``send``: this package does no I/O of its own.
+The caller passes the function ``send``, because this package does no I/O.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from model.formats.registry import FORMATS, SCHEMA_FORMATS
 from model.formats.schemas import Schema, SchemaNotFound
 from model.http.answers import Answer, AnswerTooLong, Options, RequestFailed, Send, basic
 
-_TIMEOUT = 10.0  # s for an answer
+_TIMEOUT_S = 10.0  # for an answer
 _MAX_BYTES = 8 << 20
 _MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REFERENCES = 100
 _DEFAULT_TYPE = "AVRO"  # of a registry whose answer has no `schemaType`
-_BY_TYPE: dict[str, SchemaFormat] = {each.registry_type: each for each in SCHEMA_FORMATS}
-_NAMES = {each.registry_type: name for name, each in FORMATS.items() if each.registry_type}
+_BY_TYPE: dict[str, SchemaFormat] = {format_.registry_type: format_ for format_ in SCHEMA_FORMATS}
+_NAMES = {format_.registry_type: name for name, format_ in FORMATS.items() if format_.registry_type}
 _NOT_FOUND = 40403  # the registry's error code; a bare 404 may mean a wrong URL
 _REFERENCE_NOT_FOUND = (40401, 40402)  # the subject, or its version
 _REFUSED = (401, 403)
@@ -96,9 +96,10 @@ class RegistryClient:
             document = self._get(path + query)
         references: dict[tuple[str, int], tuple[str, str]] = {}
         self._add_references(document, references, query)
-        for text in (document["schema"], *(each for _, each in references.values())):
+        texts = (document["schema"], *(text for _, text in references.values()))
+        for schema_text in texts:
             # a registry that ignores the parameter returns what the producer has registered
-            if not schema_format.is_registry_form(text):
+            if not schema_format.is_registry_form(schema_text):
                 raise SchemaSourceUnavailable(
                     f"{self.name} does not support {query[1:]} of {schema_type} schemas: put files "
                     "of the schemas into a folder (docs/reference/formats.md)"
@@ -142,21 +143,21 @@ class RegistryClient:
     def _answer(self, path: str, body: bytes | None = None) -> Any:
         """The parsed answer; None if it is not JSON. With a body, the request is a POST."""
         url, headers = self.name + path, {"Accept": f"{_MEDIA_TYPE}, application/json"}
-        first: Options = {"headers": headers | self._authorization, "use_proxies": True}
+        options: Options = {"headers": headers | self._authorization, "use_proxies": True}
         redirects = _MAX_REDIRECTS
         if body is not None:
-            first["headers"] = {**first["headers"], "Content-Type": _MEDIA_TYPE}
-            first["body"] = body
+            options["headers"] = {**options["headers"], "Content-Type": _MEDIA_TYPE}
+            options["body"] = body
             redirects = 0
         try:
-            answer = self._send(url, _TIMEOUT, _MAX_BYTES, **first)
+            answer = self._send(url, _TIMEOUT_S, _MAX_BYTES, **options)
             for _ in range(redirects):
                 location = answer.headers.get("Location")
                 if answer.status not in _REDIRECTS or not location:
                     break
                 # the password is not for the server to which a redirect leads
                 url = urljoin(url, location)
-                answer = self._send(url, _TIMEOUT, _MAX_BYTES, headers=headers, use_proxies=True)
+                answer = self._send(url, _TIMEOUT_S, _MAX_BYTES, headers=headers, use_proxies=True)
         except AnswerTooLong:
             raise ValueError(f"the schema has more than {_MAX_BYTES} bytes") from None
         except RequestFailed as e:

@@ -19,7 +19,7 @@ NO_TEXT = (
     "text does not have the schema id that is part of the record's key: send the key's record "
     "bytes, with encoding=base64url"
 )
-"""Why a framed key cannot be asked for by its text."""
+"""The error of a request that names a framed key by its text."""
 
 
 class SchemaNotFound(ValueError):
@@ -41,7 +41,7 @@ class SchemaNotYet(Unavailable):
 
     @property
     def state(self) -> str:
-        """What it waits for, and the state of the fetch."""
+        """The missing schema, and the state of its fetch, as text."""
         return f"schema {self.schema_id}: {self._source.state(self.schema_id)}"
 
     @property
@@ -79,12 +79,12 @@ class SchemaSource(Protocol):
     """A source of schemas by id. Never blocks: the event loop calls it, too."""
 
     def state(self, schema_id: int) -> str:
-        """Why the schema is not available yet, for people."""
+        """Why the schema is not available yet, as a text for users."""
 
     def schema(self, schema_id: int) -> Schema:
         """SchemaNotYet; ValueError if the schema does not exist or is not supported."""
 
-    def of_stored(self, schema_id: int) -> Schema:
+    def stored_schema(self, schema_id: int) -> Schema:
         """As `schema`, for the id of a record that was ingested. Any other id may be one that a
         client has chosen in a request."""
 
@@ -98,7 +98,7 @@ class NoSchemas:
     def schema(self, schema_id: int) -> Schema:
         raise SchemaNotYet(schema_id, self)
 
-    def of_stored(self, schema_id: int) -> Schema:
+    def stored_schema(self, schema_id: int) -> Schema:
         raise SchemaNotYet(schema_id, self)
 
 
@@ -111,21 +111,21 @@ class ConfluentCodec(Codec):
     needs_schemas = True
 
     def __init__(self, name: str, source: SchemaSource | None) -> None:
-        """`name`: of the format."""
+        """`name`: the format."""
         self.name = name
         self.representation = name
         source = source or NoSchemas()
-        self._schema, self._of_stored = source.schema, source.of_stored
+        self._find, self._find_stored = source.schema, source.stored_schema
 
     def check(self, raw: bytes) -> None:
-        self._check(raw, self._schema)
+        self._check(raw, self._find)
 
     def check_stored(self, raw: bytes) -> None:
-        self._check(raw, self._of_stored)
+        self._check(raw, self._find_stored)
 
-    def _check(self, raw: bytes, schema_of: Callable[[int], Schema]) -> None:
+    def _check(self, raw: bytes, find: Callable[[int], Schema]) -> None:
         schema_id = schema_id_of(raw)
-        schema = schema_of(schema_id)
+        schema = find(schema_id)
         try:
             self._refuse_other_formats(schema)
             schema.check(raw[FRAME:])
@@ -136,18 +136,18 @@ class ConfluentCodec(Codec):
         raise ValueError(NO_TEXT)
 
     def to_json(self, raw: bytes) -> bytes:
-        schema, _ = self._known(raw)
+        schema, _ = self._stored_schema(raw)
         return schema.to_json(raw[FRAME:])
 
     def without_frame(self, raw: bytes) -> SchemaBytes:
-        schema, schema_id = self._known(raw)
+        schema, schema_id = self._stored_schema(raw)
         return SchemaBytes(schema.value_of(raw[FRAME:]), schema.fingerprint, schema_id)
 
-    def _known(self, raw: bytes) -> tuple[Schema, int]:
+    def _stored_schema(self, raw: bytes) -> tuple[Schema, int]:
         """The schema of stored bytes, which was available at ingest."""
         schema_id = int.from_bytes(raw[1:FRAME], "big")
         try:
-            schema = self._of_stored(schema_id)
+            schema = self._find_stored(schema_id)
             self._refuse_other_formats(schema)
             return schema, schema_id
         except ValueError as e:

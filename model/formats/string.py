@@ -33,7 +33,7 @@ class StringCodec(Codec):
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if not isinstance(value, str):
-            raise ValueError("no text: string is a JSON string")
+            raise ValueError("not a JSON string, which the format string needs")
         return value.encode(), False
 
 

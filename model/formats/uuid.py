@@ -41,7 +41,7 @@ class UuidCodec(Codec):
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if not isinstance(value, str):
-            raise ValueError("no text: uuid is a JSON string")
+            raise ValueError("not a JSON string, which the format uuid needs")
         return value.encode(), False
 
 

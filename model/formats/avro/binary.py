@@ -29,14 +29,14 @@ def to_binary(node: Any, named: Named, value: Any) -> bytes:
 
 def _union(branches: list[Any], named: Named, value: Any) -> bytes:
     fitting = []
-    why = ""
+    reason = ""
     for index, branch in enumerate(branches):
         try:
             fitting.append(_long(index) + to_binary(branch, named, value))
         except ValueError as e:
-            why = str(e)
+            reason = str(e)
     if not fitting:
-        raise ValueError(f"matches no branch of the union (the last: {why})")
+        raise ValueError(f"matches no branch of the union (the last branch: {reason})")
     if len(fitting) > 1:
         raise ValueError(
             "matches more than one branch of a union: send its bytes, with encoding=base64url"
@@ -157,12 +157,12 @@ def _text(value: Any) -> str:
 
 def _long(number: int) -> bytes:
     """Zigzag encoding, seven bits per byte, least significant first."""
-    rest = (number << 1) ^ (number >> 63)
+    remaining = (number << 1) ^ (number >> 63)
     written = bytearray()
-    while rest > 0x7F:
-        written.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    written.append(rest)
+    while remaining > 0x7F:
+        written.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    written.append(remaining)
     return bytes(written)
 
 

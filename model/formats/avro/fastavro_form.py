@@ -32,21 +32,21 @@ def _accepted(node: Any, enums: dict[str, dict[str, Any]]) -> Any:
         return [_accepted(branch, enums) for branch in node]
     if isinstance(node, str):
         return node if node in PRIMITIVES or "." in node else _in_namespace(node)
-    found = dict(node)
+    accepted = dict(node)
     for inner in ("items", "values"):
         if inner in node:
-            found[inner] = _accepted(node[inner], enums)
+            accepted[inner] = _accepted(node[inner], enums)
     if "name" in node:
-        found["name"] = node["name"] if "." in node["name"] else _in_namespace(node["name"])
+        accepted["name"] = node["name"] if "." in node["name"] else _in_namespace(node["name"])
     if "fields" in node:
-        found["fields"] = [
+        accepted["fields"] = [
             {**field, "type": _accepted(field["type"], enums)} for field in node["fields"]
         ]
     if node["type"] == "enum":
         written = {"symbols", "default"} & node.keys()
-        enums[found["name"]] = {name: found.pop(name) for name in written}
-        found["symbols"] = [f"S{index}" for index, _ in enumerate(node["symbols"])]
-    return found
+        enums[accepted["name"]] = {name: accepted.pop(name) for name in written}
+        accepted["symbols"] = [f"S{index}" for index, _ in enumerate(node["symbols"])]
+    return accepted
 
 
 def _in_namespace(name: str) -> str:

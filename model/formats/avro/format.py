@@ -26,7 +26,7 @@ class Avro(SchemaFormat):
     file_suffix = ".avsc"
     registry_type = "AVRO"
 
-    def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
+    def definition_of(self, content: bytes, part: str, fields: Mapping[str, str]) -> str:
         """The schema's JSON without whitespace."""
         return orjson.dumps(self.parse_file(content).definition).decode()
 

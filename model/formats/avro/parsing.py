@@ -47,12 +47,12 @@ def schema_json(text: str | bytes) -> Any:
         pass
     if isinstance(text, bytes):
         text = text.decode()
-    found = json.loads(
+    document = json.loads(
         _TEXT_OR_COMMENT.sub(lambda match: match[1] or " ", text.removeprefix("\ufeff")),
         parse_int=lambda digits: int(digits) if len(digits) < 19 else None,
         parse_float=lambda digits: number if math.isfinite(number := float(digits)) else None,
     )
-    return orjson.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    return orjson.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def parse(schema: Any, named: Named) -> Any:
@@ -105,9 +105,9 @@ class _Parser:
         return self._define(node, kind, namespace, depth)
 
     def _full_name(self, name: str, namespace: str) -> str:
-        within = f"{namespace}.{name}"
-        if "." not in name and namespace and within in self._names:
-            return within
+        qualified = f"{namespace}.{name}"
+        if "." not in name and namespace and qualified in self._names:
+            return qualified
         if name not in self._names:
             raise ValueError(f"the type {name} is not defined")
         return name
@@ -129,8 +129,8 @@ class _Parser:
                 self._field(field, namespace, depth) for field in node.get("fields", ())
             ]
         _keep_aliases(node, definition)
-        known = self._named.setdefault(name, definition)
-        if known != definition:
+        existing = self._named.setdefault(name, definition)
+        if existing != definition:
             raise ValueError(f"the type {name} is defined twice, and differently")
         return name
 
@@ -138,11 +138,11 @@ class _Parser:
         name = field["name"]
         if not isinstance(name, str):
             raise ValueError(f"a field's name is not text: {name}")
-        found = {"name": name, "type": self.node(field["type"], namespace, depth + 1)}
+        kept = {"name": name, "type": self.node(field["type"], namespace, depth + 1)}
         if "default" in field:
-            found["default"] = field["default"]
-        _keep_aliases(field, found)
-        return found
+            kept["default"] = field["default"]
+        _keep_aliases(field, kept)
+        return kept
 
 
 def _names(node: Any, namespace: str, depth: int) -> Iterator[str]:
@@ -157,12 +157,14 @@ def _names(node: Any, namespace: str, depth: int) -> Iterator[str]:
             name, namespace = _names_of(node, namespace)
             yield name
         inner = [node.get("items"), node.get("values")]
-        inner += [each.get("type") for each in node.get("fields") or () if isinstance(each, dict)]
+        inner += [
+            field.get("type") for field in node.get("fields") or () if isinstance(field, dict)
+        ]
         inner += [] if isinstance(kind, str) else [kind]
     else:
         return
-    for each in inner:
-        yield from _names(each, namespace, depth + 1)
+    for part in inner:
+        yield from _names(part, namespace, depth + 1)
 
 
 def _names_of(node: dict[str, Any], namespace: str) -> tuple[str, str]:
@@ -178,15 +180,15 @@ def _names_of(node: dict[str, Any], namespace: str) -> tuple[str, str]:
     return f"{namespace}.{name}" if namespace else name, namespace
 
 
-def _texts(found: Any, what: str) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"{what} is not a list of texts")
-    return found
+def _texts(value: Any, field: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{field} is not a list of texts")
+    return value
 
 
 def _keep_aliases(node: dict[str, Any], kept: dict[str, Any]) -> None:
     aliases = node.get("aliases")
-    if isinstance(aliases, list) and all(isinstance(each, str) for each in aliases):
+    if isinstance(aliases, list) and all(isinstance(alias, str) for alias in aliases):
         kept["aliases"] = aliases
 
 

@@ -19,7 +19,8 @@ from model.formats.avro.texts import PREFIX, TO_NUMBER
 
 _AS_TEXT = {"float": "number", "double": "number", "bytes": "base64"}
 
-# in each number with more bytes than it needs or with more than 32 bits; also in others
+# Each number with more bytes than it needs, or with more than 32 bits, has such bytes. Other
+# numbers may have them, too.
 _ODD_NUMBER = re.compile(rb"[\x80-\xff](?:\0|[\x80-\xff]{3})")
 
 
@@ -36,11 +37,11 @@ class AvroSchema:
             named, parsed = parse_all(text, references)
             walked = _Walk(named)
             root = walked.node(parsed, 0)
-            # of the canonical form: only what affects decoding
+            # from the canonical form, which only has what affects decoding
             self.fingerprint: str = fingerprint(canonical(root), "CRC-64-AVRO")
             self._reader = compiled(root)
         except Exception as e:  # KeyError, TypeError, RecursionError, …: a file may have anything
-            raise ValueError(f"not a supported Avro schema: {_said(e)}") from None
+            raise ValueError(f"not a supported Avro schema: {_reason(e)}") from None
         # whether numbers are the only parts that can be encoded in several ways
         self._only_numbers = walked.kinds <= {"int", "long", "string", "record"}
         self._root = root
@@ -50,18 +51,18 @@ class AvroSchema:
 
     def decode(self, raw: bytes) -> Any:
         """The value in its JSON form; ValueError unless `raw` is exactly one value."""
-        read = io.BytesIO(raw)
+        stream = io.BytesIO(raw)
         # the compiled reader crashes the process if a value is nested too deeply
         reader = plain_reader.schemaless_reader if self._recursive else schemaless_reader
         try:
-            found: Any = reader(read, self._reader, None)
+            record: Any = reader(stream, self._reader, None)
         except Exception as e:
             raise ValueError(f"does not match the Avro schema: {type(e).__name__}: {e}") from None
-        if read.tell() != len(raw):
+        if stream.tell() != len(raw):
             raise ValueError(
-                f"does not match the Avro schema: {len(raw) - read.tell()} trailing bytes"
+                f"does not match the Avro schema: {len(raw) - stream.tell()} trailing bytes"
             )
-        return found[FIELD]
+        return record[FIELD]
 
     def check(self, raw: bytes) -> None:
         """ValueError if `to_json` would fail."""
@@ -99,11 +100,11 @@ class AvroSchema:
 def _is_deep(value: Any, levels: int) -> bool:
     if isinstance(value, dict | list):
         inner = value.values() if isinstance(value, dict) else value
-        return not levels or any(_is_deep(each, levels - 1) for each in inner)
+        return not levels or any(_is_deep(item, levels - 1) for item in inner)
     return False
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return f"{error.args[0]} is missing" if isinstance(error, KeyError) else str(error)
 
 
@@ -170,7 +171,9 @@ class _Walk:
             return bool(node["size"] == 0)
         if node["type"] in ("record", "error"):
             # a record without fields yet is being written: it contains itself, in an array
-            return "fields" in node and all(self._is_empty(each["type"]) for each in node["fields"])
+            return "fields" in node and all(
+                self._is_empty(field["type"]) for field in node["fields"]
+            )
         return bool(node["type"] == "null")
 
 

@@ -51,10 +51,10 @@ def _decimal(raw: bytes, scale: int) -> str:
 
 def _date(days: int) -> str:
     eras, day = divmod(days, _ERA)
-    found = _EPOCH + timedelta(day)
-    year = found.year + 400 * eras
+    day_in_era = _EPOCH + timedelta(day)
+    year = day_in_era.year + 400 * eras
     sign = "" if 0 <= year <= 9999 else "-" if year < 0 else "+"
-    return f"{sign}{abs(year):04}-{found.month:02}-{found.day:02}"
+    return f"{sign}{abs(year):04}-{day_in_era.month:02}-{day_in_era.day:02}"
 
 
 def _clock(ticks: int, digits: int) -> str:
@@ -72,8 +72,8 @@ def _time(ticks: int, digits: int) -> str:
 
 
 def _timestamp(ticks: int, digits: int) -> str:
-    days, rest = divmod(ticks, _DAY * 10**digits)
-    return f"{_date(days)}T{_clock(rest, digits)}"
+    days, ticks_of_day = divmod(ticks, _DAY * 10**digits)
+    return f"{_date(days)}T{_clock(ticks_of_day, digits)}"
 
 
 # text to values
@@ -96,38 +96,38 @@ def to_float(value: Any) -> float:
 
 
 def to_unscaled(text: str, scale: int) -> int:
-    found = _DECIMAL.fullmatch(text)
-    if found is None or len(found[3] or "") > scale:
+    match = _DECIMAL.fullmatch(text)
+    if match is None or len(match[3] or "") > scale:
         raise ValueError(f"not a decimal number with {scale} digits after the point, as text")
-    return int(found[1] + found[2] + (found[3] or "").ljust(scale, "0"))
+    return int(match[1] + match[2] + (match[3] or "").ljust(scale, "0"))
 
 
 def _to_days(text: str) -> int:
-    found = _DATE.fullmatch(text)
-    if found is None:
+    match = _DATE.fullmatch(text)
+    if match is None:
         raise ValueError('not a date such as "2013-12-29"')
-    eras, year = divmod(int(found[1]) - 1970, 400)
-    day = date(1970 + year, int(found[2]), int(found[3]))
+    eras, year = divmod(int(match[1]) - 1970, 400)
+    day = date(1970 + year, int(match[2]), int(match[3]))
     return int(eras) * _ERA + (day - _EPOCH).days
 
 
 def _to_ticks(text: str, digits: int) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None or len(found[5] or "") > digits:
+    match = _TIME.fullmatch(text)
+    if match is None or len(match[5] or "") > digits:
         raise ValueError(f'not a time such as "12:03:04.{"0" * digits}"')
-    seconds: int = int(found[2]) * 3600 + int(found[3]) * 60 + int(found[4])
-    second: int = 10**digits
-    ticks = seconds * second + int((found[5] or "0").ljust(digits, "0"))
-    return -ticks if found[1] else ticks
+    seconds: int = int(match[2]) * 3600 + int(match[3]) * 60 + int(match[4])
+    ticks_per_second: int = 10**digits
+    ticks = seconds * ticks_per_second + int((match[5] or "0").ljust(digits, "0"))
+    return -ticks if match[1] else ticks
 
 
 def _to_timestamp(text: str, digits: int, zone: str) -> int:
     day, t, clock = text.partition("T")
-    ticks_of_a_day: int = _DAY * 10**digits
+    ticks_per_day: int = _DAY * 10**digits
     if t and clock.endswith(zone) and not clock.startswith("-"):
         ticks = _to_ticks(clock.removesuffix(zone), digits)
-        if ticks < ticks_of_a_day:
-            return _to_days(day) * ticks_of_a_day + ticks
+        if ticks < ticks_per_day:
+            return _to_days(day) * ticks_per_day + ticks
     raise ValueError(f'not a timestamp such as "2013-12-29T00:03:00.{"0" * digits}{zone}"')
 
 

@@ -38,35 +38,35 @@ class Bounds:
         """ValueError if the JSON of the message is too large or too deep."""
         self._spend(message, MAX_JSON_BYTES, MAX_DEPTH)
 
-    def _spend(self, message: Any, left: int, levels: int) -> int:
+    def _spend(self, message: Any, remaining: int, levels: int) -> int:
         """Return how many of the `left` bytes remain after the message. Raises ValueError."""
         if levels == 0:
             raise ValueError(f"more than {MAX_DEPTH} levels")
         descriptor = message.DESCRIPTOR
-        left -= self._empty_size(descriptor)
+        remaining -= self._empty_size(descriptor)
         for field, value in message.ListFields():
             name = field.full_name if field.is_extension else field.json_name
-            left -= len(name) + _PUNCTUATION
+            remaining -= len(name) + _PUNCTUATION
             if _is_map(field):
-                of_value = field.message_type.fields_by_name["value"]
-                left -= len(value) * (_NUMBER + _PUNCTUATION)
-                if of_value.message_type is None:
-                    left -= len(value) * self._item_size(of_value)
+                value_field = field.message_type.fields_by_name["value"]
+                remaining -= len(value) * (_NUMBER + _PUNCTUATION)
+                if value_field.message_type is None:
+                    remaining -= len(value) * self._item_size(value_field)
                 else:
                     for key in value:
-                        left = self._spend(value[key], left, levels - 1)
+                        remaining = self._spend(value[key], remaining, levels - 1)
             elif field.message_type is None:
-                left -= (len(value) if field.is_repeated else 1) * self._item_size(field)
+                remaining -= (len(value) if field.is_repeated else 1) * self._item_size(field)
             else:
-                for each in value if field.is_repeated else (value,):
-                    left = self._spend(each, left, levels - 1)
-            if left < 0:
+                for submessage in value if field.is_repeated else (value,):
+                    remaining = self._spend(submessage, remaining, levels - 1)
+            if remaining < 0:
                 raise ValueError(f"more than {MAX_JSON_BYTES >> 20} MiB as JSON")
-        if left < 0:
+        if remaining < 0:
             raise ValueError(f"more than {MAX_JSON_BYTES >> 20} MiB as JSON")
         if descriptor.full_name == _ANY and message.type_url:
-            return self._spend(self._unpacked(message), left, levels - 1)
-        return left
+            return self._spend(self._unpacked(message), remaining, levels - 1)
+        return remaining
 
     def _unpacked(self, message: Any) -> Any:
         """The message in an `Any`."""
@@ -80,27 +80,31 @@ class Bounds:
 
     def _empty_size(self, descriptor: Any) -> int:
         """The size (bytes) of the JSON of a message without content."""
-        known = self._empty_sizes.get(descriptor.full_name)
-        if known is None:
-            known = _PUNCTUATION + sum(
+        size = self._empty_sizes.get(descriptor.full_name)
+        if size is None:
+            size = _PUNCTUATION + sum(
                 len(field.json_name) + _PUNCTUATION + self._item_size(field)
                 for field in descriptor.fields
                 if not field.has_presence
             )
-            self._empty_sizes[descriptor.full_name] = known
-        return known
+            self._empty_sizes[descriptor.full_name] = size
+        return size
 
     def _item_size(self, field: Any) -> int:
         """The size (bytes) of one item of a field that is not a message, without the content of
         strings."""
-        known = self._item_sizes.get(field.full_name)
-        if known is None:
+        size = self._item_sizes.get(field.full_name)
+        if size is None:
             values = () if field.enum_type is None else field.enum_type.values
-            known = max([_NUMBER, *(len(each.name) + _PUNCTUATION for each in values)])
-            self._item_sizes[field.full_name] = known
-        return known
+            size = max([_NUMBER, *(len(value.name) + _PUNCTUATION for value in values)])
+            self._item_sizes[field.full_name] = size
+        return size
 
 
 def _is_map(field: Any) -> bool:
-    of = field.message_type
-    return of is not None and of.has_options and bool(of.GetOptions().map_entry)
+    message_type = field.message_type
+    return (
+        message_type is not None
+        and message_type.has_options
+        and bool(message_type.GetOptions().map_entry)
+    )

@@ -50,28 +50,28 @@ class Protobuf(SchemaFormat):
     registry_form = "serialized"
 
     def definition(
-        self, of: str, fields: Mapping[str, str], read: Read, has_source: bool
+        self, part: str, fields: Mapping[str, str], read: Read, has_source: bool
     ) -> str | None:
         try:
             _require_package()
         except ValueError as e:
-            raise FieldError(of, str(e)) from None
+            raise FieldError(part, str(e)) from None
         if fields["message"] and fields["schema"] == CONFLUENT:
-            raise FieldError(f"{of}_message", f'not allowed with {of}_schema = "{CONFLUENT}"')
-        return super().definition(of, fields, read, has_source)
+            raise FieldError(f"{part}_message", f'not allowed with {part}_schema = "{CONFLUENT}"')
+        return super().definition(part, fields, read, has_source)
 
-    def definition_of(self, content: bytes, of: str, fields: Mapping[str, str]) -> str:
+    def definition_of(self, content: bytes, part: str, fields: Mapping[str, str]) -> str:
         from model.formats.protobuf.codecs import definition
 
         name = fields["message"]
         file = self.parse_file(content)
         if name not in file.messages:
-            known = ", ".join(file.messages[:20])
+            types = ", ".join(file.messages[:20])
             raise FieldError(
-                f"{of}_message" if name else of,
-                f'"{name}" is not a message type of the file; it has: {known}'
+                f"{part}_message" if name else part,
+                f'"{name}" is not a message type of the file; it has: {types}'
                 if name
-                else f"{of}_message is missing: set a message type of the file; it has: {known}",
+                else f"{part}_message is missing: set a message type of the file; it has: {types}",
             )
         return definition(name, file)
 

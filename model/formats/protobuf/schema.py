@@ -21,11 +21,11 @@ from google.protobuf.message_factory import GetMessageClass
 from model.formats.protobuf.bounds import Bounds
 
 _MAX_INDEXES = 100  # levels of nested message types
-_KNOWN = "google/protobuf/"
-"""The imports that come with the package protobuf."""
+_WELL_KNOWN = "google/protobuf/"
+"""The folder of the files that come with the package protobuf."""
 
-_KNOWN_FILES = {
-    f"{_KNOWN}{name}.proto": f"google.protobuf.{name}_pb2"
+_WELL_KNOWN_FILES = {
+    f"{_WELL_KNOWN}{name}.proto": f"google.protobuf.{name}_pb2"
     for name in (
         "any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct",
         "timestamp", "type", "wrappers",
@@ -122,7 +122,7 @@ class ProtobufFile:
             self.messages = [
                 name
                 for file in reversed(ordered)
-                if not file.name.startswith(_KNOWN)
+                if not file.name.startswith(_WELL_KNOWN)
                 for name in _names(file.message_type, file.package)
             ]
             for name in self.messages:
@@ -141,47 +141,49 @@ class ProtobufFile:
         return MessageType(self._pool.FindMessageTypeByName(name), self._pool, fingerprint)
 
     def check(self, raw: bytes) -> None:
-        message, start = self._of(raw)
+        message, start = self._located_type(raw)
         message.check(raw[start:])
 
     def to_json(self, raw: bytes) -> bytes:
-        message, start = self._of(raw)
+        message, start = self._located_type(raw)
         return message.to_json(raw[start:])
 
     def value_of(self, raw: bytes) -> bytes:
-        return raw[self._of(raw)[1] :]
+        return raw[self._located_type(raw)[1] :]
 
     def located(self, raw: bytes) -> tuple[str, bytes]:
         """The full name of the message type, and the message."""
-        message, start = self._of(raw)
+        message, start = self._located_type(raw)
         return message.descriptor.full_name, raw[start:]
 
     def indexes(self, name: str) -> bytes:
         """The bytes after the schema id in the frame of a record, for a message type of this file.
         The inverse of `located`. Raises ValueError if the type is in another file."""
-        found = _index_path(self._file.message_type, self._file.package, name)
-        if found is None:
+        path = _index_path(self._file.message_type, self._file.package, name)
+        if path is None:
             raise ValueError(f"{name} is not in {self._file.name}, the last file of the set")
-        if found == (0,):
+        if path == (0,):
             return b"\0"
-        return b"".join(map(_zigzag, (len(found), *found)))
+        return b"".join(map(_zigzag, (len(path), *path)))
 
     def registration(self) -> str:
         """The file as a registry takes and serves it: `format=serialized`. ValueError if it imports
         files that are not protobuf's own."""
-        imports = [name for name in self._file.dependency if not name.startswith(_KNOWN)]
+        imports = [name for name in self._file.dependency if not name.startswith(_WELL_KNOWN)]
         if imports:
-            raise ValueError(f"it imports {', '.join(imports)}; only {_KNOWN}… can be imported")
+            raise ValueError(
+                f"it imports {', '.join(imports)}; only {_WELL_KNOWN}… can be imported"
+            )
         file = FileDescriptorProto()
         file.CopyFrom(self._file)
         file.ClearField("source_code_info")
         return base64.b64encode(file.SerializeToString(deterministic=True)).decode()
 
-    def _of(self, raw: bytes) -> tuple[MessageType, int]:
-        """The message type that the indexes name, and where the message starts."""
+    def _located_type(self, raw: bytes) -> tuple[MessageType, int]:
+        """The message type that the indexes name, and the position where the message starts."""
         indexes, start = _indexes(raw)
-        if (known := self._types.get(indexes)) is not None:
-            return known, start
+        if (message_type := self._types.get(indexes)) is not None:
+            return message_type, start
         name, types = self._file.package, self._file.message_type
         try:
             for index in indexes:
@@ -205,9 +207,9 @@ def from_descriptor_set(content: bytes) -> ProtobufFile:
 def from_registry(text: str, references: Sequence[tuple[str, str]]) -> ProtobufFile:
     """The types in the answer of a registry for `format=serialized`. Raises ValueError."""
     files = []
-    for name, each in (*references, ("", text)):
+    for name, serialized in (*references, ("", text)):
         try:
-            file = FileDescriptorProto.FromString(base64.b64decode(each, validate=True))
+            file = FileDescriptorProto.FromString(base64.b64decode(serialized, validate=True))
         except Exception as e:  # binascii.Error, DecodeError
             raise ValueError(f"not a serialized file descriptor: {e}") from None
         file.name = name or file.name or "schema.proto"  # a reference has the name of its import
@@ -222,18 +224,18 @@ def _in_order(files: Sequence[Any]) -> list[Any]:
     """
     by_name = {file.name: file for file in files}
     ordered: list[Any] = []
-    done: set[str] = set()
+    visited: set[str] = set()
 
     def visit(name: str) -> None:
-        if name in done:
+        if name in visited:
             return
-        done.add(name)
+        visited.add(name)
         file = FileDescriptorProto()
         file.CopyFrom(by_name[name])
         file.ClearField("source_code_info")
         for imported in file.dependency:
-            if imported not in by_name and imported in _KNOWN_FILES:
-                module = import_module(_KNOWN_FILES[imported])
+            if imported not in by_name and imported in _WELL_KNOWN_FILES:
+                module = import_module(_WELL_KNOWN_FILES[imported])
                 by_name[imported] = FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb)
             if imported in by_name:
                 visit(imported)
@@ -259,24 +261,24 @@ def _leave_out_imports(file: Any, by_name: dict[str, Any]) -> None:
 
 def _names(types: Sequence[Any], parent: str) -> Iterator[str]:
     """The full names of message types and of those nested in them, without map entries."""
-    for each in types:
-        if not each.options.map_entry:
-            name = _joined(parent, each.name)
+    for message_type in types:
+        if not message_type.options.map_entry:
+            name = _joined(parent, message_type.name)
             yield name
-            yield from _names(each.nested_type, name)
+            yield from _names(message_type.nested_type, name)
 
 
 def _joined(parent: str, name: str) -> str:
     return f"{parent}.{name}" if parent else name
 
 
-def _index_path(types: Sequence[Any], parent: str, wanted: str) -> tuple[int, ...] | None:
+def _index_path(types: Sequence[Any], parent: str, full_name: str) -> tuple[int, ...] | None:
     """The indexes of a message type among these and the types nested in them."""
-    for index, each in enumerate(types):
-        name = _joined(parent, each.name)
-        if name == wanted:
+    for index, message_type in enumerate(types):
+        name = _joined(parent, message_type.name)
+        if name == full_name:
             return (index,)
-        nested = _index_path(each.nested_type, name, wanted)
+        nested = _index_path(message_type.nested_type, name, full_name)
         if nested is not None:
             return (index, *nested)
     return None
@@ -284,10 +286,10 @@ def _index_path(types: Sequence[Any], parent: str, wanted: str) -> tuple[int, ..
 
 def _zigzag(number: int) -> bytes:
     """A number that is not negative, as a zigzag varint."""
-    number, found = 2 * number, b""
+    number, encoded = 2 * number, b""
     while number > 0x7F:
-        found, number = found + bytes((number & 0x7F | 0x80,)), number >> 7
-    return found + bytes((number,))
+        encoded, number = encoded + bytes((number & 0x7F | 0x80,)), number >> 7
+    return encoded + bytes((number,))
 
 
 def _fingerprint(content: bytes) -> str:
@@ -295,33 +297,33 @@ def _fingerprint(content: bytes) -> str:
 
 
 def _indexes(raw: bytes) -> tuple[tuple[int, ...], int]:
-    """The path of the message type in its file, and where it ends in `raw`.
+    """The path of the message type in its file, and the position in `raw` where the path ends.
 
     Zigzag varints: the number of indexes, and each index; one zero byte stands for [0].
     """
-    count, at = _varint(raw, 0)
+    count, end = _varint(raw, 0)
     if count == 0:
-        return (0,), at
+        return (0,), end
     if not 0 < count <= _MAX_INDEXES:
         raise ValueError(f"{count} message indexes; at most {_MAX_INDEXES} are allowed")
     indexes = []
     for _ in range(count):
-        index, at = _varint(raw, at)
+        index, end = _varint(raw, end)
         if index < 0:
             raise ValueError("a negative message index")
         indexes.append(index)
-    return tuple(indexes), at
+    return tuple(indexes), end
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint of at most 5 bytes at `at`, and where it ends."""
+def _varint(raw: bytes, position: int) -> tuple[int, int]:
+    """The number of a zigzag varint of at most 5 bytes at `position`, and the position after it."""
     value = 0
     for shift in range(0, 35, 7):
-        if at >= len(raw):
+        if position >= len(raw):
             raise ValueError("without message indexes after the schema id")
-        byte = raw[at]
-        at += 1
+        byte = raw[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
+            return (value >> 1) ^ -(value & 1), position
     raise ValueError("a message index of more than 5 bytes")

@@ -46,7 +46,7 @@ class FetchedSchemas:
             raise schema
         return schema
 
-    def of_stored(self, schema_id: int) -> Schema:
+    def stored_schema(self, schema_id: int) -> Schema:
         return self.schema(schema_id)
 
     def state(self, schema_id: int) -> str:

@@ -62,7 +62,7 @@ class Schemas:
     state = ""
 
     def __init__(self, url: str) -> None:
-        self.schema = self.of_stored = SchemaRegistry(url).fetch
+        self.schema = self.stored_schema = SchemaRegistry(url).fetch
 
 
 @pytest.fixture

@@ -62,7 +62,7 @@ class FakeSchemas:
             raise ValueError("the registry knows no schema of this id")
         return AvroSchema(json.dumps(found))
 
-    def of_stored(self, schema_id: int) -> AvroSchema:
+    def stored_schema(self, schema_id: int) -> AvroSchema:
         return self.schema(schema_id)
 
 

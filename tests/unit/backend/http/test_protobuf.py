@@ -34,7 +34,7 @@ class Schemas:
     def schema(self, schema_id: int) -> object:
         return FILE
 
-    of_stored = schema
+    stored_schema = schema
 
 
 @pytest.fixture

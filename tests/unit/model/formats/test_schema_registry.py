@@ -113,7 +113,7 @@ def test_a_registry_that_drips_is_not_waited_for(
     head: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Regression: it held the thread for as long as it sent a byte now and then."""
-    monkeypatch.setattr(schema_registry, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(schema_registry, "_TIMEOUT_S", 0.2)
     with dripping(head) as url, pytest.raises(SchemaSourceUnavailable, match="in time"):
         RegistryClient(url, "", send).fetch(7)
 

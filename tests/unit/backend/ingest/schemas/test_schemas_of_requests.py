@@ -62,7 +62,7 @@ def test_ids_of_clients_wait_behind_those_of_records(
     running.add(8, "int")
     missing = ask(schemas, 7)
     with pytest.raises(SchemaNotYet):
-        schemas.of_requests.of_stored(8)
+        schemas.of_requests.stored_schema(8)
     schemas.start()
     wait_until(lambda: len(running.asked) >= 18, 10, "the queued ids")
     assert missing.over
