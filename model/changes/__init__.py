@@ -1,1 +1,1 @@
-"""State that changes by records of a topic, such as which deployment is current."""
+"""State that records of a topic change, for example which deployment is current."""

@@ -40,9 +40,9 @@ def encode_record(service: str, state: DeploymentState, at_ms: int) -> bytes:
 
 def decode_record(value: bytes | str | None) -> tuple[str, DeploymentState]:
     """The inverse of `encode_record`. Raises ValueError if the record is malformed."""
-    found = decode_object(value)
+    document = decode_object(value)
     service, current, previous, revision = (
-        found.get(each) for each in ("name", "current", "previous", "revision")
+        document.get(name) for name in ("name", "current", "previous", "revision")
     )
     if type(service) is not str or type(revision) is not int or revision < 1:
         raise ValueError("no record of a deployment")

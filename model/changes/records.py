@@ -28,8 +28,8 @@ S = TypeVar("S", bound=Revised)
 def fold(states: Mapping[str, S], name: str, state: S) -> Mapping[str, S] | None:
     """The states after a record; None if the record does not count, because another one with this
     revision came first. The first record of a name always counts."""
-    known = states.get(name)
-    if known is not None and state.revision != known.revision + 1:
+    previous = states.get(name)
+    if previous is not None and state.revision != previous.revision + 1:
         return None
     return {**states, name: state}
 

@@ -32,8 +32,8 @@ _KINDS = {
     "max": _ORDERED,
     "distinct": (Kind.STRING, Kind.INTEGER),
 }
-_OF_DOUBLES = (
-    "the sum of doubles depends on their order; declare the field as decimal(2), which has 2 "
+_SUM_OF_DOUBLES = (
+    "the sum of doubles depends on their order; declare the field as decimal(2), a number with 2 "
     "digits after the point"
 )
 
@@ -42,28 +42,35 @@ Names = Mapping[str, Expression]
 
 def parse_aggregates(table: Mapping[str, Any], names: Names) -> tuple[Aggregate, ...]:
     """Raises TableError."""
-    found = [each for key in FUNCTIONS if key in table for each in _parse(key, table[key], names)]
-    if not found:
+    aggregates: list[Aggregate] = []
+    for key in FUNCTIONS:
+        if key in table:
+            aggregates += _parse(key, table[key], names)
+    if not aggregates:
         raise TableError((), f"has no aggregate; add one of: {', '.join(FUNCTIONS)}")
-    if len(found) > MAX_AGGREGATES:
-        raise TableError((), f"has {len(found)} aggregates; at most {MAX_AGGREGATES} are allowed")
-    known: dict[str, str] = {}
-    for each in found:
-        other = known.setdefault(each.name.lower(), each.function)
-        if other != each.function:
-            raise TableError((each.function,), f"{each.name} is also the name of a {other}")
-    return tuple(found)
+    if len(aggregates) > MAX_AGGREGATES:
+        raise TableError(
+            (), f"has {len(aggregates)} aggregates; at most {MAX_AGGREGATES} are allowed"
+        )
+    functions: dict[str, str] = {}
+    for aggregate in aggregates:
+        function = functions.setdefault(aggregate.name.lower(), aggregate.function)
+        if function != aggregate.function:
+            raise TableError(
+                (aggregate.function,), f"{aggregate.name} is also the name of a {function}"
+            )
+    return tuple(aggregates)
 
 
 def parse_select(value: Any, names: Names) -> Select:
     """Parse ``"delay"``, ``["origin", "dest"]`` or ``{ day = "…" }``. Raises TableError."""
     path = ("select",)
     if isinstance(value, str):
-        found = read_expression(value, path, names)
-        _check_selected(found, path)
-        return Select((("value", found),), single=True)
+        expression = read_expression(value, path, names)
+        _check_selected(expression, path)
+        return Select((("value", expression),), single=True)
     if isinstance(value, list):
-        if not all(isinstance(each, str) for each in value) or len(set(value)) < len(value):
+        if not all(isinstance(name, str) for name in value) or len(set(value)) < len(value):
             raise TableError(path, 'must be a list of different names: ["origin", "dest"]')
         for name in value:
             check_name(name, path)
@@ -73,38 +80,38 @@ def parse_select(value: Any, names: Names) -> Select:
     )
     values = []
     for name, text in table.items():
-        found = read_expression(text, (*path, name), names)
-        _check_selected(found, (*path, name))
-        values.append((name, found))
+        expression = read_expression(text, (*path, name), names)
+        _check_selected(expression, (*path, name))
+        values.append((name, expression))
     return Select(tuple(values), single=False)
 
 
 def select_all(names: Names) -> Select:
     """All fields of the record's value."""
-    values = [(name, each) for name, each in names.items() if isinstance(each, Field)]
+    values = [(name, field) for name, field in names.items() if isinstance(field, Field)]
     return Select(tuple(values), single=False)
 
 
-def _check_selected(found: Expression, path: tuple[str, ...]) -> None:
-    if found.type.kind is Kind.STRINGS:
-        raise TableError(path, "a list of strings is only for each")
+def _check_selected(expression: Expression, path: tuple[str, ...]) -> None:
+    if expression.type.kind is Kind.STRINGS:
+        raise TableError(path, "a list of strings is only allowed in each")
 
 
 def _parse(function: str, value: Any, names: Names) -> Iterator[Aggregate]:
     path = (function,)
     if function == "latest":
-        by = read_expression(value, path, names, *_ORDERED)
-        yield Aggregate(function, function, by, by.type)
+        expression = read_expression(value, path, names, *_ORDERED)
+        yield Aggregate(function, function, expression, expression.type)
     elif function == "top_k":
         if not isinstance(value, dict) or value.keys() != {"k", "by"}:
             check_keys(value if isinstance(value, dict) else {}, ("k", "by"), path)
             raise TableError(path, 'must be a table: top_k = { k = 3, by = "delay" }')
         k = read_number(value["k"], (*path, "k"), 1, MAX_K)
-        by = read_expression(value["by"], (*path, "by"), names, *_ORDERED)
-        yield Aggregate(function, function, by, STRINGS, k)
+        expression = read_expression(value["by"], (*path, "by"), names, *_ORDERED)
+        yield Aggregate(function, function, expression, STRINGS, k)
     elif isinstance(value, dict):
-        for name, each in read_table(value, path, MAX_AGGREGATES, _example(function)).items():
-            yield _simple(function, name, each, (*path, name), names)
+        for name, item in read_table(value, path, MAX_AGGREGATES, _example(function)).items():
+            yield _simple(function, name, item, (*path, name), names)
     else:
         yield _simple(function, function, value, path, names)
 
@@ -120,23 +127,23 @@ def _simple(function: str, name: str, value: Any, path: tuple[str, ...], names: 
         )
     if not isinstance(value, str):
         raise TableError(path, f"{value!r} is not an expression: {_example(function)}")
-    of = read_expression(value, path, names)
-    if of.type.kind not in _KINDS[function]:
-        if of.type.kind is Kind.DOUBLE and function in ("sum", "avg"):
-            raise TableError(path, _OF_DOUBLES)
+    expression = read_expression(value, path, names)
+    if expression.type.kind not in _KINDS[function]:
+        if expression.type.kind is Kind.DOUBLE and function in ("sum", "avg"):
+            raise TableError(path, _SUM_OF_DOUBLES)
         allowed = " or ".join(f"a {kind}" for kind in _KINDS[function])
-        raise TableError(path, f'"{value[:60]}" is a {of.type.kind}; it must be {allowed}')
-    return Aggregate(function, name, of, _result(function, of.type))
+        raise TableError(path, f'"{value[:60]}" is a {expression.type.kind}; it must be {allowed}')
+    return Aggregate(function, name, expression, _result(function, expression.type))
 
 
-def _result(function: str, of: Type) -> Type:
+def _result(function: str, type_: Type) -> Type:
     if function == "avg":
-        return DOUBLE.or_null(of.optional)
+        return DOUBLE.or_null(type_.optional)
     if function == "distinct":
         return integer(0)
-    if function == "sum" and of.kind is Kind.INTEGER:
-        return integer(0 if of.low >= 0 else -(2**63), 0 if of.high <= 0 else 2**63 - 1)
-    return of.never_null() if function == "sum" else of
+    if function == "sum" and type_.kind is Kind.INTEGER:
+        return integer(0 if type_.low >= 0 else -(2**63), 0 if type_.high <= 0 else 2**63 - 1)
+    return type_.never_null() if function == "sum" else type_
 
 
 def _example(function: str) -> str:

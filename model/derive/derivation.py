@@ -23,12 +23,13 @@ TEXT = "text"
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """``name``: its field in a JSON value. ``of``: what is summed or compared, or the condition of
-    a count (None: all records count). ``type``: the type of the result. ``k``: only for top_k."""
+    """``name``: its field in a JSON value. ``expression``: what is summed or compared, or the
+    condition of a count (None: all records count). ``type``: the type of the result. ``k``: only
+    for top_k."""
 
     function: str
     name: str
-    of: Expression | None
+    expression: Expression | None
     type: Type
     k: int = 0
 
@@ -44,17 +45,17 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """``of``: the time of a record. ``before`` and ``after``: how many seconds it may be before and
-    after the record's timestamp; None: the time is this timestamp."""
+    """``expression``: the time of a record. ``before_s`` and ``after_s``: how many seconds it may
+    be before and after the record's timestamp; None: the time is this timestamp."""
 
-    of: Expression
-    before: int | None
-    after: int | None
+    expression: Expression
+    before_s: int | None
+    after_s: int | None
 
     @property
     def field(self) -> str | None:
         """The name of the field, if the time is a field; otherwise None."""
-        return self.of.name if isinstance(self.of, Field) else None
+        return self.expression.name if isinstance(self.expression, Field) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +83,10 @@ class Join:
 class Derivation:
     """A view that Spark derives from the topic ``source``. Times are in ms.
 
-    ``fields``: of a JSON value; empty if the value is text. The steps have this order: ``require``
-    (other records are dead letters), ``identity`` (records that are equal in these fields count
-    once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping by ``key``
-    and window or session, ``aggregates``. ``session``: the gap that ends a session.
+    ``fields``: those of a JSON value; empty if the value is text. The steps have this order:
+    ``require`` (other records are dead letters), ``identity`` (records that are equal in these
+    fields count once), ``joins``, ``each`` (a row for each string of a list), ``filter``, grouping
+    by ``key`` and window or session, ``aggregates``. ``session``: the gap that ends a session.
     ``points``: instead of windows, an entry for each key and time. ``rows``: how rows are read from
     values; None: every value is a row. ``paths``: the paths of the fields that are not members with
     their own name. ``written``: the table in its ``normal_form``.
@@ -114,7 +115,9 @@ class Derivation:
     def joined_fields(self) -> dict[str, Type]:
         """The fields of all tables, as ``plane.model``."""
         return {
-            f"{join.name}.{name}": of.or_null() for join in self.joins for name, of in join.fields
+            f"{join.name}.{name}": type_.or_null()
+            for join in self.joins
+            for name, type_ in join.fields
         }
 
     @property
@@ -125,7 +128,7 @@ class Derivation:
 
     @property
     def shape(self) -> str:
-        """What the entries of the view's topic are: ``keys``, ``windows`` or ``sessions``."""
+        """The kind of entries in the view's topic: ``keys``, ``windows`` or ``sessions``."""
         return "windows" if self.window or self.points else "sessions" if self.session else "keys"
 
     @property

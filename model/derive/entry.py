@@ -1,4 +1,4 @@
-"""The entry of a derived view: its defaults, and whether it fits what is derived."""
+"""The entry of a derived view in views.toml: its defaults, and whether it fits the derivation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def value_type(derivation: Derivation) -> Type | None:
-    """The type of a value that need not be a JSON object; else None."""
+    """The type of the values, if they need not be JSON objects. Otherwise None."""
     only = derivation.only
     if only is None or only.function == "top_k":
         return None
@@ -32,12 +32,12 @@ def with_defaults(name: str, fields: dict[str, Any]) -> tuple[Derivation | None,
     if "derive" not in fields:
         return None, fields
     derivation = parse_derivation(fields["derive"])
-    found = dict(_defaults(name, derivation))
-    if fields.get("store", found["store"]) != found["store"]:
-        found.pop("window_size", None)
-    found |= fields
-    del found["derive"]
-    return derivation, found
+    entry = dict(_defaults(name, derivation))
+    if fields.get("store", entry["store"]) != entry["store"]:
+        entry.pop("window_size", None)
+    entry |= fields
+    del entry["derive"]
+    return derivation, entry
 
 
 def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
@@ -57,7 +57,7 @@ def _defaults(name: str, derivation: Derivation) -> Iterator[tuple[str, str]]:
 
 
 def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, str]]:
-    """Fields of the entry that do not fit, and why."""
+    """The fields of the entry that do not fit the derivation, each with the reason."""
     if view.spark_view is not None:
         yield "spark_view", "a view has spark_view or derive, not both"
     if view.topic in (derivation.source, *(join.source for join in derivation.joins)):
@@ -88,7 +88,7 @@ def contradictions(view: View, derivation: Derivation) -> Iterator[tuple[str, st
     elif derivation.window is not None or derivation.points:
         window = derivation.window
         if window is not None and view.window_size != window.size:
-            yield "window_size", f"is not that of derive.window ({window.size} ms)"
+            yield "window_size", f"differs from the size in derive.window ({window.size} ms)"
         if view.window_key != "changelog":
             yield "window_key", 'Spark writes keys of windows as "changelog"'
 
@@ -100,12 +100,12 @@ def _key_formats(derivation: Derivation) -> list[str]:
 
 
 def _formats_of(kind: Kind) -> list[str]:
-    return [name for name, each in FORMATS.items() if kind in each.derived]
+    return [name for name, format_ in FORMATS.items() if kind in format_.derived]
 
 
 def _object_formats() -> list[str]:
-    return [name for name, each in FORMATS.items() if each.has_objects]
+    return [name for name, format_ in FORMATS.items() if format_.has_objects]
 
 
 def _stores(derivation: Derivation) -> list[str]:
-    return [name for name, each in KINDS.items() if each.derived == derivation.shape]
+    return [name for name, kind in KINDS.items() if kind.derived == derivation.shape]

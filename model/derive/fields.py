@@ -30,9 +30,9 @@ def parse_topic(value: Any, path: tuple[str, ...]) -> str:
 
 def parse_fields(value: Any, path: tuple[str, ...]) -> dict[str, Field]:
     """The declared fields of a JSON value. Raises TableError."""
-    given = read_table(value, path, MAX_FIELDS, 'fields = { name = "string" }')
+    declared = read_table(value, path, MAX_FIELDS, 'fields = { name = "string" }')
     fields = {}
-    for name, text in given.items():
+    for name, text in declared.items():
         check_new(name, RECORD_FIELDS, (*path, name))
         if isinstance(text, dict):
             check_keys(text, ("path", "type"), (*path, name))
@@ -48,21 +48,21 @@ def parse_fields(value: Any, path: tuple[str, ...]) -> dict[str, Field]:
 def parse_paths(value: Mapping[str, Any], path: tuple[str, ...]) -> Paths:
     """The paths of the fields that have one: ``"after.id"``, or a list of names if a name has a
     dot. Raises TableError."""
-    found = []
-    for name, given in value.items():
-        if not isinstance(given, dict):
+    paths = []
+    for name, declared in value.items():
+        if not isinstance(declared, dict):
             continue
         where = (*path, name, "path")
-        names = given.get("path")
+        names = declared.get("path")
         if isinstance(names, str):
             names = names.split(".")
         if (
             not isinstance(names, list)
             or not 1 <= len(names) <= MAX_PATH
-            or not all(isinstance(each, str) and each for each in names)
+            or not all(isinstance(member, str) and member for member in names)
         ):
             raise TableError(
                 where, f'must be names with dots, "after.id", or a list of up to {MAX_PATH} names'
             )
-        found.append((name, tuple(names)))
-    return tuple(found)
+        paths.append((name, tuple(names)))
+    return tuple(paths)

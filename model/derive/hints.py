@@ -1,4 +1,4 @@
-"""Hints for SQL users: which key of ``[views.NAME.derive]`` does what they try."""
+"""Hints for SQL users: the key of ``[views.NAME.derive]`` instead of a word of SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _KEYS: Mapping[str, str] = {
     "group_by": 'key = "…" groups the records',
     "groupby": 'key = "…" groups the records',
     "where": 'filter = "…" chooses the records',
-    "having": "filter chooses records; of groups, there is none",
+    "having": "filter chooses records; groups cannot be filtered",
     "order_by": "records have no order: latest, min, max and top_k choose by a value",
     "limit": 'write top_k = { k = 3, by = "…" }',
     "join_on": 'write join.NAME = { from = "…", on = "…", fields = { … } }',
@@ -26,5 +26,5 @@ _KEYS: Mapping[str, str] = {
 
 
 def unknown_key(name: str) -> str | None:
-    """What to write instead of a key of the table; None if it is not known."""
+    """What to write instead of an unknown key of the table; None if there is no hint."""
     return _KEYS.get(name.lower().replace("-", "_"))

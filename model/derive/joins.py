@@ -24,35 +24,35 @@ def parse_joins(table: Mapping[str, Any], names: dict[str, Expression]) -> tuple
         return ()
     path = ("join",)
     meaning = 'join.plane = { from = "planes", on = "tailnum", fields = { model = "string" } }'
-    found: list[Join] = []
-    for name, given in read_table(table["join"], path, MAX_JOINS, meaning).items():
+    joins: list[Join] = []
+    for name, declared in read_table(table["join"], path, MAX_JOINS, meaning).items():
         check_new(name, names, (*path, name))
-        if not isinstance(given, dict):
+        if not isinstance(declared, dict):
             raise TableError((*path, name), f"must be a table: {meaning}")
-        check_keys(given, _KEYS, (*path, name))
+        check_keys(declared, _KEYS, (*path, name))
         for key in _REQUIRED:
-            if key not in given:
+            if key not in declared:
                 raise TableError((*path, name), f"{key} is missing: {meaning}")
-        source = parse_topic(given["from"], (*path, name, "from"))
-        if source == table.get("from") or source in {each.source for each in found}:
+        source = parse_topic(declared["from"], (*path, name, "from"))
+        if source == table.get("from") or source in {join.source for join in joins}:
             raise TableError((*path, name, "from"), f"{source} is read twice")
-        on = read_expression(given["on"], (*path, name, "on"), names, Kind.STRING)
-        fields = parse_fields(given["fields"], (*path, name, "fields"))
-        types = tuple((each, of.type) for each, of in fields.items())
-        paths = parse_paths(given["fields"], (*path, name, "fields"))
-        found.append(Join(name, source, on, types, parse_rows(given, (*path, name)), paths))
-    for join in found:
-        for field, of in join.fields:
-            names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", of.or_null())
-    return tuple(found)
+        on = read_expression(declared["on"], (*path, name, "on"), names, Kind.STRING)
+        fields = parse_fields(declared["fields"], (*path, name, "fields"))
+        types = tuple((field, declaration.type) for field, declaration in fields.items())
+        paths = parse_paths(declared["fields"], (*path, name, "fields"))
+        joins.append(Join(name, source, on, types, parse_rows(declared, (*path, name)), paths))
+    for join in joins:
+        for field, type_ in join.fields:
+            names[f"{join.name}.{field}"] = Field(f"{join.name}.{field}", type_.or_null())
+    return tuple(joins)
 
 
 def check_places(derivation: Derivation) -> None:
-    """Raise TableError if the fields of a table are used where they are not available yet."""
+    """Raise TableError if a step that runs without the joined tables uses their fields."""
     joined = derivation.joined_fields
     places: list[tuple[str, Expression | None]] = [
         ("require", derivation.require),
-        ("time", derivation.time.of if derivation.time else None),
+        ("time", derivation.time.expression if derivation.time else None),
         ("each", derivation.each[1] if derivation.each else None),
     ]
     if len(derivation.key) > 1:

@@ -1,4 +1,4 @@
-"""The normal form of a table ``derive``: what makes two tables the same rule."""
+"""The normal form of a table ``derive``. Tables with the same normal form are the same rule."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def normal_form(table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """The keys of the table in alphabetical order, each with its value as JSON.
 
     White space in expressions does not count. The order of names in a value does: it is the order
-    of the columns in Spark's state. The form must be the same in all releases, because checkpoints
-    have it; so it does not have defaults, and nothing that a parser makes of the table.
+    of the columns in Spark's state. The form must be the same in all releases, because it is stored
+    in checkpoints. So it has neither defaults nor anything else that a parser adds.
     """
     return tuple((key, json.dumps(_normal(table[key]))) for key in sorted(table))
 
@@ -31,5 +31,5 @@ def _normal(value: Any) -> Any:
 def _without_space(text: str) -> str:
     """The text without white space outside of quotes, except one space between two words. A text
     that is only white space, such as a separator, stays."""
-    found = _QUOTED_OR_SPACE.sub(lambda match: match[1] or (" " if match[2] else ""), text)
-    return found or text
+    shortened = _QUOTED_OR_SPACE.sub(lambda match: match[1] or (" " if match[2] else ""), text)
+    return shortened or text

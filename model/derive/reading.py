@@ -25,14 +25,18 @@ class TableError(ValueError):
         self.path = tuple(path)
 
 
-def check_keys(table: Mapping[str, Any], known: Iterable[str], path: tuple[str, ...] = ()) -> None:
-    names = tuple(known)
+def check_keys(
+    table: Mapping[str, Any], allowed: Iterable[str], path: tuple[str, ...] = ()
+) -> None:
+    names = tuple(allowed)
     for key in table:
         if key not in names:
             close = difflib.get_close_matches(key, names, 1)
-            meant = unknown_key(key)
-            hint = f"{meant}; " if meant else f"did you mean {close[0]}? " if close else ""
-            raise TableError((*path, key), f"unknown key; {hint}known keys: {', '.join(names)}")
+            hint = unknown_key(key)
+            suggestion = f"{hint}; " if hint else f"did you mean {close[0]}? " if close else ""
+            raise TableError(
+                (*path, key), f"unknown key; {suggestion}known keys: {', '.join(names)}"
+            )
 
 
 def read_text(value: Any, path: tuple[str, ...], meaning: str) -> str:
@@ -51,35 +55,37 @@ def read_duration(value: Any, path: tuple[str, ...], least: int = 1) -> int:
     """A duration in ms."""
     text = read_text(value, path, 'a duration such as "30m"')
     try:
-        found = parse_duration(text)
+        duration = parse_duration(text)
     except ValueError as e:
         raise TableError(path, str(e)) from None
-    if not least <= found <= MAX_DURATION:
+    if not least <= duration <= MAX_DURATION:
         raise TableError(
             path, f'"{text}" is not between {least} ms and {MAX_DURATION // 86_400_000} days'
         )
-    return found
+    return duration
 
 
-def read_table(value: Any, path: tuple[str, ...], most: int, meaning: str) -> dict[str, Any]:
+def read_table(value: Any, path: tuple[str, ...], max_names: int, meaning: str) -> dict[str, Any]:
     """A table of names that may be used in expressions and as JSON fields."""
     if not isinstance(value, dict) or not value:
         raise TableError(path, f"must be a table: {meaning}")
-    if len(value) > most:
-        raise TableError(path, f"has {len(value)} names; at most {most} are allowed")
-    known: dict[str, str] = {}
+    if len(value) > max_names:
+        raise TableError(path, f"has {len(value)} names; at most {max_names} are allowed")
+    names_by_lower_case: dict[str, str] = {}
     for name in value:
         check_name(name, (*path, name))
-        # Spark's names are equal if they differ only in case.
-        if known.setdefault(name.lower(), name) != name:
-            raise TableError((*path, name), f"differs from {known[name.lower()]} only in case")
+        # Spark ignores the case of names
+        if names_by_lower_case.setdefault(name.lower(), name) != name:
+            raise TableError(
+                (*path, name), f"differs from {names_by_lower_case[name.lower()]} only in case"
+            )
     return value
 
 
 def check_new(name: str, names: Iterable[str], path: tuple[str, ...]) -> None:
-    """Raises TableError if the name is already that of a field."""
+    """Raise TableError if a field already has the name."""
     check_name(name, path)
-    if name.lower() in {each.lower() for each in names}:
+    if name.lower() in {existing.lower() for existing in names}:
         raise TableError(path, "is already the name of a field")
 
 
@@ -93,13 +99,13 @@ def check_name(name: str, path: tuple[str, ...]) -> None:
 def read_expression(
     value: Any, path: tuple[str, ...], names: Mapping[str, Expression], *kinds: Kind
 ) -> Expression:
-    """``kinds``: the types that are allowed; all if none is given."""
+    """Parse an expression. ``kinds``: the types that are allowed; without any, all are allowed."""
     text = read_text(value, path, 'an expression such as "lower(name)"')
     try:
-        found = parse(text, names)
+        expression = parse(text, names)
     except ValueError as e:
         raise TableError(path, str(e)) from None
-    if kinds and found.type.kind not in kinds:
+    if kinds and expression.type.kind not in kinds:
         allowed = " or ".join(f"a {kind}" for kind in kinds)
-        raise TableError(path, f'"{text[:60]}" is a {found.type.kind}; it must be {allowed}')
-    return found
+        raise TableError(path, f'"{text[:60]}" is a {expression.type.kind}; it must be {allowed}')
+    return expression

@@ -34,14 +34,14 @@ def parse_rows(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> RowRule 
 
 def check_rows(table: Mapping[str, Any], aggregates: Iterable[Aggregate]) -> None:
     """Raise TableError unless these keys fit the other keys of ``[views.NAME.derive]``."""
-    given = next((key for key in reversed(ROW_KEYS) if table.get(key)), None)
-    if given is None:
+    key = next((key for key in reversed(ROW_KEYS) if table.get(key)), None)
+    if key is None:
         return
     if "fields" not in table:
-        raise TableError((given,), "only with fields: the rows are JSON objects")
-    if given != "value_schema" and any(each.function == "latest" for each in aggregates):
+        raise TableError((key,), "only with fields: the rows are JSON objects")
+    if key != "value_schema" and any(aggregate.function == "latest" for aggregate in aggregates):
         raise TableError(
-            (given,),
+            (key,),
             "not with latest, which would keep rows that were deleted. Declare a view of the topic "
-            f"itself, with {given}, or read the topic as a table: join.NAME",
+            f"itself, with {key}, or read the topic as a table: join.NAME",
         )

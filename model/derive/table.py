@@ -86,7 +86,7 @@ def parse_derivation(table: Any) -> Derivation:
     joins = parse_joins(table, names)
     let = _parse_let(table, names)
     require = _parse_condition("require", table, names, let)
-    each = _parse_each(table, names)
+    repeated = _parse_each(table, names)
     filter_ = _parse_condition("filter", table, names, let)
     time = _parse_time(table, names)
     key = _parse_key(table, names)
@@ -97,13 +97,13 @@ def parse_derivation(table: Any) -> Derivation:
         _check_session(table, aggregates)
     derivation = Derivation(
         source=source,
-        fields=tuple((name, each.type) for name, each in fields.items()),
+        fields=tuple((name, declared.type) for name, declared in fields.items()),
         key=key,
         aggregates=aggregates,
         select=select,
         separator=_parse_separator(table),
         require=require,
-        each=each,
+        each=repeated,
         filter=filter_,
         time=time,
         window=_parse_window(table),
@@ -117,8 +117,10 @@ def parse_derivation(table: Any) -> Derivation:
     )
     check_rows(table, aggregates)
     check_places(derivation)
-    if time is not None and each is not None and each[0] in fields_of(time.of):
-        raise TableError(("time",), f"cannot have {each[0]}, which is not a field of the record")
+    if time is not None and repeated is not None and repeated[0] in fields_of(time.expression):
+        raise TableError(
+            ("time",), f"cannot have {repeated[0]}, which is not a field of the record"
+        )
     _check_identity(derivation)
     return derivation
 
@@ -132,24 +134,24 @@ def _parse_time(table: Mapping[str, Any], names: Names) -> EventTime | None:
             return EventTime(names["record_timestamp"], None, None)
         return None
     path = ("time",)
-    of = read_expression(table["time"], path, names, Kind.TIME)
-    if of.type.optional:
+    expression = read_expression(table["time"], path, names, Kind.TIME)
+    if expression.type.optional:
         raise TableError(
             path, 'may be null; declare its fields without ?, or add "… is not null" to filter'
         )
-    if of == names["record_timestamp"]:
+    if expression == names["record_timestamp"]:
         for key in ("lateness", "earliness"):
             if key in table:
                 raise TableError((key,), "a record is never late or early by its own timestamp")
-        return EventTime(of, None, None)
-    before, after = (
+        return EventTime(expression, None, None)
+    lateness, earliness = (
         read_duration(table[key], (key,), least=0) if key in table else _DEFAULT_BOUND
         for key in ("lateness", "earliness")
     )
-    for key, bound in (("lateness", before), ("earliness", after)):
+    for key, bound in (("lateness", lateness), ("earliness", earliness)):
         if bound % 1000:
             raise TableError((key,), "must be whole seconds")
-    return EventTime(of, before // 1000, after // 1000)
+    return EventTime(expression, lateness // 1000, earliness // 1000)
 
 
 def _parse_points(table: Mapping[str, Any]) -> bool:
@@ -164,7 +166,7 @@ def _parse_points(table: Mapping[str, Any]) -> bool:
 
 
 def _parse_let(table: Mapping[str, Any], names: Names) -> dict[str, str]:
-    """Adds the expressions to ``names``."""
+    """Parse the expressions of ``let``, and add them to ``names``. Returns their texts."""
     if "let" not in table:
         return {}
     path = ("let",)
@@ -196,29 +198,29 @@ def _parse_each(table: Mapping[str, Any], names: Names) -> tuple[str, Expression
     if "each" not in table:
         return None
     meaning = "each = { word = \"regexp_extract_all(text, '[a-z]+')\" }"
-    given = read_table(table["each"], ("each",), 1, meaning)
-    [(name, text)] = given.items()
+    each_table = read_table(table["each"], ("each",), 1, meaning)
+    [(name, text)] = each_table.items()
     check_new(name, names, ("each", name))
-    found = read_expression(text, ("each", name), names, Kind.STRINGS)
+    expression = read_expression(text, ("each", name), names, Kind.STRINGS)
     names[name] = Field(name, STRING)
-    return name, found
+    return name, expression
 
 
 def _parse_key(table: Mapping[str, Any], names: Names) -> tuple[Expression, ...]:
     path = ("key",)
-    given = table["key"]
-    texts = given if isinstance(given, list) else [given]
+    value = table["key"]
+    texts = value if isinstance(value, list) else [value]
     if not 1 <= len(texts) <= MAX_KEY_PARTS:
         raise TableError(path, f"has {len(texts)} parts; it must have 1 to {MAX_KEY_PARTS}")
-    found = tuple(read_expression(text, path, names, Kind.STRING, Kind.INTEGER) for text in texts)
-    for text, each in zip(texts, found, strict=True):
-        if each.type.optional:
+    parts = tuple(read_expression(text, path, names, Kind.STRING, Kind.INTEGER) for text in texts)
+    for text, part in zip(texts, parts, strict=True):
+        if part.type.optional:
             raise TableError(
                 path,
                 f'"{text}" may be null; declare its fields without ?, or add "… is not null" to '
                 "filter, or use coalesce",
             )
-    return found
+    return parts
 
 
 def _parse_separator(table: Mapping[str, Any]) -> str:
@@ -228,7 +230,7 @@ def _parse_separator(table: Mapping[str, Any]) -> str:
         raise TableError(("separator",), "only for a key of several parts")
     text = read_text(table["separator"], ("separator",), 'a character such as "|"')
     if len(text) != 1 or not text.isprintable() or text.isalnum() or text == "-":
-        raise TableError(("separator",), f"{text[:20]!r} is not a sign such as | or /")
+        raise TableError(("separator",), f"{text[:20]!r} is not a character such as | or /")
     return text
 
 
@@ -252,13 +254,17 @@ def _parse_window(table: Mapping[str, Any]) -> Windows | None:
 
 
 def _check_session(table: Mapping[str, Any], aggregates: tuple[Aggregate, ...]) -> None:
-    for each in aggregates:
-        if each.function not in IN_SESSIONS:
+    for aggregate in aggregates:
+        if aggregate.function not in IN_SESSIONS:
             allowed = ", ".join(IN_SESSIONS)
-            raise TableError((each.function,), f"not with session, which allows {allowed}")
-        if each.of is not None and each.of.type.kind not in (Kind.INTEGER, Kind.BOOLEAN):
+            raise TableError((aggregate.function,), f"not with session, which allows {allowed}")
+        if aggregate.expression is not None and aggregate.expression.type.kind not in (
+            Kind.INTEGER,
+            Kind.BOOLEAN,
+        ):
             raise TableError(
-                (each.function,), f"with session it must be of a whole number: {each.name}"
+                (aggregate.function,),
+                f"with session, it must aggregate a whole number: {aggregate.name}",
             )
 
 
@@ -268,7 +274,7 @@ def _select(
     names: Names,
     fields: Mapping[str, Field],
 ) -> Select | None:
-    if not any(each.function in ("latest", "top_k") for each in aggregates):
+    if not any(aggregate.function in ("latest", "top_k") for aggregate in aggregates):
         if "select" in table:
             raise TableError(("select",), "only with latest or top_k")
         return None
@@ -281,16 +287,16 @@ def _parse_identity(table: Mapping[str, Any], names: Names) -> tuple[str, ...]:
     path = ("identity",)
     if "identity" not in table:
         return ()
-    given = table["identity"]
-    if not isinstance(given, list) or not given or len(set(map(str, given))) < len(given):
+    value = table["identity"]
+    if not isinstance(value, list) or not value or len(set(map(str, value))) < len(value):
         raise TableError(path, 'must be a list of different fields: identity = ["id", "time"]')
-    for name in given:
+    for name in value:
         if not isinstance(name, str):
             raise TableError(path, f"{name!r} is not the name of a field")
         check_name(name, path)
         if not isinstance(names.get(name), Field):
             raise TableError(path, f"{name} is not a field of the record")
-    return tuple(given)
+    return tuple(value)
 
 
 def _check_identity(derivation: Derivation) -> None:
@@ -302,15 +308,17 @@ def _check_identity(derivation: Derivation) -> None:
     path = ("identity",)
     if derivation.each is not None and derivation.each[0] in identity:
         raise TableError(path, f"{derivation.each[0]} is not a field of the record")
-    expressions = [*derivation.key, *(each.of for each in derivation.aggregates if each.of)]
-    expressions += [of for _, of in derivation.select.values] if derivation.select else []
+    expressions = [*derivation.key, *(a.expression for a in derivation.aggregates if a.expression)]
+    expressions += (
+        [expression for _, expression in derivation.select.values] if derivation.select else []
+    )
     expressions += [derivation.filter] if derivation.filter else []
-    expressions += [derivation.time.of] if derivation.time else []
+    expressions += [derivation.time.expression] if derivation.time else []
     used = set().union(*map(fields_of, expressions)) - derivation.joined_fields.keys()
     used.update(*(fields_of(join.on) for join in derivation.joins))
     if derivation.each is not None:
-        name, of = derivation.each
-        used = used - {name} | fields_of(of)
+        name, expression = derivation.each
+        used = used - {name} | fields_of(expression)
     for name in sorted(used - set(identity)):
         raise TableError(
             path,

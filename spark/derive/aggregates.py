@@ -93,7 +93,7 @@ def _state(name: str) -> str:
 
 
 def _grouped(each: Aggregate, select: Select | None) -> Column:
-    of = each.of
+    of = each.expression
     if each.function == "count":
         return F.count(F.lit(1)) if of is None else F.count_if(condition(of))
     assert of is not None
@@ -132,8 +132,8 @@ def _selected(select: Select, row: Column) -> list[Result]:
 
 def _result(each: Aggregate, select: Select | None) -> Result:
     found = F.col(_state(each.name))
-    if each.function in ("min", "max") and each.of is not None:
-        return each.name, found, _fraction(each.of)
+    if each.function in ("min", "max") and each.expression is not None:
+        return each.name, found, _fraction(each.expression)
     if each.function not in ("latest", "top_k"):
         return each.name, found, None
     assert select is not None

@@ -45,7 +45,7 @@ class DerivedDecoder:
         time = self.derivation.time
         if time is None:
             return None
-        return EventTimeBounds(time.field or "time", time.before or 0, time.after or 0)
+        return EventTimeBounds(time.field or "time", time.before_s or 0, time.after_s or 0)
 
     def well_formed(self, records: DataFrame) -> DataFrame:
         record = self._record_columns()
@@ -129,13 +129,13 @@ class DerivedDecoder:
 def expressions(derivation: Derivation) -> Iterator[Expression]:
     """All expressions of a view."""
     yield from derivation.key
-    yield from (each.of for each in derivation.aggregates if each.of is not None)
+    yield from (each.expression for each in derivation.aggregates if each.expression is not None)
     if derivation.select is not None:
         yield from (of for _, of in derivation.select.values)
     if derivation.each is not None:
         yield derivation.each[1]
     if derivation.time is not None:
-        yield derivation.time.of
+        yield derivation.time.expression
     yield from (join.on for join in derivation.joins)
     for each in (derivation.require, derivation.filter):
         if each is not None:
@@ -201,8 +201,8 @@ def _long_values(derivation: Derivation) -> Iterator[tuple[str, _Values, int]]:
     for each in derivation.aggregates:
         if each.function in ("latest", "top_k"):
             parts.append((each.name, selected, each.k or 1))
-        elif each.function in ("min", "max") and each.of is not None:
-            parts.append((each.name, ((each.name, each.of),), 1))
+        elif each.function in ("min", "max") and each.expression is not None:
+            parts.append((each.name, ((each.name, each.expression),), 1))
     parts = [
         (name, values, times)
         for name, values, times in parts

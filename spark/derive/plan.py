@@ -106,7 +106,7 @@ def _prepared(rows: DataFrame, tables: Sequence[DataFrame], derivation: Derivati
     if time is not None:
         name = time_name(time)
         if time.field is None:
-            rows = rows.withColumn(name, column(time.of))
+            rows = rows.withColumn(name, column(time.expression))
         rows = rows.withWatermark(f"`{name}`", NEVER)  # Spark parses this name
         # The time follows from the identity. With it, Spark knows when it can free the state.
         identity += [name] if identity and name not in identity else []

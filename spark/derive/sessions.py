@@ -170,7 +170,7 @@ def sessions(rows: DataFrame, derivation: Derivation, key: str) -> DataFrame:
 
 def _numbers(each: Aggregate) -> Iterator[tuple[str, Column]]:
     """Yields for each number of an aggregate: the function that joins it, and its column."""
-    of = each.of
+    of = each.expression
     if each.function == "count":
         counts = F.lit(True) if of is None else condition(of)
         yield "sum", counts.cast("long")

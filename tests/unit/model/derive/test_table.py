@@ -179,7 +179,7 @@ count = true
         ('key = "client"\ncount = true\nwindow = "1h"\nadvance = "1s"', "advance: must be at most"),
         ('key = "client"\ncount = true\nwindow = "1m"\nsession = "1m"', "session: a view has wind"),
         ('key = "client"\nlatest = "at"\nsession = "1m"', "latest: not with session, which allows"),
-        ('key = "client"\nmax = "id"\nsession = "1m"', "max: with session it must be of a whole"),
+        ('key = "client"\nmax = "id"\nsession = "1m"', "max: with session, it must aggregate a"),
         ('key = "client"\ncount = true\ntime = "id"', 'time: "id" is a string; it must be a time'),
         ('key = "client"\ncount = true\nlateness = "1h"', "lateness: only with time"),
         ('key = "client"\ncount = true\ntime = "at"\nlateness = "1500ms"', "lateness: must be who"),
@@ -193,7 +193,7 @@ count = true
         ('key = "client"\ncount = true\nidentity = ["no"]', "identity: no is not a field"),
         ('key = "client"\ncount = true\nidentity = "id"', "identity: must be a list of different "),
         ('key = "client"\ncount = true\nseparator = "/"', "separator: only for a key of several p"),
-        ('key = ["id", "client"]\ncount = true\nseparator = "a"', "separator: 'a' is not a sign"),
+        ('key = ["id", "client"]\ncount = true\nseparator = "a"', "separator: 'a' is not a char"),
         ('key = "client"\ncount = true\nfilter = "status"', 'filter: "status" is a whole number; '),
         ('key = "client"\ncount = true\nrequire = "x"', "require: unknown field x"),
         ('key = "client"\ncount = true\neach = { id = "id" }', "each.id: is already the name of a"),
@@ -300,7 +300,7 @@ def test_fields(fields: str, message: str) -> None:
         (
             'window_size = "5m"',
             'window = "1m"\ncount = true',
-            "window_size: is not that of derive.window",
+            "window_size: differs from the size in",
         ),
         (
             'window_key = "topic"',
