@@ -116,7 +116,7 @@ class SimulatedMember:
         url, digest = reference.leader.origin + PATH, reference.digest.encode()
         async with self._group.http.post(url, data=digest) as response:
             encoded = await response.read()
-        if not reference.is_to(encoded):
+        if not reference.refers_to(encoded):
             self._group.failed += 1
             return
         self._group.fetch_seconds.append(time.monotonic() - began)

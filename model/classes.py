@@ -1,4 +1,5 @@
-"""What views.toml names as "package.module:Name": custom stores and formats, and Spark's views."""
+"""Objects that views.toml names as "package.module:Name": custom stores and formats, and Spark's
+views."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def file_reference(text: str) -> tuple[str, str] | None:
 
 
 def import_class(path: str) -> Any:
-    """Import the class. Raises ConfigurationError, which does not say which field names it."""
+    """Import the class. Raises ConfigurationError; the caller adds the field that names the
+    class."""
     module_name, _, class_name = path.partition(":")
     try:
         return getattr(importlib.import_module(module_name), class_name)

@@ -13,7 +13,7 @@ these headers, in this order (numbers are decimal text):
 | source-key-bytes, source-value-bytes | the size, if the key or value is truncated |
 | source-headers-bytes | the size of the headers, if they are left out; or ``unknown`` |
 | source-value | ``null`` if the record's value is null: the letter's value is then empty |
-| by | who rejected it |
+| by | the program that rejected it |
 | source-header-NAME | the record's own header NAME; all of them, in their order |
 
 The timestamp is a header, because Spark's sink cannot set a record's timestamp, and brokers reject
@@ -62,12 +62,14 @@ def headers_bytes(headers: Iterable[Header]) -> int:
     return sum(HEADER_BYTES + len(name.encode()) + len(value or b"") for name, value in headers)
 
 
-def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, list[Header]]:
+def dead_letter(
+    record: Rejected, reason: str, rejected_by: str
+) -> tuple[bytes, bytes, list[Header]]:
     """Key, value and headers of the dead letter of a record."""
     value, value_bytes = _bounded(record.value or b"", MAX_VALUE_BYTES)
     key, key_bytes = _bounded(record.key, MAX_KEY_BYTES)
     own, own_bytes = _own_headers(record.headers)
-    of_letter = {
+    letter_headers = {
         "reason": reason[:MAX_REASON].encode(errors="backslashreplace"),
         "source-topic": record.topic.encode(),
         "source-partition": b"%d" % record.partition,
@@ -78,9 +80,11 @@ def dead_letter(record: Rejected, reason: str, by: str) -> tuple[bytes, bytes, l
         "source-value-bytes": value_bytes,
         "source-headers-bytes": own_bytes,
         "source-value": b"null" if record.value is None else None,
-        "by": by.encode(),
+        "by": rejected_by.encode(),
     }
-    headers: list[Header] = [(name, text) for name, text in of_letter.items() if text is not None]
+    headers: list[Header] = [
+        (name, text) for name, text in letter_headers.items() if text is not None
+    ]
     headers += [(OWN_HEADER + name, text) for name, text in own]
     name = f"{record.topic}:{record.partition}:{record.offset}"
     return name.encode(), value or b"", headers
@@ -95,8 +99,8 @@ def _own_headers(headers: Sequence[Header] | None) -> tuple[Sequence[Header], by
     return (headers, None) if size <= MAX_HEADERS_BYTES else ((), b"%d" % size)
 
 
-def _bounded(content: bytes | None, most: int) -> tuple[bytes | None, bytes | None]:
+def _bounded(content: bytes | None, max_bytes: int) -> tuple[bytes | None, bytes | None]:
     """The first ``most`` bytes, and the length if it is greater (otherwise None)."""
-    if content is None or len(content) <= most:
+    if content is None or len(content) <= max_bytes:
         return content, None
-    return content[:most], b"%d" % len(content)
+    return content[:max_bytes], b"%d" % len(content)

@@ -1,4 +1,4 @@
-"""What a group's topology says of the names and paths of views. Pure.
+"""The names and paths of views, as a group's topology has them. Pure.
 
 Instances may have different files for a moment, for example during a rolling restart. All of them
 use the definitions of the topology, so a name or a path means the same on each.
@@ -37,7 +37,7 @@ class GroupViews:
     decided: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
-    def of(topology: Topology) -> GroupViews:
+    def from_topology(topology: Topology) -> GroupViews:
         return GroupViews(
             {name: placed.hash for name, placed in topology.views.items()},
             {
@@ -49,9 +49,9 @@ class GroupViews:
         )
 
 
-def overlap(path: str, other: str) -> bool:
+def overlap(first: str, second: str) -> bool:
     """Whether the paths are the same, or one lies below the other."""
-    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")
+    return f"{first}/".startswith(f"{second}/") or f"{second}/".startswith(f"{first}/")
 
 
 def contested(claims: Iterable[Claim]) -> set[Claim]:
@@ -59,13 +59,13 @@ def contested(claims: Iterable[Claim]) -> set[Claim]:
     by_path: defaultdict[str, set[Claim]] = defaultdict(set)
     for claim in claims:
         by_path[claim.path].add(claim)
-    found = set()
+    overlapping = set()
     for claim in set().union(*by_path.values()):
         for above in accumulate(claim.path.split("/"), "{}/{}".format):
-            for other in by_path.get(above, ()):
-                if other.base != claim.base:
-                    found |= {claim, other}
-    return found
+            for other_claim in by_path.get(above, ()):
+                if other_claim.base != claim.base:
+                    overlapping |= {claim, other_claim}
+    return overlapping
 
 
 def decide(claims: Mapping[Claim, int]) -> dict[str, str]:
@@ -76,7 +76,9 @@ def decide(claims: Mapping[Claim, int]) -> dict[str, str]:
     previous file has been restarted. It moves only once.
     """
     decided: dict[str, str] = {}
-    for claim in sorted(contested(claims), key=lambda each: (claims[each], each.base, each.path)):
+    for claim in sorted(
+        contested(claims), key=lambda claim: (claims[claim], claim.base, claim.path)
+    ):
         if all(
             base == claim.base or not overlap(path, claim.path) for path, base in decided.items()
         ):

@@ -16,34 +16,34 @@ CATCHING_UP: Final = "catching-up"
 class OldestEnd:
     """The oldest end of a log that a reader has not reached yet, and when the log ended there.
 
-    The oldest one is kept because, with constant writes, the newest one would never be reached, and
-    the reader would seem to be ever more behind although its lag is small.
+    The oldest one is kept because, with constant writes, the newest one would never be reached. The
+    reader would seem to fall further and further behind although its lag is small.
     """
 
-    __slots__ = ("_at", "_end")
+    __slots__ = ("_end", "_ended_at")
 
     def __init__(self) -> None:
         self._end = 0
-        self._at: float | None = None  # None: all known ends are reached
+        self._ended_at: float | None = None  # None: all known ends are reached
 
     def passed(self, position: int) -> float | None:
-        """When the log ended there, if the reader has reached that end just now; else None.
-        `position`: the next offset to read. Hot path."""
-        at = self._at
-        if at is None or position < self._end:
+        """The time at which the log ended there, if the reader has now reached that end. Otherwise
+        None. `position`: the next offset to read. Hot path."""
+        ended_at = self._ended_at
+        if ended_at is None or position < self._end:
             return None
-        self._at = None
-        return at
+        self._ended_at = None
+        return ended_at
 
-    def fetched(self, end: int, position: int, at: float) -> float | None:
-        """Note that the log ended at `end` at the time `at`. Returns the latest time at which the
-        reader had all records, if a later one is known now; else None."""
+    def fetched(self, end: int, position: int, ended_at: float) -> float | None:
+        """Record that the log ended at `end` at the time `ended_at`. Returns the latest time at
+        which the reader had all records, if a later one is known now. Otherwise None."""
         if position >= end:
-            self._at = None
-            return at
+            self._ended_at = None
+            return ended_at
         reached_at = self.passed(position)
-        if self._at is None:
-            self._end, self._at = end, at
+        if self._ended_at is None:
+            self._end, self._ended_at = end, ended_at
         return reached_at
 
 
@@ -82,8 +82,8 @@ class Progress:
     def applied(self, position: int) -> bool:
         """Record that the store has reached `position`. Returns True if it became answerable."""
         self.position = position
-        if (at := self._oldest_end.passed(position)) is not None:
-            self.caught_up_at = at
+        if (caught_up_at := self._oldest_end.passed(position)) is not None:
+            self.caught_up_at = caught_up_at
         return self._update_answerable()
 
     def verify(self) -> bool:
@@ -110,8 +110,8 @@ class Progress:
     def end_fetched(self, end: int, now: float, high: int | None = None) -> None:
         """Record that the log ended at `end` at the time `now`, or a moment later. `high`: the high
         watermark, fetched at the same time; None: no transaction is open."""
-        whole = end if high is None else max(end, high)
-        if whole == end:
+        log_end = end if high is None else max(end, high)
+        if log_end == end:
             self._held_since = None
         elif self._held_since is None or end != self.end:
             self._held_since = now
@@ -121,26 +121,28 @@ class Progress:
             self._answers_from = min(self._answers_from, end)
         self.end = end
         self.end_at = now
-        if (at := self._oldest_end.fetched(whole, self.position, now)) is not None:
-            self.caught_up_at = at
+        if (caught_up_at := self._oldest_end.fetched(log_end, self.position, now)) is not None:
+            self.caught_up_at = caught_up_at
 
     @property
     def open_transaction(self) -> float | None:
         """Seconds for which a transaction has held readers back, as of the last fetch; None if no
         transaction does. It is known only from the second fetch on, because the high watermark may
         be a moment newer than the end."""
-        since, at = self._held_since, self.end_at
-        return None if since is None or at is None or at <= since else at - since
+        held_since, fetched_at = self._held_since, self.end_at
+        if held_since is None or fetched_at is None or fetched_at <= held_since:
+            return None
+        return fetched_at - held_since
 
     @property
     def state(self) -> str:
         return ANSWERABLE if self.answerable else CATCHING_UP
 
-    def freshness(self, now: float, trusted_for: float) -> tuple[int | None, float | None]:
-        """`lag` and `staleness`. Hot path."""
+    def freshness(self, now: float, trusted_for_s: float) -> tuple[int | None, float | None]:
+        """The results of `lag` and `staleness`. Hot path."""
         end, end_at, caught_up_at = self.end, self.end_at, self.caught_up_at
         lag = None
-        if end is not None and end_at is not None and now - end_at <= trusted_for:
+        if end is not None and end_at is not None and now - end_at <= trusted_for_s:
             lag = end - self.position
             if lag < 0:
                 lag = 0
@@ -148,10 +150,10 @@ class Progress:
             return lag, None
         return lag, (now - caught_up_at if now > caught_up_at else 0.0)
 
-    def lag(self, now: float, trusted_for: float) -> int | None:
+    def lag(self, now: float, trusted_for_s: float) -> int | None:
         """The number of offsets behind the end; None if no end was fetched in the last
         `trusted_for` s."""
-        return self.freshness(now, trusted_for)[0]
+        return self.freshness(now, trusted_for_s)[0]
 
     def staleness(self, now: float) -> float | None:
         """The age of the data in seconds: the store has all records that were in the log at that

@@ -27,10 +27,10 @@ class Quota:
 
 def parse_quota(text: str) -> Quota:
     """Parse `N/s` or `N/m`. Raises ValueError."""
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise ValueError(f'"{text}" is not a quota such as "5000/s" or "300/m"')
-    return Quota(int(found[1]), _SECONDS[found[2]])
+    return Quota(int(match[1]), _SECONDS[match[2]])
 
 
 class TokenBucket:

@@ -172,7 +172,9 @@ class LastRecord(NamedTuple):
     checksum: int
 
     @staticmethod
-    def of(offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> LastRecord:
+    def from_record(
+        offset: int, timestamp: int, key: bytes | None, value: bytes | None
+    ) -> LastRecord:
         key = key or b""
         checksum = zlib.crc32(key, len(key))
         if value is not None:  # a tombstone differs from an empty value

@@ -15,7 +15,7 @@ def parse_schemas(table: Any, reader: TomlErrors) -> dict[str, str]:
     """{"registry": URL} or {"folder": name}; empty if there is no table [schemas]."""
     if table is None:
         return {}
-    files = " or ".join(f"<id>{each.file_suffix}" for each in SCHEMA_FORMATS)
+    files = " or ".join(f"<id>{schema_format.file_suffix}" for schema_format in SCHEMA_FORMATS)
     expected = f'registry = "http://host:port", or folder = "schemas" with files {files}'
     if not isinstance(table, dict) or len(table) != 1:
         raise reader.error(("schemas",), None, f"set exactly one of: {expected}")

@@ -108,17 +108,17 @@ def _instant(text: str) -> int:
     parts = _PARTS.fullmatch(text)
     assert parts is not None
     day, hour, minute, second, digits, sign, *offset = parts.groups("00")
-    at = datetime.fromisoformat(f"{day}T00:00:00+00:00")
+    day_start = datetime.fromisoformat(f"{day}T00:00:00+00:00")
     clock = int(hour) * 3600 + int(minute) * 60 + int(second)
     fraction = int((digits or "0")[:6].ljust(6, "0"))
     if hour == "24":
         if clock != _DAY_SECONDS or int(digits or "0"):
             raise ValueError
-        at += timedelta(days=1)  # OverflowError after the year 9999
+        day_start += timedelta(days=1)  # OverflowError after the year 9999
         clock = 0
     hours, minutes, seconds = map(int, offset)
     behind = hours * 3600 + minutes * 60 + seconds
-    seconds_since = (at - EPOCH) // timedelta(seconds=1) + clock
+    seconds_since = (day_start - EPOCH) // timedelta(seconds=1) + clock
     seconds_since += behind if sign == "-" else -behind
     if second == "60" and seconds_since % _DAY_SECONDS:
         raise ValueError

@@ -45,46 +45,46 @@ class TomlErrors:
         self._lines = lines_of(text)
         self._source = source
 
-    def error(self, table: Path, field: str | None, what: str) -> ConfigurationError:
-        return self.error_at(table, (field,) if field else (), what)
+    def error(self, table: Path, field: str | None, message: str) -> ConfigurationError:
+        return self.error_at(table, (field,) if field else (), message)
 
-    def error_at(self, table: Path, path: Path, what: str) -> ConfigurationError:
+    def error_at(self, table: Path, path: Path, message: str) -> ConfigurationError:
         """``path``: the names of a key in or below the table."""
         line = line_of(self._lines, (*table, *path))
         names = "".join(f", {name}" for name in [".".join(path)] if name)
         return ConfigurationError(
-            f"{self._source}, line {line}, {table_name(*table)}{names}: {what}"
+            f"{self._source}, line {line}, {table_name(*table)}{names}: {message}"
         )
 
 
 def lines_of(text: str) -> dict[Path, int]:
     """The line (from 1) of each table and key of a document that tomllib accepts. Keys of inline
     tables are omitted: they are in the line of their table."""
-    found: dict[Path, int] = {}
+    lines: dict[Path, int] = {}
     table: Path = ()
-    at = 0
+    position = 0
     line = 1
-    while at < len(text):
-        at = _end(_SPACE, text, at)
-        if text.startswith(("\n", "\r\n"), at):
-            at = text.index("\n", at) + 1
+    while position < len(text):
+        position = _end(_SPACE, text, position)
+        if text.startswith(("\n", "\r\n"), position):
+            position = text.index("\n", position) + 1
             line += 1
             continue
-        if at == len(text):
+        if position == len(text):
             break
-        if text[at] == "[":
-            table, at = _names(text, at + 1 + text.startswith("[[", at))
-            _add(found, table, 0, line)
-            at = text.find("\n", at)  # the rest is "]" and a comment
-            if at < 0:
+        if text[position] == "[":
+            table, position = _names(text, position + 1 + text.startswith("[[", position))
+            _add(lines, table, 0, line)
+            position = text.find("\n", position)  # the rest is "]" and a comment
+            if position < 0:
                 break
             continue
-        key, at = _names(text, at)
-        _add(found, table + key, len(table), line)
-        end = _end_of_value(text, at + 1)
-        line += text.count("\n", at, end)
-        at = end
-    return found
+        key, position = _names(text, position)
+        _add(lines, table + key, len(table), line)
+        end = _end_of_value(text, position + 1)
+        line += text.count("\n", position, end)
+        position = end
+    return lines
 
 
 def line_of(lines: Mapping[Path, int], path: Path) -> int:
@@ -95,27 +95,27 @@ def line_of(lines: Mapping[Path, int], path: Path) -> int:
     return 1
 
 
-def _add(found: dict[Path, int], path: Path, known: int, line: int) -> None:
+def _add(lines: dict[Path, int], path: Path, table_length: int, line: int) -> None:
     """Add a path and its parents. ``known``: how many leading names of the path name its table."""
-    for length in range(known + 1, len(path) + 1):
-        found.setdefault(path[:length], line)
+    for length in range(table_length + 1, len(path) + 1):
+        lines.setdefault(path[:length], line)
     # A table may have been found above as the parent of another one.
-    if known == 0:
-        found[path] = line
+    if table_length == 0:
+        lines[path] = line
 
 
-def _names(text: str, at: int) -> tuple[Path, int]:
+def _names(text: str, position: int) -> tuple[Path, int]:
     """The names of a dotted key, and the position after it."""
     names: list[str] = []
     while True:
-        part = _PART.match(text, at)
+        part = _PART.match(text, position)
         if part is None:
-            return tuple(names), at
+            return tuple(names), position
         names.append(_unquoted(part[1]))
-        at = part.end()
-        if not text.startswith(".", at):
-            return tuple(names), at
-        at += 1
+        position = part.end()
+        if not text.startswith(".", position):
+            return tuple(names), position
+        position += 1
 
 
 def _unquoted(part: str) -> str:
@@ -125,19 +125,19 @@ def _unquoted(part: str) -> str:
     return value
 
 
-def _end_of_value(text: str, at: int) -> int:
+def _end_of_value(text: str, position: int) -> int:
     depth = 0
-    while at < len(text):
-        piece = _PIECE.match(text, at)
+    while position < len(text):
+        piece = _PIECE.match(text, position)
         if piece is None:
             return len(text)
         if piece[0] == "\n" and depth == 0:
-            return at
+            return position
         depth += (piece[0] in ("[", "{")) - (piece[0] in ("]", "}"))
-        at = piece.end()
-    return at
+        position = piece.end()
+    return position
 
 
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    match = pattern.match(text, at)
-    return at if match is None else match.end()
+def _end(pattern: re.Pattern[str], text: str, position: int) -> int:
+    match = pattern.match(text, position)
+    return position if match is None else match.end()

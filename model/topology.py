@@ -16,7 +16,7 @@ from model.kafka.user_data import MALFORMED, pack, unpack
 # The version of the user data. Unknown fields are ignored. A new version is a breaking change: a
 # leader assigns no partitions to members of another version.
 VERSION = 2
-NOBODY = -1
+NO_MEMBER = -1
 
 # The roles of a member for a partition. In each role it has a store and applies the log.
 ACTIVE: Final = "active"
@@ -75,7 +75,7 @@ class Member:
         return [self.id, self.host, self.port, self.rack, self.scheme]
 
     @staticmethod
-    def of(fields: Sequence[Any]) -> Member:
+    def from_fields(fields: Sequence[Any]) -> Member:
         """The inverse of `fields`; newer members may send more of them. Raises TopologyError."""
         member = Member(*fields[:5])
         texts = (member.id, member.host, member.rack, member.scheme)
@@ -88,7 +88,7 @@ class Member:
 class PlacedView:
     """A view in the topology: its public description and the placement of its partitions.
 
-    `active[partition]` is an index into the topology's members, or NOBODY. `standbys[partition]`
+    `active[partition]` is an index into the topology's members, or NO_MEMBER. `standbys[partition]`
     has such indexes, in the order in which the members are asked. `warming` has a (partition,
     index) for each member that builds a store to become active for the partition. Such a member
     gets no requests until it is active.
@@ -104,7 +104,7 @@ class PlacedView:
     warming: tuple[tuple[int, int], ...] = ()
     moved: tuple[int, ...] = ()  # partitions whose active changes with this topology
     topic_hash: int = 0  # `hash_of_topic` of the topic that had `partition_counts`
-    differs: bool = False  # whether a member declares it in another way, or not at all
+    differs: bool = False  # whether a member declares it differently, or not at all
 
     @property
     def partitions(self) -> int:
@@ -129,7 +129,7 @@ class PlacedView:
     def holders(self, partition: int) -> tuple[int, ...]:
         """The indexes of the members that answer for a partition, the active first."""
         index = self.active[partition]
-        active = () if index == NOBODY else (index,)
+        active = () if index == NO_MEMBER else (index,)
         return active + (self.standbys[partition] if self.standbys else ())
 
 
@@ -174,7 +174,7 @@ class Topology:
         if placed is None or not 0 <= partition < placed.partitions:
             return None
         index = placed.active[partition]
-        return None if index == NOBODY else self.members[index]
+        return None if index == NO_MEMBER else self.members[index]
 
     def holders_of(self, view: str, partition: int) -> list[Member]:
         """The members that answer for a partition, the active first; empty if there are none."""
@@ -185,8 +185,8 @@ class Topology:
 
     def is_shared(self, member: Member, view: str, partition: int) -> bool:
         """Whether other members answer for a partition, or did in the previous topology."""
-        others = any(holder != member for holder in self.holders_of(view, partition))
-        return others or partition in self.views[view].moved
+        has_others = any(holder != member for holder in self.holders_of(view, partition))
+        return has_others or partition in self.views[view].moved
 
     def is_taken_over(self, before: Topology, view: str, partition: int) -> bool:
         """Whether the partition had another active in the topology `before`."""
@@ -199,8 +199,8 @@ class Topology:
         for placed in self.views.values():
             warming = dict(placed.warming)
             for partition in range(placed.partitions):
-                indexes = {*placed.holders(partition), warming.get(partition, NOBODY)}
-                if any(i != NOBODY and self.members[i].id == member_id for i in indexes):
+                indexes = {*placed.holders(partition), warming.get(partition, NO_MEMBER)}
+                if any(i != NO_MEMBER and self.members[i].id == member_id for i in indexes):
                     neighbours |= indexes
         return [m for i, m in enumerate(self.members) if i in neighbours and m.id != member_id]
 
@@ -222,9 +222,9 @@ class Topology:
     def roles_of(self, member_id: str, view: str) -> dict[str, list[int]]:
         """Role -> partitions of `view` that the member has in this role."""
         roles: dict[str, list[int]] = {role: [] for role in ROLES}
-        index = next((i for i, m in enumerate(self.members) if m.id == member_id), NOBODY)
+        index = next((i for i, m in enumerate(self.members) if m.id == member_id), NO_MEMBER)
         placed = self.views.get(view)
-        if placed is not None and index != NOBODY:
+        if placed is not None and index != NO_MEMBER:
             roles[ACTIVE] = [p for p, i in enumerate(placed.active) if i == index]
             roles[STANDBY] = [p for p, indexes in enumerate(placed.standbys) if index in indexes]
             roles[WARMING] = [p for p, i in placed.warming if i == index]
@@ -268,7 +268,7 @@ class Topology:
                 raise TopologyError(f"unsupported topology version {document['v']}, not {VERSION}")
             return Topology(
                 epoch=Epoch(document["ms"], generation),
-                members=tuple(map(Member.of, document["members"])),
+                members=tuple(map(Member.from_fields, document["members"])),
                 views={
                     name: PlacedView(
                         placed["description"],
@@ -295,7 +295,7 @@ class Topology:
 
     def processors(self, states: Mapping[str, str]) -> dict[str, Any]:
         """The document of /processors. `states`: id -> state; the default is "running"."""
-        of_role = {
+        by_role = {
             role: {name: self._by_member(role, name) for name in self.views} for role in ROLES
         }
         return {
@@ -319,7 +319,7 @@ class Topology:
                     **({"rack": member.rack} if member.rack else {}),
                     "state": states.get(member.id, "running"),
                     **{
-                        field: {name: of_view[index] for name, of_view in of_role[role].items()}
+                        field: {name: by_member[index] for name, by_member in by_role[role].items()}
                         for role, field in _FIELDS.items()
                     },
                 }
@@ -333,7 +333,7 @@ class Topology:
         by_member: list[list[int]] = [[] for _ in self.members]
         pairs: Iterable[tuple[int, int]] = placed.warming
         if role == ACTIVE:
-            pairs = ((p, index) for p, index in enumerate(placed.active) if index != NOBODY)
+            pairs = ((p, index) for p, index in enumerate(placed.active) if index != NO_MEMBER)
         elif role == STANDBY:
             pairs = ((p, index) for p, indexes in enumerate(placed.standbys) for index in indexes)
         for partition, index in pairs:

@@ -1,7 +1,7 @@
 """Versions of a view: `orders@2` is version 2 of the view `orders`. Pure.
 
-Each version is a view of its own. In files, between instances and on disk, version 1 has the name
-of the view, `orders`; a later version has the name `orders@2`. Requests use these names:
+Each version is a separate view. In files, between instances and on disk, version 1 has the name of
+the view, `orders`; a later version has the name `orders@2`. Requests use these names:
 
     orders       the current version
     orders@1     version 1, whether it is current or not
@@ -32,10 +32,10 @@ def split_name(name: str) -> tuple[str, int]:
     """The name of the view, and the version: 1 if `name` has none. ValueError."""
     if "@" not in name:
         return name, 1
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         raise ValueError(f'"{name}" is not a view and a version such as "orders@2"')
-    return found["base"], int(found["version"])
+    return match["base"], int(match["version"])
 
 
 def base_of(name: str) -> str:
@@ -55,10 +55,10 @@ def public_name(base: str, version: int) -> str:
 
 @dataclass(frozen=True)
 class VersionState:
-    """The state of one view after `revision` changes."""
+    """The current, previous and dropped versions of one view after `revision` changes."""
 
     current: int
-    previous: int | None = None  # where a rollback leads to
+    previous: int | None = None  # the version that a rollback makes current
     dropped: tuple[int, ...] = ()
     revision: int = 0
 
@@ -165,49 +165,51 @@ class Versions:
             if view.name not in dropped:
                 by_base[view.base][view.version] = view
         put(self, "by_base", by_base)
-        of_base = self._known()
-        many = {base for base, of in of_base.items() if set(of) != {1} or base in states}
-        put(self, "with_versions", frozenset(many))
+        names_by_base = self._by_version()
+        versioned = (b for b, names in names_by_base.items() if set(names) != {1} or b in states)
+        put(self, "with_versions", frozenset(versioned))
         current = {
             base: stored
-            for base, of in of_base.items()
-            if (stored := self._current(base, of)) is not None
+            for base, names in names_by_base.items()
+            if (stored := self._current(base, names)) is not None
         }
         put(self, "current", current)
-        put(self, "undecided", frozenset(of_base.keys() - current.keys()))
+        put(self, "undecided", frozenset(names_by_base.keys() - current.keys()))
         means = dict(current)
-        for base, of in of_base.items():
-            means |= {public_name(base, v): each for v, each in of.items() if each not in dropped}
+        for base, names in names_by_base.items():
+            means |= {
+                public_name(base, v): stored for v, stored in names.items() if stored not in dropped
+            }
         here = {view.name: view for view in self.views if self.is_here(view)}
-        put(self, "named", {name: here[each] for name, each in means.items() if each in here})
-        put(self, "elsewhere", {n: each for n, each in means.items() if each not in here})
+        put(self, "named", {name: here[stored] for name, stored in means.items() if stored in here})
+        put(self, "elsewhere", {n: stored for n, stored in means.items() if stored not in here})
         self._put_paths()
 
-    def _known(self) -> dict[str, dict[int, str]]:
+    def _by_version(self) -> dict[str, dict[int, str]]:
         """The stored names of all versions of each view, by version number. Dropped versions are
         included."""
-        of_group = () if self.group is None else self.group.hashes
-        found: dict[str, dict[int, str]] = {}
+        group_names = () if self.group is None else self.group.hashes
+        names: dict[str, dict[int, str]] = {}
         lowest: dict[str, int] = {}
-        for name in dict.fromkeys((*of_group, *(view.name for view in self.views))):
+        for name in dict.fromkeys((*group_names, *(view.name for view in self.views))):
             base, version = split_name(name)
-            found.setdefault(base, {})[version] = name
-            if name in of_group or base not in lowest or not of_group:
+            names.setdefault(base, {})[version] = name
+            if name in group_names or base not in lowest or not group_names:
                 lowest[base] = min(version, lowest.get(base, version))
         object.__setattr__(self, "_lowest", lowest)
-        return found
+        return names
 
     def is_here(self, view: View) -> bool:
         """Whether this instance declares the view as its group does, as far as that is known."""
-        of_group = None if self.group is None else self.group.hashes.get(view.name)
-        return of_group in (None, view.hash)
+        group_hash = None if self.group is None else self.group.hashes.get(view.name)
+        return group_hash in (None, view.hash)
 
-    def _current(self, base: str, of: Mapping[int, str]) -> str | None:
+    def _current(self, base: str, names: Mapping[int, str]) -> str | None:
         """The stored name of the current version; None if it is not known."""
-        if self.states is None and (self.may_lack_some or set(of) != {1}):
+        if self.states is None and (self.may_lack_some or set(names) != {1}):
             return None
         state = (self.states or {}).get(base)
-        stored = of.get(self._lowest[base] if state is None else state.current)
+        stored = names.get(self._lowest[base] if state is None else state.current)
         return None if stored in self.dropped else stored
 
     def _put_paths(self) -> None:
@@ -257,8 +259,8 @@ class Versions:
         version is current."""
         if self.states is None:
             return None
-        known = self.states.get(base)
-        return VersionState(self._lowest.get(base, 1)) if known is None else known
+        state = self.states.get(base)
+        return VersionState(self._lowest.get(base, 1)) if state is None else state
 
     def in_doubt(self) -> Versions:
         """The versions before the states are known: any view may have versions that are not
@@ -272,7 +274,7 @@ class Versions:
         """A copy with the views of another topology, or this object if the views are the same."""
         return self if group == self.group else replace(self, group=group)
 
-    def others(self, view: View) -> list[View]:
+    def other_versions(self, view: View) -> list[View]:
         """The other versions of a view, the latest first."""
-        of_base = reversed([*self.by_base[view.base].values()])
-        return [each for each in of_base if each != view and self.is_here(each)]
+        versions = reversed([*self.by_base[view.base].values()])
+        return [version for version in versions if version != view and self.is_here(version)]

@@ -16,7 +16,7 @@ class Conflict(NamedTuple):
 
     entry: str
     field: str | None
-    what: str
+    message: str
 
 
 def conflicts(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
@@ -29,33 +29,33 @@ def conflicts(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Con
 
 def _versions(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
     """The versions of a view have different topics and pipelines."""
-    first: dict[tuple[str, str, object], str] = {}
+    entries_by_value: dict[tuple[str, str, object], str] = {}
     for view, entry in zip(views, entries, strict=True):
         base = view.base
-        other = first.setdefault((base, "version", view.version), entry)
-        if other != entry:
+        earlier = entries_by_value.setdefault((base, "version", view.version), entry)
+        if earlier != entry:
             yield Conflict(
                 entry,
                 None,
-                f"version {view.version} is declared by {view_table(other)}, too",
+                f"version {view.version} is declared by {view_table(earlier)}, too",
             )
-        other = first.setdefault((base, "topic", view.topic), entry)
-        if other != entry:
+        earlier = entries_by_value.setdefault((base, "topic", view.topic), entry)
+        if earlier != entry:
             yield Conflict(
                 entry,
                 "topic",
-                f'"{view.topic}" is the topic of {view_table(other)}, too: each version of a view '
-                "has its own topic",
+                f'"{view.topic}" is the topic of {view_table(earlier)}, too: each version of a '
+                "view has its own topic",
             )
         if view.pipeline is None:
             continue
-        other = first.setdefault((base, "pipeline", view.pipeline), entry)
-        if other != entry:
+        earlier = entries_by_value.setdefault((base, "pipeline", view.pipeline), entry)
+        if earlier != entry:
             yield Conflict(
                 entry,
                 "pipeline",
-                f'"{view.pipeline}" derives the topic of {view_table(other)}, too: each version of '
-                "a view has its own pipeline",
+                f'"{view.pipeline}" derives the topic of {view_table(earlier)}, too: each version '
+                "of a view has its own pipeline",
             )
 
 
@@ -65,20 +65,20 @@ def _paths(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confli
     for view, entry in zip(views, entries, strict=True):
         if view.path is None:
             continue
-        for path, (base, other) in paths.items():
+        for path, (base, earlier) in paths.items():
             if base == view.base:
                 if path != view.path:
                     yield Conflict(
                         entry,
                         "path",
-                        f'"{view.path}" is not "{path}", the path of {view_table(other)}: the path '
-                        "of a view means its current version, whichever that is",
+                        f'"{view.path}" is not "{path}", the path of {view_table(earlier)}: all '
+                        "versions of a view have the same path, which leads to the current version",
                     )
             elif f"{view.path}/".startswith(f"{path}/") or f"{path}/".startswith(f"{view.path}/"):
                 yield Conflict(
                     entry,
                     "path",
-                    f'"{view.path}" overlaps with "{path}" of {view_table(other)}',
+                    f'"{view.path}" overlaps with "{path}" of {view_table(earlier)}',
                 )
         paths[view.path] = (view.base, entry)
 
@@ -86,35 +86,36 @@ def _paths(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Confli
 def _pushes(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
     """Two views do not share a folder of pushes. `current.json` names only one push, so a push of
     one view would replace the push of the other view."""
-    first: dict[str, str] = {}
+    entries_by_folder: dict[str, str] = {}
     for view, entry in zip(views, entries, strict=True):
         if view.push is None:
             continue
-        other = first.setdefault(view.push.rstrip("/"), entry)
-        if other != entry:
+        earlier = entries_by_folder.setdefault(view.push.rstrip("/"), entry)
+        if earlier != entry:
             yield Conflict(
                 entry,
                 "push",
-                f'"{view.push}" is the folder of {view_table(other)}, too: each view and each '
+                f'"{view.push}" is the folder of {view_table(earlier)}, too: each view and each '
                 "version has its own folder for pushes",
             )
 
 
 def _appends(views: tuple[View, ...], entries: tuple[str, ...]) -> Iterator[Conflict]:
-    """An append names only the topic. So all views that allow appends to a topic encode alike."""
-    first: dict[str, tuple[View, str]] = {}
+    """An append names only the topic. So all views that allow appends to a topic must encode a
+    record in the same way."""
+    views_by_topic: dict[str, tuple[View, str]] = {}
     for view, entry in zip(views, entries, strict=True):
         if not view.append:
             continue
-        other, declared = first.setdefault(view.topic, (view, entry))
-        known = _encoding(other)
+        earlier_view, earlier = views_by_topic.setdefault(view.topic, (view, entry))
+        expected = _encoding(earlier_view)
         for field, value in _encoding(view).items():
-            if value != known[field]:
+            if value != expected[field]:
                 yield Conflict(
                     entry,
                     "append",
-                    f'{view_table(declared)} allows to append to "{view.topic}", too, and {field} '
-                    "differs from that of this view: let one of them allow it",
+                    f'{view_table(earlier)} allows appends to "{view.topic}", too, but its '
+                    f"{field} differs from that of this view: allow appends in one of them only",
                 )
 
 

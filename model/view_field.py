@@ -28,7 +28,8 @@ def as_text(field: str, value: Any, spec: Field) -> Any:
     return value
 
 
-def no_string(field: str, value: Any, spec: Field) -> str:
+def not_a_string(field: str, value: Any, spec: Field) -> str:
+    """The error of a value that `as_text` has not made a string."""
     if spec.allowed is BOOLEAN:
         return f"{value[0]!r} is not true or false: {spec.meaning}"
     written = str(value).lower() if isinstance(value, bool) else repr(value)

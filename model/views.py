@@ -131,13 +131,13 @@ class View:
 
     @cached_property
     def row_reader(self) -> RowReader | None:
-        """What the values of records mean; None if every value is a value of the view."""
+        """The reader of rows in the values of records; None if every value is a row."""
         if self.unwrap is None and not self.null_deletes:
             return None
         return RowRule(self.unwrap, bool(self.null_deletes)).reader(self.record_codec)
 
     @cached_property
-    def of_json(self) -> View:
+    def as_json(self) -> View:
         """The view as if its values were JSON."""
         return dataclasses.replace(
             self, value="json", value_schema=None, unwrap=None, null_deletes=None
@@ -159,7 +159,8 @@ class View:
 
     @contextmanager
     def naming(self, field: str) -> Iterator[None]:
-        """Add the view and the field to a ConfigurationError that is raised in this context."""
+        """Add the view and the field to the message of a ConfigurationError that is raised in this
+        context."""
         try:
             yield
         except ConfigurationError as e:
@@ -208,8 +209,8 @@ class View:
 
     @cached_property
     def stray_keys(self) -> Range | None:
-        """The range of stored keys of the key that producers put into any partition; None if there
-        is no such key (`puts_anywhere`)."""
+        """The stored keys of the empty key, if producers may put its records into any partition
+        (`puts_anywhere`). Otherwise None."""
         if not puts_anywhere(self.partitioner, b""):
             return None
         try:

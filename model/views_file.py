@@ -30,10 +30,10 @@ from model.toml_lines import TomlErrors as _Reader
 from model.toml_lines import view_table
 from model.versions import stored_name
 from model.view_conflicts import conflicts
-from model.view_field import BOOLEAN, Field, as_text, join_quoted, no_string
+from model.view_field import BOOLEAN, Field, as_text, join_quoted, not_a_string
 from model.views import ANY_PARTITION, NEWEST, PARTIAL, SKIP, SPARK_GROUP_PREFIX, Deployment, View
 
-# The first segments of this product's own paths.
+# The first segments of the paths that the product itself has.
 RESERVED_SEGMENTS = frozenset(
     {"admin", "api", "health", "instance", "internal", "metrics"}
     | {"openapi.json", "processors", "proxy", "topics", "views"}
@@ -48,12 +48,14 @@ _MAX_GROUP_LENGTH = 249
 def _format_fields() -> dict[str, Field]:
     """The fields of all formats, with the prefix `key_` or `value_`."""
     meanings: dict[str, str] = {}
-    for of in ("key", "value"):
-        for each in FORMATS.values():
-            for name, meaning in each.fields.items():
-                known = meanings.get(f"{of}_{name}", "")
-                meaning = f"for {each.name} {of}s: {meaning}"
-                meanings[f"{of}_{name}"] = f"{known}; {meaning}" if known else meaning
+    for part in ("key", "value"):
+        for format_ in FORMATS.values():
+            for name, meaning in format_.fields.items():
+                meaning_so_far = meanings.get(f"{part}_{name}", "")
+                meaning = f"for {format_.name} {part}s: {meaning}"
+                meanings[f"{part}_{name}"] = (
+                    f"{meaning_so_far}; {meaning}" if meaning_so_far else meaning
+                )
     return {name: Field("", None, meaning) for name, meaning in meanings.items()}
 
 
@@ -89,7 +91,10 @@ _FIELDS = {
     "retention": Field("", None, 'how long entries are kept, by their time, such as "7d"'),
     **_format_fields(),
 }
-_FORMAT_FIELDS = tuple(dict.fromkeys(name for each in FORMATS.values() for name in each.fields))
+_KEY_FORMATS = [name for name, format_ in FORMATS.items() if format_.for_keys]
+_FORMAT_FIELDS = tuple(
+    dict.fromkeys(name for format_ in FORMATS.values() for name in format_.fields)
+)
 # field -> the kinds of store that have it, for fields that not all kinds have
 _ONLY_FOR = {
     field: tuple(name for name, kind in KINDS.items() if field in kind.fields)
@@ -129,7 +134,7 @@ def parse_views(text: str, source: str = "views.toml", read: Read = _no_files) -
         for name, fields in views.items()
     )
     for conflict in conflicts(parsed, tuple(views)):
-        raise reader.error(("views", conflict.entry), conflict.field, conflict.what)
+        raise reader.error(("views", conflict.entry), conflict.field, conflict.message)
     kafka = parse_kafka(document.get("kafka", {}), reader)
     return Deployment(parsed, kafka, schemas.get("registry"), schemas.get("folder"))
 
@@ -139,22 +144,22 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
     table = ("views", name)
     if not isinstance(fields, dict):
         raise reader.error(("views",), name, f"a view must be a table: write {view_table(name)}")
-    named = _NAME.fullmatch(name)
-    if named is None or named["base"] in (".", ".."):
+    match = _NAME.fullmatch(name)
+    if match is None or match["base"] in (".", ".."):
         raise reader.error(
             table,
             None,
             "a view's name may only have letters, digits, '.', '_' and '-', and a version such as "
             '"orders@2"',
         )
-    stored = stored_name(named["base"], int(named["version"] or 1))
+    stored = stored_name(match["base"], int(match["version"] or 1))
     try:
         derivation, fields = with_defaults(stored, fields)
     except TableError as e:
         raise reader.error_at((*table, "derive"), e.path, str(e)) from None
     key_fields = None
     if "key_fields" in fields:
-        # the bytes of a key do not follow from its fields, nor does its partition
+        # neither the bytes of a key nor its partition follow from its fields
         fields = {"partitioner": ANY_PARTITION, **fields}
         try:
             key_fields = parse_key_fields(fields.pop("key_fields"))
@@ -172,17 +177,17 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         if field in fields:
             value = as_text(field, value, spec)
         if not isinstance(value, str):
-            raise reader.error(table, field, no_string(field, value, spec))
+            raise reader.error(table, field, not_a_string(field, value, spec))
         if spec.allowed is not None and value not in spec.allowed:
             known = ", ".join(filter(None, spec.allowed))
             raise reader.error(table, field, f'unknown value "{value}"; allowed: {known}')
         values[field] = value
     if not _TOPIC.fullmatch(values["topic"]) or values["topic"] in (".", ".."):
         raise reader.error(table, "topic", f'"{values["topic"]}" is not a valid topic name')
-    _check_format("key", [n for n, of in FORMATS.items() if of.for_keys], values, table, reader)
+    _check_format("key", _KEY_FORMATS, values, table, reader)
     _check_format("value", FORMATS, values, table, reader)
-    for field, why in contradicting_rows(values):
-        raise reader.error(table, field, why)
+    for field, reason in contradicting_rows(values):
+        raise reader.error(table, field, reason)
     _check_store(values, table, reader)
     for field in ("partitions", "trigger"):
         if values[field] and not values["spark_view"] and derivation is None:
@@ -222,18 +227,18 @@ def _parse_view(name: str, fields: Any, reader: _Reader, read: Read, by_id: bool
         derivation=derivation,
     )
     if derivation is not None:
-        for field, what in contradictions(view, derivation):
-            raise reader.error(table, field, what)
+        for field, reason in contradictions(view, derivation):
+            raise reader.error(table, field, reason)
     if key_fields is not None:
-        for field, what in contradicting_key_fields(
+        for field, reason in contradicting_key_fields(
             values, view.key_schema, ANY_PARTITION, _BARE_KEYS
         ):
-            raise reader.error(table, field, what)
+            raise reader.error(table, field, reason)
     return view
 
 
 def _parse_schema(
-    of: str,
+    part: str,
     values: dict[str, str],
     table: tuple[str, ...],
     reader: _Reader,
@@ -241,32 +246,32 @@ def _parse_schema(
     by_id: bool,
 ) -> str | None:
     """The definition of the schema; None if the format has none."""
-    of_format = format_of(values[of])
+    format_ = format_of(values[part])
     for field in _FORMAT_FIELDS:
-        if values[f"{of}_{field}"] and field not in of_format.fields:
-            names = [each.name for each in FORMATS.values() if field in each.fields]
+        if values[f"{part}_{field}"] and field not in format_.fields:
+            names = [other.name for other in FORMATS.values() if field in other.fields]
             raise reader.error(
-                table, f"{of}_{field}", f"allowed only with {of} = {join_quoted(names)}"
+                table, f"{part}_{field}", f"allowed only with {part} = {join_quoted(names)}"
             )
-    fields = {field: values[f"{of}_{field}"] for field in of_format.fields}
+    fields = {field: values[f"{part}_{field}"] for field in format_.fields}
     try:
-        return of_format.definition(of, fields, read, by_id)
+        return format_.definition(part, fields, read, by_id)
     except FieldError as e:
         raise reader.error(table, e.field, str(e)) from None
 
 
 def _check_format(
-    of: str,
+    part: str,
     formats: Iterable[str],
     values: dict[str, str],
     table: tuple[str, ...],
     reader: _Reader,
 ) -> None:
-    if values[of] not in formats and not is_class_path(values[of]):
+    if values[part] not in formats and not is_class_path(values[part]):
         raise reader.error(
             table,
-            of,
-            f'unknown value "{values[of]}"; allowed: {", ".join(formats)}, or a class: '
+            part,
+            f'unknown value "{values[part]}"; allowed: {", ".join(formats)}, or a class: '
             '"package.module:Class"',
         )
 
@@ -333,12 +338,12 @@ def _parse_push(values: dict[str, str], table: tuple[str, ...], reader: _Reader)
     user = push.partition("://")[2].partition("/")[0].rpartition("@")[0]
     if not push.isprintable() or ":" in user:
         raise reader.error(table, "push", "it must be a folder or a URL without a password")
-    for field, value, why in (
+    for field, value, reason in (
         ("persistence", "memory", "files cannot be moved into memory"),
         ("partitioner", ANY_PARTITION, "the partition of a key must be known"),
     ):
         if values[field] == value:
-            raise reader.error(table, "push", f'not with {field} = "{value}": {why}')
+            raise reader.error(table, "push", f'not with {field} = "{value}": {reason}')
     if is_class_path(values["store"]):
         raise reader.error(table, "push", "not with a custom store, which has no entries")
     return push

@@ -34,7 +34,7 @@ from backend.cluster.topic_partitions import (
 from model.group.id_in_use import IdInUse
 from model.group.member_metadata import MemberMetadata
 from model.group.topology_reference import Assigned, TopologyReference, decode_assignment
-from model.topology import NOBODY, Member, Topology, TopologyError
+from model.topology import NO_MEMBER, Member, Topology, TopologyError
 
 log = logging.getLogger(__name__)
 
@@ -169,7 +169,7 @@ class TopologyAssignor(AbstractPartitionAssignor):  # type: ignore[misc]
         if not by_reference:
             return encoded
         assert self._sent is not None
-        reference = TopologyReference.to(
+        reference = TopologyReference.for_topology(
             encoded, copies, self._sent.member, topology.epoch.ms
         ).encode()
         record_bytes = rest + copies * len(reference)
@@ -224,7 +224,7 @@ def _kafka_assignments(topology: Topology) -> Partitions:
     for view in topology.views.values():
         topic = view.description["topic"]
         for partition, index in enumerate(view.active):
-            if index == NOBODY or (topic, partition) in taken:
+            if index == NO_MEMBER or (topic, partition) in taken:
                 continue
             taken.add((topic, partition))
             assigned[topology.members[index]][topic].append(partition)

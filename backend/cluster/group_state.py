@@ -124,7 +124,7 @@ class GroupState:
             self.state = RUNNING  # before heartbeats are sent to the instances of the topology
         with self._changing:
             self._agreed = topology
-            self._set_versions(self.versions.in_group(GroupViews.of(topology)))
+            self._set_versions(self.versions.in_group(GroupViews.from_topology(topology)))
             self._set_topology()
 
     def apply_versions(self, states: States) -> None:

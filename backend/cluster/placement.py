@@ -21,7 +21,7 @@ from model.group.member_metadata import MemberMetadata
 from model.group_views import Claim, decide
 from model.kinds.kind import Kind
 from model.kinds.registry import kind_of
-from model.topology import NOBODY, Epoch, PlacedView, Topology
+from model.topology import NO_MEMBER, Epoch, PlacedView, Topology
 from model.versions import base_of
 
 log = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def _mispartitioned(name: str, active: tuple[int, ...], members: list[MemberMeta
         return True
     doubted = any(name in c.topology_mispartitioned for c in members)
     return doubted and any(
-        index == NOBODY or partition not in members[index].active.get(name, ())
+        index == NO_MEMBER or partition not in members[index].active.get(name, ())
         for partition, index in enumerate(active)
     )
 
@@ -157,7 +157,7 @@ def _place_view(
     for partition, index in enumerate(wanted):
         if replica_state.can_take_over(partition, index):
             continue
-        answering = replica_state.best(partition, holder.get(partition, NOBODY))
+        answering = replica_state.best(partition, holder.get(partition, NO_MEMBER))
         if answering != index:
             active[partition] = answering
             warming.append((partition, index))
@@ -183,7 +183,7 @@ def _wanted(
             holds[i].add(partition)
     # on a tie, the member with more partitions to keep gets one more
     quotas = Quotas(count, eligible, load, prefer=lambda i: -len(holds[i]))
-    wanted = [NOBODY] * count
+    wanted = [NO_MEMBER] * count
 
     def give(partition: int, member: int) -> None:
         wanted[partition] = member
@@ -202,7 +202,7 @@ def _wanted(
         )  # fmt: skip
         for partition in held[: quotas.room[i]]:
             give(partition, i)
-    free = [p for p in range(count) if wanted[p] == NOBODY]
+    free = [p for p in range(count) if wanted[p] == NO_MEMBER]
     # partitions with the fewest candidates first
     for partition in sorted(
         free, key=lambda p: (not replica_state.ready(p), len(replica_state.ready(p)), p)
@@ -216,7 +216,7 @@ def _wanted(
             key = {i: (replica_state.position(partition, i), quotas.room[i], -i) for i in having}
             give(partition, max(having, key=key.__getitem__))
     for partition in free:
-        if wanted[partition] == NOBODY:
+        if wanted[partition] == NO_MEMBER:
             having = [i for i in replica_state.of(partition) if quotas.room.get(i, 0) > 0]
             member = (
                 max(

@@ -145,6 +145,6 @@ class TopologyFetcher:
             raise TopologyError(f"status {answer.status}: {encoded[:500]!r}")
         if signed and not signed.is_answer(answer.status, encoded, signature):
             raise TopologyError("its signature by the cluster secret is not valid")
-        if not reference.is_to(encoded):
+        if not reference.refers_to(encoded):
             raise TopologyError(f"{len(encoded)} bytes that are not the requested topology")
         return encoded

@@ -74,7 +74,7 @@ def in_version_of_cursor(
     except BadRequest as problem:
         if problem.code != "cursor-invalid" or not follows_current(request):
             raise
-        for other in versions.others(view):
+        for other in versions.other_versions(view):
             try:
                 parsed = parse(other)
             except BadRequest:

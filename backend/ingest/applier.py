@@ -289,4 +289,6 @@ def _with_dead_letters(metadata: StoreMetadata, letters: list[DeadLetter]) -> St
 
 
 def _identify(record: Record) -> LastRecord:
-    return LastRecord.of(record.offset(), record.timestamp()[1], record.key(), record.value())
+    return LastRecord.from_record(
+        record.offset(), record.timestamp()[1], record.key(), record.value()
+    )

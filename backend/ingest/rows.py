@@ -61,7 +61,7 @@ def _read(read: RowReader, records: Sequence[Record]) -> Rows:
         try:
             row = None if raw is None else read(raw)
         except ValueError as reason:
-            row = RefusedValue.of(raw or b"", str(reason))
+            row = RefusedValue.with_reason(raw or b"", str(reason))
         except SchemaNotYet as missing:
             return Rows(rows, indexes, missing, index)
         if row is NO_ROW:

@@ -165,7 +165,7 @@ class Changes:
         try:
             stored = self._reads.look_up(self._store_partition.store, self._key)
         except UnreadableEntry as e:
-            stored, unreadable = e.entry, e.found.reason
+            stored, unreadable = e.entry, e.unreadable.reason
         except (StoreClosedError, StoreError) as e:
             raise self._reads.store_problem(self._store_partition, e) from None
         timestamp = -1  # of no record
@@ -194,7 +194,7 @@ class Changes:
         if value is None:
             event, body = b"deleted", b'{"key":%b}' % key
         elif unreadable is not None:
-            report = Unreadable.of(partition, offset, unreadable, value).document()
+            report = Unreadable.with_reason(partition, offset, unreadable, value).document()
             event, body = b"unreadable", b'{"key":%b,"unreadable":%b}' % (key, orjson.dumps(report))
         else:
             document = _on_one_line(view.value_codec.to_json(value))

@@ -376,7 +376,7 @@ class ViewReads(KeyTexts, KeyRouting):
         return value
 
     def _value_unreadable(self, state: State, error: UnreadableEntry) -> ValueUnreadable:
-        unreadable = error.found._replace(partition=state.store_partition.partition)
+        unreadable = error.unreadable._replace(partition=state.store_partition.partition)
         problem = ValueUnreadable(self.view, unreadable)
         problem.state = state
         return problem

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from backend.telemetry.buckets import quantile
-from model.topology import NOBODY, Topology
+from model.topology import NO_MEMBER, Topology
 
 STEP_S: Final = 10
 STEPS: Final = 360
@@ -124,7 +124,7 @@ def _moved(before: Topology, after: Topology) -> dict[str, int]:
 
 
 def _id(topology: Topology, index: int) -> str | None:
-    return None if index == NOBODY else topology.members[index].id
+    return None if index == NO_MEMBER else topology.members[index].id
 
 
 def merged(documents: dict[str, dict[str, Any]]) -> dict[str, Any]:

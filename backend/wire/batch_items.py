@@ -29,5 +29,5 @@ def item_of(
 def problem_item(key_json: bytes, problem: Problem) -> bytes:
     item = b'{"key":%b,"status":%d,"code":"%b"' % (key_json, problem.status, problem.code.encode())
     if isinstance(problem, ValueUnreadable):
-        return b'%b,"unreadable":%b}' % (item, encode_json(problem.found.document()))
+        return b'%b,"unreadable":%b}' % (item, encode_json(problem.unreadable.document()))
     return item + b"}"

@@ -25,7 +25,7 @@ from bench.stack import Stack
 from bench.subject import Subject
 from local.settings import REPOSITORY
 from model.group.member_metadata import MemberMetadata
-from model.topology import NOBODY, Epoch, Member
+from model.topology import NO_MEMBER, Epoch, Member
 from model.views import View
 
 _SCRIPT = Path(__file__).with_name("topology.lua")
@@ -88,7 +88,7 @@ def after_losses(instances: int, partitions: int, view: View = VIEW) -> list[Mem
     active: dict[int, list[int]] = {}
     standby: dict[int, list[int]] = {}
     for partition, index in enumerate(placed.active):
-        if index != NOBODY:
+        if index != NO_MEMBER:
             active.setdefault(index, []).append(partition)
         for standby_index in placed.standbys[partition]:
             standby.setdefault(standby_index, []).append(partition)

@@ -26,7 +26,7 @@ class DeploymentState:
     """The application ids of the current and the previous deployment after `revision` changes."""
 
     current: str
-    previous: str | None = None  # where a rollback leads to
+    previous: str | None = None  # the deployment that a rollback makes current
     revision: int = 1
 
     def switched_to(self, application_id: str) -> DeploymentState:

@@ -29,11 +29,11 @@ class MemberMetadata:
     # view -> `hash_of_topic` of the topic that had these counts; 0: unknown
     topic_hashes: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # answerable partitions
-    standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # of its topology
+    standby: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # in its topology
     drained: bool = False  # whether other members should have its partitions
     reads_references: bool = True  # whether the leader may send it a TopologyReference
     network: str = ""  # in which its address is; "": unknown
-    referenced_ms: int = 0  # the highest epoch_ms of the references that it was sent
+    referenced_ms: int = 0  # the highest epoch_ms of the references that it has received
 
     @staticmethod
     def views_of(views: tuple[View, ...]) -> dict[str, tuple[str, Mapping[str, Any]]]:
@@ -73,21 +73,21 @@ class MemberMetadata:
             if document["v"] != VERSION:
                 raise TopologyError(f"unsupported user data version {document['v']}, not {VERSION}")
             return MemberMetadata(
-                member=Member.of(document["member"]),
+                member=Member.from_fields(document["member"]),
                 views={name: (h, d) for name, (h, d) in document["views"].items()},
                 positions={
-                    view: {int(partition): position for partition, position in of_view.items()}
-                    for view, of_view in document["positions"].items()
+                    view: {int(partition): position for partition, position in partitions.items()}
+                    for view, partitions in document["positions"].items()
                 },
-                active={view: tuple(of_view) for view, of_view in document["active"].items()},
+                active={view: tuple(partitions) for view, partitions in document["active"].items()},
                 epoch=Epoch(*document["epoch"]),
                 started_at=document["started_at"],
                 mispartitioned=tuple(document["mis_partitioned"]),
                 topology_mispartitioned=tuple(document["doubtful"]),
                 # members of older versions send only the smallest count
                 partition_counts={
-                    view: tuple(of_view)
-                    for view, of_view in (
+                    view: tuple(partitions)
+                    for view, partitions in (
                         document.get("partition_counts")
                         or {view: [count] for view, count in document["built"].items()}
                     ).items()
@@ -95,8 +95,10 @@ class MemberMetadata:
                 topic_hashes={
                     view: int(hash_) for view, hash_ in document.get("topic_hashes", {}).items()
                 },
-                ready={view: tuple(of) for view, of in document["ready"].items()},
-                standby={view: tuple(of) for view, of in document["standby"].items()},
+                ready={view: tuple(partitions) for view, partitions in document["ready"].items()},
+                standby={
+                    view: tuple(partitions) for view, partitions in document["standby"].items()
+                },
                 # members of older versions do not send it
                 drained=document.get("drained") is True,
                 reads_references=document.get("reads_references") is True,

@@ -36,10 +36,14 @@ class TopologyReference:
     size: int  # bytes of the encoded topology
     instances: int  # number of instances that need the topology
     leader: Member
-    epoch_ms: int  # of the topology; the next one is greater, even if no member gets this topology
+    # the `ms` of the topology's epoch. That of the next epoch is greater, even if no member gets
+    # this topology.
+    epoch_ms: int
 
     @staticmethod
-    def to(encoded: bytes, instances: int, leader: Member, epoch_ms: int) -> TopologyReference:
+    def for_topology(
+        encoded: bytes, instances: int, leader: Member, epoch_ms: int
+    ) -> TopologyReference:
         """A reference to an encoded topology. Raises TopologyError if it is larger than members
         accept."""
         if len(encoded) > MAX_BYTES:
@@ -49,7 +53,7 @@ class TopologyReference:
             )
         return TopologyReference(digest_of(encoded), len(encoded), instances, leader, epoch_ms)
 
-    def is_to(self, encoded: bytes) -> bool:
+    def refers_to(self, encoded: bytes) -> bool:
         return len(encoded) == self.size and digest_of(encoded) == self.digest
 
     def encode(self) -> bytes:
@@ -75,14 +79,14 @@ def decode_assignment(user_data: bytes, generation: int) -> Assigned:
     try:
         document = unpack(user_data)
         if document["v"] == id_in_use.VERSION:
-            return IdInUse(Member.of(document["holder"]))
+            return IdInUse(Member.from_fields(document["holder"]))
         if document["v"] != VERSION:
             return Topology.decode(user_data, generation)
         reference = TopologyReference(
             str(document["digest"]),
             int(document["size"]),
             int(document["instances"]),
-            Member.of(document["leader"]),
+            Member.from_fields(document["leader"]),
             int(document["epoch_ms"]),
         )
     except MALFORMED as e:

@@ -14,7 +14,8 @@ authorities takes milliseconds."""
 
 
 class RequestFailed(Exception):
-    """There is no complete answer. The message says why, without the URL and what was sent."""
+    """There is no complete answer. The message has the reason, but neither the URL nor anything
+    that was sent."""
 
 
 class AnswerTooLong(RequestFailed):
@@ -35,7 +36,7 @@ class Answer:
 
 
 class Options(TypedDict, total=False):
-    """Of a request."""
+    """The options of a request."""
 
     body: bytes  # with a body it is a POST, otherwise a GET
     headers: Mapping[str, str]

@@ -36,37 +36,39 @@ def tls_problem(error: BaseException) -> str | None:
     """Why the TLS handshake failed, without a full stop; None if `error` has another cause."""
     # no subclasses: aiohttp's subclasses lack the attributes, and a connection that ends early is
     # not a failed handshake
-    for each in _causes(error):
-        if type(each) is ssl.SSLCertVerificationError:
-            return f"{NOT_ACCEPTED}: {each.verify_message.rstrip('.')}"
-        if type(each) is ssl.SSLError and each.reason is not None:
-            if each.reason in _NO_TLS:
+    for cause in _causes(error):
+        if type(cause) is ssl.SSLCertVerificationError:
+            return f"{NOT_ACCEPTED}: {cause.verify_message.rstrip('.')}"
+        if type(cause) is ssl.SSLError and cause.reason is not None:
+            if cause.reason in _NO_TLS:
                 return (
                     "the server does not speak TLS at this port. Is it http:// instead of https://?"
                 )
-            return f"the TLS handshake failed: {each.reason.lower().replace('_', ' ')}"
+            return f"the TLS handshake failed: {cause.reason.lower().replace('_', ' ')}"
     return None
 
 
 def connection_problem(error: BaseException) -> str:
-    """One sentence without a full stop, without the libraries' own words."""
+    """The reason in one sentence, without a full stop and without the words of the libraries."""
     causes = list(_causes(error))
-    for each in causes:
-        if isinstance(each, socket.gaierror):
+    for cause in causes:
+        if isinstance(cause, socket.gaierror):
             return "the name of the host cannot be resolved"
-        if isinstance(each, TimeoutError) or "Timeout" in type(each).__name__:
+        if isinstance(cause, TimeoutError) or "Timeout" in type(cause).__name__:
             return NOT_IN_TIME
-        if isinstance(each, http.client.BadStatusLine) and not isinstance(
-            each, http.client.RemoteDisconnected
+        if isinstance(cause, http.client.BadStatusLine) and not isinstance(
+            cause, http.client.RemoteDisconnected
         ):
             return _NO_HTTP
         # the number of an SSLError is OpenSSL's
-        if isinstance(each, OSError) and each.errno and not isinstance(each, ssl.SSLError):
-            return os.strerror(each.errno).lower()
-        if isinstance(each, OSError) and (text := str(each)).startswith("Tunnel connection failed"):
+        if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
+            return os.strerror(cause.errno).lower()
+        if isinstance(cause, OSError) and (text := str(cause)).startswith(
+            "Tunnel connection failed"
+        ):
             return f"t{text[1:200]}"
-    for each in causes:
-        for kind in type(each).__mro__:
+    for cause in causes:
+        for kind in type(cause).__mro__:
             if kind.__name__ in _BY_NAME:
                 return _BY_NAME[kind.__name__]
     return type(error).__name__
@@ -75,15 +77,15 @@ def connection_problem(error: BaseException) -> str:
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error and those that it contains or that led to it, each once; the inner ones first,
     because they say more."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     pending: list[object] = [error]
-    found: list[BaseException] = []
+    causes: list[BaseException] = []
     while pending:
-        each = pending.pop()
-        if not isinstance(each, BaseException) or id(each) in seen:
+        cause = pending.pop()
+        if not isinstance(cause, BaseException) or id(cause) in visited:
             continue
-        seen.add(id(each))
-        found.append(each)
-        inner = (each.__cause__, each.__context__, getattr(each, "os_error", None))
-        pending += [*each.args, *inner, getattr(each, "reason", None)]
-    yield from reversed(found)
+        visited.add(id(cause))
+        causes.append(cause)
+        inner = (cause.__cause__, cause.__context__, getattr(cause, "os_error", None))
+        pending += [*cause.args, *inner, getattr(cause, "reason", None)]
+    yield from reversed(causes)

@@ -1,5 +1,5 @@
-"""Sends requests. Each has a connection of its own, and no redirect is followed. URLs are those of
-http and https only."""
+"""Sends requests. Each has a separate connection, and no redirect is followed. URLs begin with http
+or https."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PIECE = 1 << 16
 
 
 def send(url: str, timeout_s: float, max_bytes: int, **options: Unpack[Options]) -> Answer:
-    """The answer, with any status. `timeout_s`: for all of it, however slowly it comes. Raises
-    RequestFailed, and AnswerTooLong if the body has more than `max_bytes`."""
+    """Return the answer, whatever its status is. `timeout_s`: until the whole answer has arrived.
+    Raises RequestFailed, and AnswerTooLong if the body has more than `max_bytes`."""
     with opened(url, timeout_s, **options) as response:
         content = bytearray()
-        while piece := response.read(_PIECE):  # the last, empty one shows that all has come
+        while piece := response.read(_PIECE):  # an empty piece is the end of the body
             content += piece
             if len(content) > max_bytes:
                 raise AnswerTooLong(f"the answer has more than {max_bytes} bytes")
@@ -37,7 +37,7 @@ def opened(
     url: str, timeout_s: float, read_timeout_s: float | None = None, **options: Unpack[Options]
 ) -> Iterator[BaseHTTPResponse]:
     """Send a request, and close its connection at the end. With `read_timeout_s`, `timeout_s` is
-    for the head of the answer only, and each packet of its body has this time. Raises
+    for the head of the answer only, and `read_timeout_s` for each read of its body. Raises
     RequestFailed, also if the body cannot be read."""
     READ_TIMEOUT.set(read_timeout_s)
     proxy = ""
@@ -69,8 +69,8 @@ def opened(
                 raise RequestFailed("the URL or a header of the request is not valid") from None
             yield response
     except HTTPError as error:
-        why = tls_problem(error) or connection_problem(error)
-        raise RequestFailed(why + proxy) from None
+        reason = tls_problem(error) or connection_problem(error)
+        raise RequestFailed(reason + proxy) from None
 
 
 def _manager(server: SplitResult, options: Options) -> PoolManager:
@@ -85,7 +85,7 @@ def _manager(server: SplitResult, options: Options) -> PoolManager:
         credentials = f"{unquote(proxy.username)}:{unquote(proxy.password)}"
         headers["Proxy-Authorization"] = basic(credentials)
     port = proxy.port or (443 if proxy.scheme == "https" else 80)
-    # a proxy for https is asked without TLS to connect, also if its own URL says https
+    # the request CONNECT to a proxy for https has no TLS, even if the proxy's URL begins with https
     scheme = "http" if server.scheme == "https" else proxy.scheme
     host = proxy.netloc.rpartition("@")[2].removesuffix(f":{proxy.port}")
     return ProxyManager(f"{scheme}://{host}:{port}", proxy_headers=headers, ssl_context=tls())

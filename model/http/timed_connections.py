@@ -1,6 +1,6 @@
-"""Connections of urllib3 with time-outs in total: for all addresses of a host together, and for a
-whole response, not for each part that arrives. Otherwise a server that sends a byte now and then
-would never time out."""
+"""Connections of urllib3 whose time-outs are for all addresses of a host together, and for a whole
+response instead of each part of it. Otherwise, a server that sends a byte now and then would never
+time out."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util.connection import allowed_gai_family
 
 READ_TIMEOUT: ContextVar[float | None] = ContextVar("read_timeout", default=None)
-"""Seconds for each read of a stream's body; the limit in total is for its head only. None: the
-response is not a stream."""
+"""Seconds for each read of a stream's body. The time-out of the request is then for the head only.
+None: the response is not a stream."""
 
 
 class LimitedReader(io.RawIOBase):
-    """Reads from a socket until its time-out, counted from now on, is over."""
+    """Reads from a socket. Its time-out, from the creation of the reader on, is for all reads."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -36,14 +36,14 @@ class LimitedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int | None:
         if self._end is not None:
-            left = self._end - time.monotonic()
-            if left <= 0:
+            remaining_s = self._end - time.monotonic()
+            if remaining_s <= 0:
                 raise TimeoutError("timed out")
-            self._sock.settimeout(left)
+            self._sock.settimeout(remaining_s)
         return self._raw.readinto(buffer)
 
     def limit_each_read(self, seconds: float) -> None:
-        """Limits each read to this time, instead of all reads together."""
+        """Limit each read to this time, instead of all reads together."""
         self._end, self._timeout = None, seconds
         self._sock.settimeout(seconds)
 
@@ -84,27 +84,28 @@ class _LimitedTlsConnection(HTTPSConnection):
 
 
 def use_timed_connections(pool: HTTPConnectionPool) -> None:
-    """The pool's time-outs are in total from now on."""
+    """Make the pool open connections of this module from now on."""
     tls = pool.scheme == "https"
     pool.ConnectionCls = _LimitedTlsConnection if tls else _LimitedConnection
 
 
 def _connected(connection: HTTPConnection, connect: Callable[[], socket.socket]) -> socket.socket:
-    """Connects to one of the host's addresses. Each has a share of the time, so one that hangs
-    leaves time for the others. `connect` gives all of it to each. Raises its errors."""
+    """Connect to one of the host's addresses. Each address has a share of the time, so an address
+    that hangs leaves time for the others. `connect` connects to one address, and may take all of
+    the time. Raises the errors of `connect`."""
     host, timeout = connection._dns_host, connection.timeout
     addresses = _addresses(host, connection.port)
     if not addresses or not isinstance(timeout, (int, float)):
         return connect()
     end = time.monotonic() + timeout
     try:
-        for left in range(len(addresses), 0, -1):
-            connection._dns_host = addresses[-left]
-            connection.timeout = max(end - time.monotonic(), 0.001) / left
+        for remaining in range(len(addresses), 0, -1):
+            connection._dns_host = addresses[-remaining]
+            connection.timeout = max(end - time.monotonic(), 0.001) / remaining
             try:
                 sock = connect()
             except (ConnectTimeoutError, NewConnectionError):
-                if left == 1:
+                if remaining == 1:
                     raise
             else:
                 sock.settimeout(timeout)  # for the request
@@ -115,12 +116,14 @@ def _connected(connection: HTTPConnection, connect: Callable[[], socket.socket])
 
 
 def _addresses(host: str, port: int) -> list[str]:
-    """Empty if the name cannot be resolved."""
+    """The IP addresses of a host; empty if its name cannot be resolved."""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM)
+        results = socket.getaddrinfo(
+            host.strip("[]"), port, allowed_gai_family(), socket.SOCK_STREAM
+        )
     except (OSError, UnicodeError):
         return []
     # the zone of an IPv6 address is a number next to it
     return list(
-        dict.fromkeys(f"{a[0]}%{a[3]}" if len(a) > 3 and a[3] else str(a[0]) for *_, a in found)
+        dict.fromkeys(f"{a[0]}%{a[3]}" if len(a) > 3 and a[3] else str(a[0]) for *_, a in results)
     )

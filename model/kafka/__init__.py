@@ -1,2 +1,2 @@
-"""What the project's different Kafka clients need in common: the settings of a connection, and the
-headers of records."""
+"""Definitions that the project's different Kafka clients share: the settings of a connection,
+requests to brokers, and the headers of records."""

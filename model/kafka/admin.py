@@ -1,8 +1,8 @@
 """Requests to the brokers by confluent-kafka's AdminClient, with answers instead of futures.
 
 Each request raises KafkaException if the brokers refuse it, and TimeoutError if there is no answer
-after `timeout` s plus GRACE. None creates a topic that it asks for, as `list_topics` of one topic
-may. `model.kafka.clients` says who destroys a client.
+after `timeout` s plus GRACE_S. No request creates a topic, as `list_topics` of one topic may.
+`model.kafka.clients` says which thread destroys a client.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import NewTopic
 
-GRACE = 1.0
-"""s after a request's timeout within which the client has to report the timeout."""
+GRACE_S = 1.0
+"""The time after a request's timeout within which the client must report the timeout."""
 EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -38,66 +38,66 @@ _Result = TypeVar("_Result")
 
 
 def results(futures: Mapping[_Name, Future[_Result]], timeout: float) -> dict[_Name, _Result]:
-    """The results of a request, by what was asked for. Raises the first error of any.
+    """The results of a request, by the keys of `futures`. Raises the first error.
 
     A future refers to its error, the error to the frames that it has passed, and a frame to its
     variables. If one of these variables were the future, only the garbage collector, which rarely
     runs, would free the objects of these frames. One of them may be a client with four threads.
     """
-    deadline = time.monotonic() + timeout + GRACE
-    found: dict[_Name, _Result] = {}
+    deadline = time.monotonic() + timeout + GRACE_S
+    by_name: dict[_Name, _Result] = {}
     future: Future[_Result] | None = None
     try:
         for name, future in futures.items():
-            found[name] = future.result(max(0.0, deadline - time.monotonic()))
+            by_name[name] = future.result(max(0.0, deadline - time.monotonic()))
     except TimeoutError:
         raise TimeoutError("the broker does not answer") from None
     finally:
         del future, futures
-    return found
+    return by_name
 
 
 def describe(
     admin: AdminClient, topics: Iterable[str], timeout: float
 ) -> dict[str, TopicDescription]:
     """Ids and partitions by topic. A missing topic is an error: UNKNOWN_TOPIC_OR_PART."""
-    wanted = TopicCollection(list(topics))
-    return results(admin.describe_topics(wanted, request_timeout=timeout), timeout)
+    collection = TopicCollection(list(topics))
+    return results(admin.describe_topics(collection, request_timeout=timeout), timeout)
 
 
 def configs(admin: AdminClient, topics: Iterable[str], timeout: float) -> dict[str, dict[str, str]]:
     """The settings of each topic, with Kafka's names."""
-    wanted = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
-    if not wanted:
+    resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+    if not resources:
         return {}
-    found = results(admin.describe_configs(wanted, request_timeout=timeout), timeout)
+    descriptions = results(admin.describe_configs(resources, request_timeout=timeout), timeout)
     return {
         resource.name: {name: entry.value for name, entry in entries.items()}
-        for resource, entries in found.items()
+        for resource, entries in descriptions.items()
     }
 
 
 def offsets(
     admin: AdminClient,
     partitions: Mapping[str, Iterable[int]],
-    which: OffsetSpec,
+    spec: OffsetSpec,
     timeout: float,
     isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
 ) -> dict[str, dict[int, int]]:
     """Offsets by topic and partition: EARLIEST, or LATEST, which is the last stable offset unless
     `isolation` is READ_UNCOMMITTED. Raises TimeoutError also for a partition without an offset."""
-    wanted = {
-        TopicPartition(topic, number): which
+    requested = {
+        TopicPartition(topic, number): spec
         for topic, numbers in partitions.items()
         for number in numbers
     }
-    asked = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=timeout)
-    found: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
-    for partition, result in results(asked, timeout).items():
+    futures = admin.list_offsets(requested, isolation_level=isolation, request_timeout=timeout)
+    by_topic: dict[str, dict[int, int]] = {topic: {} for topic in partitions}
+    for partition, result in results(futures, timeout).items():
         if result.offset < 0:
             raise TimeoutError(f"no offset of {partition.topic}-{partition.partition}")
-        found[partition.topic][partition.partition] = result.offset
-    return found
+        by_topic[partition.topic][partition.partition] = result.offset
+    return by_topic
 
 
 def create_topic(
@@ -129,14 +129,15 @@ def code_of(error: KafkaException) -> int:
 
 
 def reason_of(error: Exception) -> str:
-    """What has failed, in words. It may quote a secret of the client's settings."""
+    """The reason of an error, as text. It may quote a secret of the client's settings."""
     return str(error.args[0].str()) if isinstance(error, KafkaException) else str(error)
 
 
 def cause_of(
     error: KafkaException | TimeoutError, reported: Iterable[KafkaError]
 ) -> KafkaException | TimeoutError:
-    """Why a request has failed: because of SASL or TLS, if `error_cb` has reported that."""
+    """The cause of a failed request: the failure of SASL or TLS that `error_cb` has reported, if
+    there is one; otherwise `error`."""
     refused = next(filter(is_refusal, reported), None)
     return error if refused is None else KafkaException(refused)
 

@@ -70,7 +70,7 @@ _JAVA_PROVIDERS = {
 }
 _JAVA_SECURITY = "org.apache.kafka.common.security"
 
-# Other names that librdkafka has for the same settings.
+# other names of settings in librdkafka -> the names that are used here
 _ALIASES = {
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
@@ -321,5 +321,5 @@ def _directory_reference(path: str) -> str:
     return f"${{directory:{dirname(path) or '.'}:{basename(path)}}}"
 
 
-def _unsupported(name: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"[kafka] {name}: {why}")
+def _unsupported(name: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(f"[kafka] {name}: {reason}")

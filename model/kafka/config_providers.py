@@ -17,7 +17,7 @@ from model.problems import ConfigurationError
 MAX_FILE_BYTES = 64 * 1024
 
 OpenFile = Callable[[str, str], Any]
-"""A function like `open`. The caller passes it in, because this module does no I/O of its own."""
+"""A function like `open`. The caller passes it in, because this module does no I/O."""
 
 # Kafka's ConfigTransformer: a name, a colon, and no closing brace
 _REFERENCE = re.compile(r"\$\{(?P<provider>[^:}]*):(?P<rest>[^}]*)}")
@@ -44,7 +44,7 @@ def map_references(name: str, value: str, replace: Callable[[Reference], str]) -
 
 
 def check_references(name: str, value: str) -> None:
-    """Raises ConfigurationError for a reference in another form. Reads nothing."""
+    """Raise ConfigurationError for a reference in another form. Reads no values."""
     map_references(name, value, lambda _: "")
 
 
@@ -64,10 +64,10 @@ def resolve_value(
 ) -> str:
     """The value of one setting, like `resolve`."""
 
-    def found(reference: Reference) -> str:
+    def resolved(reference: Reference) -> str:
         return _value(name, reference, open_file, environment)
 
-    return map_references(name, value, found)
+    return map_references(name, value, resolved)
 
 
 def _parse(name: str, match: re.Match[str]) -> Reference:
@@ -80,8 +80,7 @@ def _parse(name: str, match: re.Match[str]) -> Reference:
         if path.startswith("/") and not path.endswith("/") and plain and bool(colon) == bool(key):
             return Reference(path, key or None)
     raise ConfigurationError(
-        f"{name}: {match[0]} is not a reference that is known; there are {_FORMS}, and paths are "
-        "absolute"
+        f"{name}: {match[0]} is not a known reference; allowed are {_FORMS}, with absolute paths"
     )
 
 
@@ -111,8 +110,8 @@ def _value(
         # not the original error, because it may quote the file
         raise ConfigurationError(f"{name}: {path} is not a text or properties file") from None
     if not value:
-        what = f"{path} is empty" if key is None else f"{path} has no value for {key}"
-        raise ConfigurationError(f"{name}: {what}")
+        problem = f"{path} is empty" if key is None else f"{path} has no value for {key}"
+        raise ConfigurationError(f"{name}: {problem}")
     return value
 
 

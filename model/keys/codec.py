@@ -20,13 +20,13 @@ from model.rows import connect
 
 MAX_FIELDS = 16
 
-_GIVEN = b"\xff"
+_CLIENT_TEXT = b"\xff"
 """The byte before the text of a key that a client has given. No record key starts with this byte:
 JSON is UTF-8, and a schema's frame starts with 00."""
 
-_ALL_WITH = b"\xff\xff"
-"""The bytes before the text of a bound that has leading fields. The bound is after all keys that
-start with these fields."""
+_AFTER_ALL = b"\xff\xff"
+"""The bytes before the text of an upper bound with values of leading fields. The bound is after all
+keys that start with these values."""
 
 
 class KeyFields(Codec):
@@ -42,34 +42,34 @@ class KeyFields(Codec):
         self.needs_schemas = codec.needs_schemas
 
     def check(self, raw: bytes) -> None:
-        self._of_record(raw)
+        self._values_of_record(raw)
 
     def to_json(self, raw: bytes) -> bytes:
         return orjson.dumps(text_of(self._values(raw)))
 
     def to_store(self, raw: bytes) -> bytes:
-        if raw.startswith(_ALL_WITH):
-            return stored(self._given(raw[2:])) + b"\xff"
+        if raw.startswith(_AFTER_ALL):
+            return stored(self._parse_text(raw[2:])) + b"\xff"
         return stored(self._values(raw))
 
     def from_store(self, stored: bytes) -> bytes:
-        return _GIVEN + text_of(values_in(stored)).encode()
+        return _CLIENT_TEXT + text_of(values_in(stored)).encode()
 
     def from_text(self, text: bytes) -> bytes:
-        if len(self._given(text)) != len(self._fields):
-            raise ValueError(f"no value for each field: {', '.join(self._fields)}")
-        return _GIVEN + text
+        if len(self._parse_text(text)) != len(self._fields):
+            raise ValueError(f"it must have a value for each field: {', '.join(self._fields)}")
+        return _CLIENT_TEXT + text
 
     def bound(self, text: bytes, is_last: bool) -> bytes:
-        self._given(text)
-        return (_ALL_WITH if is_last else _GIVEN) + text
+        self._parse_text(text)
+        return (_AFTER_ALL if is_last else _CLIENT_TEXT) + text
 
     def prefix(self, text: bytes) -> bytes:
-        return stored(self._given(text))
+        return stored(self._parse_text(text))
 
     def json_to_text(self, value: Any, written: bytes) -> tuple[bytes, bool]:
         if isinstance(value, dict):
-            return text_of(self._of_document(_parsed(written))).encode(), False
+            return text_of(self._values_of_document(_parsed(written))).encode(), False
         if isinstance(value, str):
             return utf8(value).encode(), False
         if isinstance(value, list) or value is None:
@@ -83,29 +83,34 @@ class KeyFields(Codec):
     def schema_document(self) -> Any:
         return self._codec.schema_document
 
-    def _given(self, text: bytes) -> tuple[Value, ...]:
+    def _parse_text(self, text: bytes) -> tuple[Value, ...]:
         try:
             return values_of(text.decode(), len(self._fields))
         except UnicodeDecodeError as e:
             raise ValueError(f"not UTF-8 text: {e.reason} at byte {e.start}") from None
 
     def _values(self, raw: bytes) -> tuple[Value, ...]:
-        return self._given(raw[1:]) if raw.startswith(_GIVEN) else self._of_record(raw)
+        return (
+            self._parse_text(raw[1:])
+            if raw.startswith(_CLIENT_TEXT)
+            else self._values_of_record(raw)
+        )
 
-    def _of_record(self, raw: bytes) -> tuple[Value, ...]:
+    def _values_of_record(self, raw: bytes) -> tuple[Value, ...]:
         self._codec.verify(raw)
-        return self._of_document(_parsed(self._codec.to_json(raw)))
+        return self._values_of_document(_parsed(self._codec.to_json(raw)))
 
-    def _of_document(self, parsed: Any) -> tuple[Value, ...]:
+    def _values_of_document(self, parsed: Any) -> tuple[Value, ...]:
         payload = _payload(parsed)
         return tuple(_field(payload, name) for name in self._fields)
 
 
 def payload_of(raw: bytes) -> dict[str, Any]:
-    """The JSON object of a key, without Connect's schema. Raises ValueError if it is no object."""
+    """The JSON object of a key, without Connect's schema. Raises ValueError if the key is not an
+    object."""
     payload = _payload(_parsed(raw))
     if not isinstance(payload, dict):
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return payload
 
 
@@ -136,7 +141,7 @@ def _field(parsed: Any, name: str) -> Value:
 
 def _text_of_field(value: Any, name: str) -> Value:
     if isinstance(value, (dict, list)):
-        raise ValueError(f"a document whose field {name} is no single value")
+        raise ValueError(f"a document whose field {name} is not a single value")
     return None if value is None else _text_of_value(value)
 
 

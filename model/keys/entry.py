@@ -30,11 +30,11 @@ def contradicting_key_fields(
     any_partition: str,
     stores: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
-    """Fields that do not fit `key_fields`, and why. `values`: the values of all fields, as text.
-    `stores`: the kinds of store whose record keys have no times."""
-    documents = ("json", *(each.name for each in SCHEMA_FORMATS))
+    """The fields that do not fit `key_fields`, each with the reason. `values`: the values of all
+    fields, as text. `stores`: the kinds of store whose record keys have no times."""
+    documents = ("json", *(schema_format.name for schema_format in SCHEMA_FORMATS))
     if values["key"] not in documents:
-        allowed = " or ".join(f'"{each}"' for each in documents)
+        allowed = " or ".join(f'"{name}"' for name in documents)
         yield "key_fields", f"only with key = {allowed}, whose keys have fields"
     if key_schema not in (None, CONFLUENT):
         yield "key_schema", f'with key_fields it must be "{CONFLUENT}"'

@@ -1,4 +1,5 @@
-"""A key's values as bytes that sort as they do: null, whole numbers, text by its UTF-8 bytes."""
+"""The values of a key as bytes that sort as the values do: null, then whole numbers, then text by
+its UTF-8 bytes."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ def stored(values: tuple[Value, ...]) -> bytes:
 def values_in(stored_bytes: bytes) -> tuple[Value, ...]:
     """The inverse of `stored`."""
     values: list[Value] = []
-    at = 0
-    while at < len(stored_bytes):
-        value, at = _value_in(stored_bytes, at)
+    position = 0
+    while position < len(stored_bytes):
+        value, position = _value_in(stored_bytes, position)
         values.append(value)
     return tuple(values)
 
@@ -44,15 +45,15 @@ def _stored_number(number: int) -> bytes:
     return bytes((0x80 - size,)) + (number + (1 << 8 * size) - 1).to_bytes(size, "big")
 
 
-def _value_in(raw: bytes, at: int) -> tuple[Value, int]:
-    tag, at = raw[at : at + 1], at + 1
+def _value_in(raw: bytes, position: int) -> tuple[Value, int]:
+    tag, position = raw[position : position + 1], position + 1
     if tag == _NULL:
-        return None, at
+        return None, position
     if tag == _NUMBER:
-        size, at = raw[at] - 0x80, at + 1
-        number = int.from_bytes(raw[at : at + abs(size)], "big")
+        size, position = raw[position] - 0x80, position + 1
+        number = int.from_bytes(raw[position : position + abs(size)], "big")
         if size < 0:
             number -= (1 << 8 * -size) - 1
-        return str(number), at + abs(size)
-    end = raw.index(_END, at)
-    return raw[at:end].replace(b"\0\xff", b"\0").decode(), end + len(_END)
+        return str(number), position + abs(size)
+    end = raw.index(_END, position)
+    return raw[position:end].replace(b"\0\xff", b"\0").decode(), end + len(_END)

@@ -2,7 +2,7 @@
 
 | value            | text                                                              |
 |------------------|-------------------------------------------------------------------|
-| text             | the same, or a JSON string where `_is_bare` says no; both are read |
+| text             | the same, or a JSON string unless `_is_bare`; both are read        |
 | number, boolean  | as in JSON: a number and a text that reads like it are the same    |
 | null             | `null`                                                             |
 """
@@ -21,21 +21,21 @@ def text_of(values: tuple[Value, ...]) -> str:
     """The text that `values_of` reads."""
     is_only = len(values) == 1
     return ",".join(
-        "null" if each is None else each if _is_bare(each, is_only) else _quoted(each)
-        for each in values
+        "null" if value is None else value if _is_bare(value, is_only) else _quoted(value)
+        for value in values
     )
 
 
 def values_of(text: str, count: int) -> tuple[Value, ...]:
     """The values in the text of a key with `count` fields, or of its leading ones; ValueError."""
     values: list[Value] = []
-    at = 0
+    position = 0
     while True:
-        value, at = _value_at(text, at, is_only=count == 1)
+        value, position = _value_at(text, position, is_only=count == 1)
         values.append(value)
-        if at == len(text):
+        if position == len(text):
             break
-        at += 1  # the comma
+        position += 1  # the comma
     if len(values) > count:
         raise ValueError(f"{len(values)} values for {count} fields: put text with commas in quotes")
     return tuple(values)
@@ -57,19 +57,19 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("/", "\\/")
 
 
-def _value_at(text: str, at: int, *, is_only: bool) -> tuple[Value, int]:
+def _value_at(text: str, position: int, *, is_only: bool) -> tuple[Value, int]:
     """The value that starts at `at`, and the position of the comma after it or of the end."""
-    if text.startswith('"', at):
+    if text.startswith('"', position):
         try:
-            value, end = _scan_string(text, at)
+            value, end = _scan_string(text, position)
         except ValueError:
-            raise ValueError(f"no JSON string: {text[at : at + 40]}") from None
+            raise ValueError(f"not a JSON string: {text[position : position + 40]}") from None
         if end < len(text) and text[end] != ",":
             raise ValueError(f"text after the JSON string: {text[end : end + 40]}")
         return utf8(value), end
-    end = -1 if is_only else text.find(",", at)
+    end = -1 if is_only else text.find(",", position)
     end = len(text) if end < 0 else end
-    bare = text[at:end]
+    bare = text[position:end]
     if not bare:
         raise ValueError('an empty value: write "" for an empty text')
     return None if bare == "null" else bare, end

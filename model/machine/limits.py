@@ -15,16 +15,16 @@ def processors(cgroups: Path = _CGROUPS) -> int:
     `cgroups`: the folder of control groups (version 2 or 1). Their quota is a CPU time (µs) for
     each period (µs).
     """
-    found = _affinity()
+    available = _affinity()
     quota = _text(cgroups / "cpu.max").split()
     if not quota:
-        first = cgroups / "cpu"
-        quota = [_text(first / "cpu.cfs_quota_us"), _text(first / "cpu.cfs_period_us")]
+        cpu = cgroups / "cpu"
+        quota = [_text(cpu / "cpu.cfs_quota_us"), _text(cpu / "cpu.cfs_period_us")]
     try:
         allowed, period = (int(text) for text in quota)
-        return max(1, min(found, allowed // period)) if allowed > 0 else found
+        return max(1, min(available, allowed // period)) if allowed > 0 else available
     except (ValueError, ZeroDivisionError):  # no quota
-        return found
+        return available
 
 
 def _affinity() -> int:
@@ -36,10 +36,10 @@ def _affinity() -> int:
 
 
 def memory(cgroups: Path = _CGROUPS) -> int:
-    """Bytes of memory that the machine has, or that the container may use if these are fewer."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The memory of the machine in bytes, or the limit of the container if that is smaller."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = (cgroups / "memory.max", cgroups / "memory" / "memory.limit_in_bytes")
-    return min([found, *(int(text) for text in map(_text, limits) if text.isdecimal())])
+    return min([total, *(int(text) for text in map(_text, limits) if text.isdecimal())])
 
 
 def _text(file: Path) -> str:

@@ -37,12 +37,12 @@ _REPORTED_STATES: Final = (STARTING, RUNNING, PAUSED, FAILED, STOPPED)
 
 # Seconds after which a pipeline without a new heartbeat counts as stopped, if the broker answers.
 # Polls are 1 s apart, so the third one after the last new heartbeat reports "stopped", within 5 s.
-_SILENT_AFTER = 2.8
+_SILENT_AFTER_S = 2.8
 # Maximum polls with the same heartbeat, whatever their interval: slow polls must not hide a dead
 # job.
 _MAX_SAME_POLLS = 6
 _MAX_ERROR_LENGTH = 500
-_HEADERS_TTL = 0.25  # s
+_HEADERS_TTL_S = 0.25  # s
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 Header = tuple[bytes, bytes]
@@ -54,7 +54,7 @@ class Heartbeat(NamedTuple):
     """A heartbeat; times in epoch ms. `command`: id of the last command that was carried out."""
 
     state: str
-    at: int
+    at_ms: int
     error: str | None = None
     caught_up_at: int | None = None
     follows_commands: bool = False
@@ -130,17 +130,17 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
     try:
         # librdkafka's clients include the terminating zero byte of a C string
         fields = orjson.loads(metadata.rstrip("\0"))
-        state, at, error = fields["state"], fields["at"], fields.get("error")
+        state, at_ms, error = fields["state"], fields["at"], fields.get("error")
         caught_up_at = fields.get("caught_up_at")
         moved_keys_since = fields.get("moved_keys_since")
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if state not in _REPORTED_STATES or type(at) is not int:
+    if state not in _REPORTED_STATES or type(at_ms) is not int:
         return None
     command = fields.get("command")
     return Heartbeat(
         state,
-        at,
+        at_ms,
         _CONTROL.sub(" ", error)[:_MAX_ERROR_LENGTH] if isinstance(error, str) else None,
         caught_up_at if type(caught_up_at) is int else None,
         "command" in fields,
@@ -154,10 +154,10 @@ def parse_heartbeat(metadata: str) -> Heartbeat | None:
 class Pipeline:
     """One consumer group, as this instance sees it."""
 
-    def __init__(self, group: str, trusted_for: float) -> None:
+    def __init__(self, group: str, trusted_for_s: float) -> None:
         """`trusted_for` (s): the maximum age of a poll that is used."""
         self.group = group
-        self._trusted_for = trusted_for
+        self._trusted_for_s = trusted_for_s
         self._progress: dict[SourcePartition, Progress] = {}
         self._unknown: frozenset[str] = frozenset()  # topics whose lag is unknown
         self._polled_at: float | None = None
@@ -198,12 +198,12 @@ class Pipeline:
                 if position > max(end, high):
                     unknown.add(topic)  # the topic was recreated or truncated
                     continue
-                of_partition = self._progress.get(source_partition)
-                if of_partition is None or position < of_partition.position:
-                    of_partition = self._new_progress(position, end, now, wall_ms)
-                of_partition.applied(position)
-                of_partition.end_fetched(end, source.fetched_at, high)
-                progress[source_partition] = of_partition
+                partition_progress = self._progress.get(source_partition)
+                if partition_progress is None or position < partition_progress.position:
+                    partition_progress = self._new_progress(position, end, now, wall_ms)
+                partition_progress.applied(position)
+                partition_progress.end_fetched(end, source.fetched_at, high)
+                progress[source_partition] = partition_progress
         self._progress = progress
         self._unknown = frozenset(unknown)
         self._polled_at = now
@@ -219,14 +219,14 @@ class Pipeline:
         self, now: float, wall_ms: int, committed: Mapping[SourcePartition, CommittedOffset]
     ) -> None:
         parsed = (parse_heartbeat(offset.metadata) for offset in committed.values())
-        heartbeat = max(filter(None, parsed), key=lambda heartbeat: heartbeat.at, default=None)
-        polled_recently = self._polled_at is not None and now - self._polled_at < _SILENT_AFTER
+        heartbeat = max(filter(None, parsed), key=lambda heartbeat: heartbeat.at_ms, default=None)
+        polled_recently = self._polled_at is not None and now - self._polled_at < _SILENT_AFTER_S
         if heartbeat is not None and heartbeat != self._heartbeat:
             is_first = self._heartbeat is None
             self._same_since = now
             self._same_polls = 0
             # only its own timestamp tells the age of the first heartbeat
-            self._heartbeat_at = now - max(0, wall_ms - heartbeat.at) / 1000 if is_first else now
+            self._heartbeat_at = now - max(0, wall_ms - heartbeat.at_ms) / 1000 if is_first else now
             self._has_changed = not is_first
         elif not polled_recently:
             # while the broker was unavailable, no heartbeat could arrive
@@ -237,7 +237,7 @@ class Pipeline:
         self._moved_keys_since = None if not since else now - max(0, wall_ms - since) / 1000
 
     def _state(self, now: float) -> str:
-        if self._polled_at is None or now - self._polled_at > self._trusted_for:
+        if self._polled_at is None or now - self._polled_at > self._trusted_for_s:
             return UNKNOWN
         heartbeat = self._heartbeat
         if heartbeat is None:
@@ -249,7 +249,7 @@ class Pipeline:
         if heartbeat.state == STOPPED:
             return STOPPED
         assert self._same_since is not None
-        is_silent = self._polled_at - self._same_since >= _SILENT_AFTER
+        is_silent = self._polled_at - self._same_since >= _SILENT_AFTER_S
         if is_silent or self._same_polls > _MAX_SAME_POLLS:
             return STOPPED
         return heartbeat.state if self._has_changed else UNKNOWN
@@ -265,7 +265,7 @@ class Pipeline:
         # before its first micro-batch, the pipeline's position is unknown
         is_starting = heartbeat is not None and heartbeat.state == STARTING
         for (topic, _), progress in self._progress.items():
-            lag = None if is_starting else progress.lag(now, self._trusted_for)
+            lag = None if is_starting else progress.lag(now, self._trusted_for_s)
             total = lags.get(topic, 0)
             lags[topic] = None if lag is None or total is None else total + lag
             ages.append(None if is_starting else progress.staleness(now))
@@ -285,7 +285,7 @@ class Pipeline:
             None if heartbeat is None else heartbeat.command,
             {} if heartbeat is None else heartbeat.stats,
             max(
-                filter(None, (each.open_transaction for each in self._progress.values())),
+                filter(None, (progress.open_transaction for progress in self._progress.values())),
                 default=None,
             ),
         )
@@ -300,7 +300,7 @@ class Pipeline:
                 (b"pipeline-staleness", _header_value(_ms(status.staleness))),
                 (b"pipeline-state", status.state.encode()),
             )
-            self._headers_until = now + _HEADERS_TTL
+            self._headers_until = now + _HEADERS_TTL_S
         return self._headers
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from fsspec.core import url_to_fs
 
-CONNECT_TIMEOUT = 5.0  # s
-READ_TIMEOUT = 60.0  # s without a byte of an answer
+CONNECT_TIMEOUT_S = 5.0  # s
+READ_TIMEOUT_S = 60.0  # s without a byte of an answer
 
 
 def open_folder(url: str) -> tuple[Any, str]:
@@ -18,5 +18,7 @@ def open_folder(url: str) -> tuple[Any, str]:
     if "webhdfs" in fs.protocol:
         # requests has no time-outs, and fsspec sets none. fsspec may return the same fs again: then
         # this is a partial of a partial, which Python merges into one.
-        fs.session.request = partial(fs.session.request, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT))
+        fs.session.request = partial(
+            fs.session.request, timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
+        )
     return fs, path.rstrip("/")

@@ -72,7 +72,7 @@ class Pinned:
     view: str
     topic: str
     topic_id: str
-    at: int  # ms, wall clock
+    at_ms: int  # wall clock
     offsets: Mapping[str, Mapping[int, int]]  # topic -> partition -> offset
 
     @property
@@ -86,7 +86,7 @@ class Pinned:
                 "view": self.view,
                 "topic": self.topic,
                 "topic_id": self.topic_id,
-                "pinned_at": self.at,
+                "pinned_at": self.at_ms,
                 "offsets": _named(self.offsets),
             }
         ).decode()
@@ -125,12 +125,12 @@ class Manifest:
             return f"it is for view {self.pinned.view}"
         if self.pinned.topic != view.topic:
             return f"it is for topic {self.pinned.topic}, and the view's topic is {view.topic}"
-        wanted = layout_of(view)
-        for name in sorted(wanted.keys() | self.layout.keys()):
-            if wanted.get(name) != self.layout.get(name):
+        expected = layout_of(view)
+        for name in sorted(expected.keys() | self.layout.keys()):
+            if expected.get(name) != self.layout.get(name):
                 return (
                     f"its {name:.100} is {self.layout.get(name)!r:.100}, and the view has "
-                    f"{wanted.get(name)!r}"
+                    f"{expected.get(name)!r}"
                 )
         return None
 
@@ -145,7 +145,7 @@ class Manifest:
                 "topic_id": pinned.topic_id,
                 "partitions": pinned.partitions,
                 "layout": dict(self.layout),
-                "pinned_at": pinned.at,
+                "pinned_at": pinned.at_ms,
                 "offsets": _named(pinned.offsets),
                 "created_at": self.created_at,
                 "job": self.job,
@@ -178,7 +178,7 @@ class Manifest:
         pinned = _pinned(fields)
         if fields.number("partitions") != pinned.partitions:
             raise ManifestError("partitions is not the number of offsets of the view's topic")
-        files = tuple(_file(_Fields(each), pinned.partitions) for each in fields.get("files", list))
+        files = tuple(_file(_Fields(file), pinned.partitions) for file in fields.get("files", list))
         names = Counter(file.name for file in files)
         if len(names) != len(files):
             raise ManifestError(f"the file {names.most_common(1)[0][0]} is listed twice")
@@ -247,18 +247,18 @@ def _fingerprint(format_name: str, schema: str | None) -> str | None:
 
 def _named(offsets: Mapping[str, Mapping[int, int]]) -> dict[str, dict[str, int]]:
     return {
-        topic: {str(partition): offset for partition, offset in sorted(of_topic.items())}
-        for topic, of_topic in offsets.items()
+        topic: {str(partition): offset for partition, offset in sorted(by_partition.items())}
+        for topic, by_partition in offsets.items()
     }
 
 
-def _document(text: str | bytes, what: str) -> dict[str, Any]:
+def _document(text: str | bytes, source: str) -> dict[str, Any]:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as e:
-        raise ManifestError(f"{what}: not JSON: {e}") from None
+        raise ManifestError(f"{source}: not JSON: {e}") from None
     if not isinstance(document, dict):
-        raise ManifestError(f"{what}: not a JSON object")
+        raise ManifestError(f"{source}: not a JSON object")
     return document
 
 
@@ -270,10 +270,10 @@ class _Fields:
             raise ManifestError("a file is not a JSON object")
         self._document = document
 
-    def get(self, name: str, of: type) -> Any:
+    def get(self, name: str, type_: type) -> Any:
         value = self._document.get(name)
-        if type(value) is not of:
-            raise ManifestError(f"{name} is missing or not of type {of.__name__}")
+        if type(value) is not type_:
+            raise ManifestError(f"{name} is missing or not of type {type_.__name__}")
         return value
 
     def text(self, name: str) -> str:
@@ -286,18 +286,18 @@ class _Fields:
         return _number(name, self.get(name, int))
 
 
-def _number(name: str, value: Any, most: int = _MAX) -> int:
-    if type(value) is not int or not 0 <= value <= most:
-        raise ManifestError(f"{name} is {value!r:.100}, not a number from 0 to {most}")
+def _number(name: str, value: Any, maximum: int = _MAX) -> int:
+    if type(value) is not int or not 0 <= value <= maximum:
+        raise ManifestError(f"{name} is {value!r:.100}, not a number from 0 to {maximum}")
     return value
 
 
 def _pinned(fields: _Fields) -> Pinned:
     offsets: dict[str, dict[int, int]] = {}
-    for topic, of_topic in fields.get("offsets", dict).items():
-        if not isinstance(of_topic, dict) or not of_topic:
+    for topic, by_partition in fields.get("offsets", dict).items():
+        if not isinstance(by_partition, dict) or not by_partition:
             raise ManifestError(f"the offsets of topic {topic:.300} are not a JSON object")
-        numbered = [of_topic.get(str(partition)) for partition in range(len(of_topic))]
+        numbered = [by_partition.get(str(partition)) for partition in range(len(by_partition))]
         offsets[topic] = {
             partition: _number(f"the offset of {topic:.300}-{partition}", offset)
             for partition, offset in enumerate(numbered)
@@ -318,7 +318,7 @@ def _file(fields: _Fields, partitions: int) -> PushFile:
         raise ManifestError(f"{name}: sha256 is not 64 hexadecimal digits")
     try:
         first, last = (
-            b64decode(fields.get(each, str), validate=True) for each in ("first", "last")
+            b64decode(fields.get(field, str), validate=True) for field in ("first", "last")
         )
     except ValueError:
         raise ManifestError(f"{name}: first or last is not base64") from None

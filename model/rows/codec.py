@@ -14,7 +14,7 @@ class RefusedValue(bytes):
     reason: str
 
     @classmethod
-    def of(cls, raw: bytes, reason: str) -> RefusedValue:
+    def with_reason(cls, raw: bytes, reason: str) -> RefusedValue:
         refused = cls(raw)
         refused.reason = reason
         return refused

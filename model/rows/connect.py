@@ -15,8 +15,8 @@ def payload(document: bytes) -> bytes:
     """The document without the schema. `document`: valid JSON."""
     if b'"payload"' not in document:
         return document.strip()
-    found = members(document)
-    return found["payload"] if found.keys() == MEMBERS else document.strip()
+    parts = members(document)
+    return parts["payload"] if parts.keys() == MEMBERS else document.strip()
 
 
 def is_null(document: bytes) -> bool:

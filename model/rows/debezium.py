@@ -6,7 +6,7 @@ has flattened. `tests/vectors/debezium.jsonl` has what Debezium writes.
 | `op` c, u or r (snapshot)                         | `after`        |
 | `op` d; `__deleted` "true"; null                  | a deletion     |
 | `op` m; a transaction's BEGIN or END, a heartbeat | nothing        |
-| `op` t, another one; u without `after`            | refused        |
+| `op` t or unknown; `op` u without `after`         | refused        |
 | any other object, as `ExtractNewRecordState` has  | the row itself |
 
 A row with the placeholder of a value that the database did not send (PostgreSQL's TOAST) is
@@ -32,7 +32,7 @@ _PLACEHOLDERS = (
     b'"b68a35a7-17ad-35b3-af2a-ae46edb4545a"',  # in arrays of UUIDs: Java's nameUUIDFromBytes
 )
 # in arrays of numbers: its bytes
-_OF_NUMBERS = re.compile(
+_NUMBERS_PLACEHOLDER = re.compile(
     rb"\[\s*" + rb"\s*,\s*".join(rb'"?%d(?:\.0)?"?' % byte for byte in _PLACEHOLDER)
 )
 _ENVELOPES = ({"op", "after"}, {"op", "source", "ts_ms"})
@@ -43,36 +43,36 @@ _HEARTBEAT = {"ts_ms"}
 
 
 def read_change(document: bytes) -> Row:
-    """The row after the change, as JSON; None for a deletion; NO_ROW if the event is about no row.
+    """The row after the change, as JSON; None for a deletion; NO_ROW if the event concerns no row.
     `document`: valid JSON. Raises ValueError if the event is refused."""
     event = connect.payload(document)
     if event == b"null":
         return None
     if not event.startswith(b"{"):
         raise ValueError("not an event of Debezium: it is not a JSON object")
-    found = members(event)
-    if is_envelope(found):
-        return _row_of_envelope(found)
-    if _is_marker(found):
+    parts = members(event)
+    if is_envelope(parts):
+        return _row_of_envelope(parts)
+    if _is_marker(parts):
         return NO_ROW
-    if found.get(DELETED) in (b'"true"', b"true"):
+    if parts.get(DELETED) in (b'"true"', b"true"):
         return None
     return _complete(event)
 
 
-def is_envelope(found: dict[str, bytes]) -> bool:
+def is_envelope(parts: dict[str, bytes]) -> bool:
     """Whether these are the members of an event that was not flattened."""
-    return any(names <= found.keys() for names in _ENVELOPES)
+    return any(names <= parts.keys() for names in _ENVELOPES)
 
 
-def _is_marker(found: dict[str, bytes]) -> bool:
-    if found.keys() == _TRANSACTION:
-        return found["status"] in (b'"BEGIN"', b'"END"')
-    return found.keys() == _HEARTBEAT
+def _is_marker(parts: dict[str, bytes]) -> bool:
+    if parts.keys() == _TRANSACTION:
+        return parts["status"] in (b'"BEGIN"', b'"END"')
+    return parts.keys() == _HEARTBEAT
 
 
-def _row_of_envelope(found: dict[str, bytes]) -> Row:
-    op = _text(found["op"])
+def _row_of_envelope(parts: dict[str, bytes]) -> Row:
+    op = _text(parts["op"])
     if op == "d":
         return None
     if op == "m":
@@ -84,9 +84,9 @@ def _row_of_envelope(found: dict[str, bytes]) -> Row:
         )
     if op not in _ROWS:
         raise ValueError(f'op "{op[:20]}": not an operation of Debezium')
-    after = found.get("after", b"null")
+    after = parts.get("after", b"null")
     if after.startswith(b'"'):
-        after = _of_mongodb(after)
+        after = _mongodb_document(after)
     if not after.startswith(b"{"):
         raise ValueError(
             f'op "{op}" without the row in after: for MongoDB, set '
@@ -95,7 +95,7 @@ def _row_of_envelope(found: dict[str, bytes]) -> Row:
     return _complete(after)
 
 
-def _of_mongodb(after: bytes) -> bytes:
+def _mongodb_document(after: bytes) -> bytes:
     """The document, which MongoDB's connector writes as text."""
     document = _text(after).strip().encode()
     check_json_text(document)
@@ -123,6 +123,6 @@ def _complete(row: bytes) -> bytes:
 
 
 def _has_placeholder(written: bytes) -> bool:
-    return any(each in written for each in _PLACEHOLDERS) or (
-        b"118" in written and _OF_NUMBERS.search(written) is not None
+    return any(placeholder in written for placeholder in _PLACEHOLDERS) or (
+        b"118" in written and _NUMBERS_PLACEHOLDER.search(written) is not None
     )

@@ -8,13 +8,14 @@ from model.formats.registry import FORMATS, format_of
 
 
 def contradicting_rows(values: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Fields that do not fit, and why. `values`: of all fields, as text; empty if not set."""
+    """The fields that do not fit, each with the reason. `values`: the values of all fields, as
+    text; empty if not set."""
     null_deletes, unwrap = values["null_deletes"] == "true", values["unwrap"]
     if not (null_deletes or unwrap):
         return
     field = "unwrap" if unwrap else "null_deletes"
     if not format_of(values["value"]).has_nulls:
-        names = " or ".join(f'"{name}"' for name, each in FORMATS.items() if each.has_nulls)
+        names = " or ".join(f'"{name}"' for name, format_ in FORMATS.items() if format_.has_nulls)
         yield field, f"allowed only with value = {names}"
     if values["push"]:
         yield "push", f"not with {field}: a push has rows"

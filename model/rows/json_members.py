@@ -19,43 +19,44 @@ _OPENING = b"[{"
 def members(text: bytes) -> dict[str, bytes]:
     """The members of a JSON object, by name. If a name is there twice, the last member counts.
     `text`: valid JSON. Empty if it is not an object."""
-    found: dict[str, bytes] = {}
-    at = _skip_space(text, 0)
-    if text[at : at + 1] != b"{":
-        return found
-    while text[at : at + 1] != b"}":
-        start = _skip_space(text, at + 1)
+    values: dict[str, bytes] = {}
+    position = _skip_space(text, 0)
+    if text[position : position + 1] != b"{":
+        return values
+    while text[position : position + 1] != b"}":
+        start = _skip_space(text, position + 1)
         if text[start : start + 1] == b"}":
             break
         end = value_end(text, start)
         name = text[start:end]
         start = _skip_space(text, _skip_space(text, end) + 1)
         end = value_end(text, start)
-        found[_name(name)] = text[start:end]
-        at = _skip_space(text, end)
-    return found
+        values[_name(name)] = text[start:end]
+        position = _skip_space(text, end)
+    return values
 
 
-def _skip_space(text: bytes, at: int) -> int:
-    return _end_of(_SPACE, text, at)
+def _skip_space(text: bytes, position: int) -> int:
+    return _end_of(_SPACE, text, position)
 
 
-def _end_of(pattern: re.Pattern[bytes], text: bytes, at: int) -> int:
-    match = pattern.match(text, at)
+def _end_of(pattern: re.Pattern[bytes], text: bytes, position: int) -> int:
+    match = pattern.match(text, position)
     if match is None:
         raise ValueError("not JSON")
     return match.end()
 
 
-def value_end(text: bytes, at: int) -> int:
-    """The end of the value that begins at `at` in valid JSON; ValueError if none begins there."""
-    first = text[at : at + 1]
-    if first == b'"':
-        return _end_of(_TEXT, text, at)
-    if first not in (b"[", b"{"):
-        return _end_of(_SCALAR, text, at)
+def value_end(text: bytes, position: int) -> int:
+    """The end of the value that begins at `position` in valid JSON; ValueError if none begins
+    there."""
+    opening = text[position : position + 1]
+    if opening == b'"':
+        return _end_of(_TEXT, text, position)
+    if opening not in (b"[", b"{"):
+        return _end_of(_SCALAR, text, position)
     depth = 0
-    for bracket in _BRACKET.finditer(text, at):
+    for bracket in _BRACKET.finditer(text, position):
         depth += 1 if bracket[1] in _OPENING else -1
         if not depth:
             return bracket.end()

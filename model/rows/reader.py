@@ -44,7 +44,8 @@ class RowRule:
 
 
 class _NullDeleting:
-    """Reads the value as the row. A null deletes, also a null of Kafka Connect with a schema."""
+    """Reads the value as the row. A null is a deletion, also if Kafka Connect wrote it with a
+    schema."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -54,7 +55,7 @@ class _NullDeleting:
             try:
                 self._codec.check(raw)
             except ValueError:
-                return raw  # the format says why
+                return raw  # the view's format refuses it with the reason
         return None if connect.is_null(self._codec.to_json(raw)) else raw
 
 

@@ -46,5 +46,5 @@ class RowView(Protocol):
     def kind(self) -> Renders: ...
 
     @property
-    def of_json(self) -> RowView:
+    def as_json(self) -> RowView:
         """The view as if its values were JSON."""

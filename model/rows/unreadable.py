@@ -28,7 +28,7 @@ _VALUE = b'"value":'
 
 
 class Unreadable(NamedTuple):
-    """A value that cannot be read: where its record is, why, and its record bytes."""
+    """A value that cannot be read: the position of its record, the reason, and the record bytes."""
 
     partition: int
     offset: int
@@ -36,7 +36,7 @@ class Unreadable(NamedTuple):
     value: bytes
 
     @classmethod
-    def of(cls, partition: int, offset: int, reason: str, value: bytes) -> Unreadable:
+    def with_reason(cls, partition: int, offset: int, reason: str, value: bytes) -> Unreadable:
         """`reason`: of any length. Half of a surrogate pair in it is escaped."""
         escaped = reason[:_MAX_REASON].encode(errors="backslashreplace").decode()
         return cls(partition, offset, escaped, value)
@@ -54,7 +54,7 @@ def settle(view: RowView, placed: bytes) -> bytes | Unreadable:
     try:
         row = _row_of(view, value)
     except ValueError as e:
-        return Unreadable.of(partition, decode_entry(stored).offset, str(e), value)
+        return Unreadable.with_reason(partition, decode_entry(stored).offset, str(e), value)
     return stored[:ENTRY_HEAD_SIZE] + row
 
 
@@ -63,8 +63,8 @@ def bytes_of(view: RowView, placed: bytes) -> bytes:
     now. Raises SchemaNotYet if the bytes depend on a schema that is not available yet."""
     if view.row_reader is None:
         return unplace(placed)[1]
-    found = settle(view, placed)
-    return unplace(placed)[1] if isinstance(found, Unreadable) else found
+    settled = settle(view, placed)
+    return unplace(placed)[1] if isinstance(settled, Unreadable) else settled
 
 
 def settle_now(view: RowView, placed: bytes) -> bytes | Unreadable:
@@ -75,14 +75,14 @@ def settle_now(view: RowView, placed: bytes) -> bytes | Unreadable:
     except SchemaNotYet as missing:
         partition, stored = unplace(placed)
         offset, value = decode_entry(stored).offset, stored[ENTRY_HEAD_SIZE:]
-        return Unreadable.of(partition, offset, missing.state, value)
+        return Unreadable.with_reason(partition, offset, missing.state, value)
 
 
 def _row_of(view: RowView, value: bytes) -> bytes:
     """The view's value, from the value of a record. Raises ValueError or SchemaNotYet."""
     row = value if view.row_reader is None else view.row_reader(value)
     if not isinstance(row, bytes):
-        raise ValueError("it deletes the key, or is no row: rebuild the partition")
+        raise ValueError("it deletes the key, or has no row: rebuild the partition")
     view.value_codec.check_stored(row)
     return row
 
@@ -92,10 +92,10 @@ def item_of(view: RowView, render: Render, entry: Pair) -> bytes:
     `unreadable` instead of `value`."""
     key, stored = entry
     if is_unreadable(stored):
-        found = settle_now(view, stored)
-        if isinstance(found, Unreadable):
-            return _report(view, key, stored, found)
-        stored = found
+        settled = settle_now(view, stored)
+        if isinstance(settled, Unreadable):
+            return _report(view, key, stored, settled)
+        stored = settled
     [item] = render(((key, stored),))
     return item
 
@@ -111,29 +111,29 @@ def item_without_key(view: RowView, render: Render, key: bytes, entry: Pair) -> 
 def value_member(view: RowView, stored: bytes) -> bytes:
     """The last member of an item without its name and key: `"value":…`, or `"unreadable":…`."""
     if is_unreadable(stored):
-        found = settle_now(view, stored)
-        if isinstance(found, Unreadable):
-            return b'"unreadable":%b' % orjson.dumps(found.document())
-        stored = found
+        settled = settle_now(view, stored)
+        if isinstance(settled, Unreadable):
+            return b'"unreadable":%b' % orjson.dumps(settled.document())
+        stored = settled
     return b'"value":%b' % view.value_codec.to_json(stored[ENTRY_HEAD_SIZE:])
 
 
 def split(view: RowView, pairs: list[Pair]) -> tuple[list[Pair], int]:
-    """The pairs whose values can be read, and the number of other pairs. None is a tombstone."""
-    found: list[Pair] = []
+    """The pairs whose values can be read, and the number of other pairs. `pairs`: no tombstones."""
+    readable: list[Pair] = []
     for key, stored in pairs:
         settled = settle_now(view, stored) if is_unreadable(stored) else stored
         if isinstance(settled, bytes):
-            found.append((key, settled))
-    return found, len(pairs) - len(found)
+            readable.append((key, settled))
+    return readable, len(pairs) - len(readable)
 
 
-def _report(view: RowView, key: bytes, placed: bytes, found: Unreadable) -> bytes:
+def _report(view: RowView, key: bytes, placed: bytes, unreadable: Unreadable) -> bytes:
     """The item of an entry that cannot be read. It is rendered with the report as its value, which
     is the last member."""
-    report = orjson.dumps(found.document())
-    head = entry_head(decode_entry(placed).timestamp, found.offset)
-    [item] = view.kind.render(view.of_json)(((key, head + report),))
+    report = orjson.dumps(unreadable.document())
+    head = entry_head(decode_entry(placed).timestamp, unreadable.offset)
+    [item] = view.kind.render(view.as_json)(((key, head + report),))
     return b'%b"unreadable":%b}' % (item[: -len(_VALUE) - len(report) - 1], report)
 
 
@@ -143,25 +143,25 @@ class ValueUnreadable(NotAcceptable):
 
     title = "Value unreadable"
 
-    def __init__(self, view: RowView, found: Unreadable) -> None:
-        letter = f"{view.topic}:{found.partition}:{found.offset}"
+    def __init__(self, view: RowView, unreadable: Unreadable) -> None:
+        letter = f"{view.topic}:{unreadable.partition}:{unreadable.offset}"
         super().__init__(
             "value-unreadable",
-            f"The newest record of this key in view {view.name} is at offset {found.offset} of "
-            f"partition {found.partition} of topic {view.topic}, and its value is not in the "
-            f"format {view.value}: {found.reason}. To get its bytes, accept "
-            f"application/octet-stream.",
-            **found.document(),
+            f"The newest record of this key in view {view.name} is at offset "
+            f"{unreadable.offset} of partition {unreadable.partition} of topic {view.topic}, and "
+            f"its value is not in the format {view.value}: {unreadable.reason}. To get its bytes, "
+            f"accept application/octet-stream.",
+            **unreadable.document(),
             dead_letter={"topic": view.topic + SUFFIX, "key": letter},
         )
-        self.found = found
+        self.unreadable = unreadable
         self.state: Any = None  # `queries.point.State`, if one store partition has answered
 
 
 class UnreadableEntry(Exception):
-    """The entry of a key has a value that cannot be read. The partition in `found` is unknown.
+    """The entry of a key has a value that cannot be read. `unreadable`: its partition is not valid.
     `entry`: the entry in the form of a readable one."""
 
-    def __init__(self, found: Unreadable, entry: bytes) -> None:
-        super().__init__(found.reason)
-        self.found, self.entry = found, entry
+    def __init__(self, unreadable: Unreadable, entry: bytes) -> None:
+        super().__init__(unreadable.reason)
+        self.unreadable, self.entry = unreadable, entry

@@ -21,7 +21,7 @@ def distribute(rows: DataFrame, view: View, pinned: Pinned) -> DataFrame:
     A push also works without this function. Each task then writes a file for each topic partition.
     With many tasks, these are many small files, which RocksDB has to merge.
     """
-    encoder = Encoder(view, pinned.partitions, "", pinned.at)
+    encoder = Encoder(view, pinned.partitions, "", pinned.at_ms)
     schema = StructType([*rows.schema.fields]).add(_PARTITION, IntegerType(), nullable=False)
 
     def compute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -65,7 +65,9 @@ class PushWriter(DataSourceArrowWriter):
         """Write the rows of a task. Raises RowError for a row that cannot be an entry."""
         context = TaskContext.get()
         task = "0-0" if context is None else f"{context.partitionId()}-{context.taskAttemptId()}"
-        encoder = Encoder(self._view, self._pinned.partitions, self._folder.push, self._pinned.at)
+        encoder = Encoder(
+            self._view, self._pinned.partitions, self._folder.push, self._pinned.at_ms
+        )
         written = TaskFiles()
         with tempfile.TemporaryDirectory(prefix="queryable-push-") as name:
             for entries_by_partition in _runs(encoder, iterator, self._run_bytes):

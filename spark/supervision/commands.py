@@ -98,7 +98,7 @@ class PipelineCommands:
             heartbeats = map(parse_heartbeat, self._groups.metadata([group])[group].values())
         except PermissionError:
             return None
-        return max(filter(None, heartbeats), key=lambda heartbeat: heartbeat.at, default=None)
+        return max(filter(None, heartbeats), key=lambda heartbeat: heartbeat.at_ms, default=None)
 
     def _fetch(self) -> dict[str, PipelineCommand | None]:
         """The last command of each view. A group may also have a command for an earlier topic of

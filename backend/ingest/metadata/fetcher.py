@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.kafka.clients import LIBRDKAFKA, Librdkafka
 from backend.telemetry.rate_limited_log import RateLimitedLog
-from model.kafka.admin import EARLIEST, GRACE, LATEST, code_of, configs
+from model.kafka.admin import EARLIEST, GRACE_S, LATEST, code_of, configs
 from model.kafka.clients import close, own
 from model.machine.clock import boot_time
 
@@ -192,7 +192,7 @@ class MetadataFetcher:
 
     def _wait(self, futures: Collection[Future[Any]], until: str = ALL_COMPLETED) -> None:
         if not all(future.done() for future in futures):
-            wait(futures, self._timeout + GRACE, until)
+            wait(futures, self._timeout + GRACE_S, until)
 
     def _request_offsets(
         self,

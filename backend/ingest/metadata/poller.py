@@ -16,7 +16,7 @@ from backend.ingest.lifecycle.missed_tombstones import longest_poll_interval
 from backend.ingest.metadata.fetcher import MetadataFetcher
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from backend.telemetry.rate_limited_log import RateLimitedLog
-from model.kafka.admin import GRACE
+from model.kafka.admin import GRACE_S
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class MetadataPoller:
         """End the thread, within a request's timeout."""
         self._stop.set()
         self._wake.set()
-        self._thread.join(self._timeout + GRACE)
+        self._thread.join(self._timeout + GRACE_S)
 
     @property
     def alive(self) -> bool:

@@ -378,7 +378,7 @@ def _metadata(view: View, manifest: Manifest, alive_at: int) -> StoreMetadata:
         mispartitioned=0,
         dead_letters=0,
         alive_at=alive_at,
-        complete_at=manifest.pinned.at,
+        complete_at=manifest.pinned.at_ms,
         push=manifest.push,
     )
 
@@ -388,7 +388,7 @@ def _unusable(
 ) -> str | None:
     """Why ingest cannot continue from the push's offsets; None if it can. `installs`: there is no
     store yet."""
-    metadata = _metadata(view, manifest, manifest.pinned.at)
+    metadata = _metadata(view, manifest, manifest.pinned.at_ms)
     position = manifest.position(partition)
     now_ms = time.time_ns() // 1_000_000
     if manifest.pinned.partitions > topic_metadata.partitions:

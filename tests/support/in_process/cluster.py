@@ -21,7 +21,7 @@ from backend.wire.answer import Answer as Sent
 from model.partitioner import partition_of
 from model.problems import Unavailable
 from model.records import hash_of_topic
-from model.topology import ACTIVE, NOBODY, Epoch, Member, PlacedView, Topology
+from model.topology import ACTIVE, NO_MEMBER, Epoch, Member, PlacedView, Topology
 from model.views import ANY_PARTITION, View
 from tests.support.in_process.logs import CollectedDeadLetters
 from tests.support.in_process.node import Node
@@ -90,13 +90,13 @@ class Cluster:
         node.folder.close()
 
     def place(self, active: list[int], standbys: list[list[int]] | None = None) -> None:
-        """Distributes a topology. `active`: the instance number of each partition, or NOBODY.
+        """Distributes a topology. `active`: the instance number of each partition, or NO_MEMBER.
         `standbys`: the instance numbers of each partition's standbys."""
         running = [member.id in self.nodes for member in self._members]
         moved = tuple(
             partition
             for partition, (before, now) in enumerate(zip(self.active, active, strict=False))
-            if before != now and before != NOBODY and running[before]
+            if before != now and before != NO_MEMBER and running[before]
         )
         self.active = list(active)
         self.standbys = standbys or [[] for _ in active]
@@ -202,12 +202,12 @@ class Cluster:
     def _held_by_the_active(self, partition: int) -> StorePartition | None:
         """The store partition of the active in the topology."""
         active = self.active[partition]
-        node = None if active == NOBODY else self.nodes.get(self._id(active))
+        node = None if active == NO_MEMBER else self.nodes.get(self._id(active))
         return None if node is None else node.store_partitions.get(self.view.name, partition)
 
     def _holders(self, partition: int) -> list[int]:
         active = self.active[partition]
-        return [*([] if active == NOBODY else [active]), *self.standbys[partition]]
+        return [*([] if active == NO_MEMBER else [active]), *self.standbys[partition]]
 
     def _id(self, number: int) -> str:
         return self._members[number].id
@@ -231,7 +231,7 @@ class Cluster:
         here = self.nodes[id_].store_partitions.get(self.view.name, partition)
         active = self.active[partition]
         if stale == "never":
-            if active == NOBODY:
+            if active == NO_MEMBER:
                 return {"nobody"} if here is None else {"nobody", "not-active", "catching-up"}
             if self._id(active) not in self.nodes:
                 return {"owner-unreachable"}

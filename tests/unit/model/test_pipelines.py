@@ -26,7 +26,7 @@ class PolledPipeline:
     """A pipeline with a clock; `poll` records a poll. The source topic has two partitions."""
 
     def __init__(self) -> None:
-        self.pipeline = Pipeline("job", trusted_for=5)
+        self.pipeline = Pipeline("job", trusted_for_s=5)
         self.now = 100.0
         self.committed: dict[tuple[str, int], CommittedOffset] = {}
         self.ends: dict[str, dict[int, int]] = {"raw": {0: 0, 1: 0}}

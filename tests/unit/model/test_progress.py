@@ -70,12 +70,12 @@ def test_the_target_offset_is_that_of_a_truncated_log() -> None:
 def test_lag() -> None:
     progress = Progress(4, target_offset=0, answerable=True)
     progress.end_fetched(10, now=100)
-    assert progress.lag(100, trusted_for=5) == 6
+    assert progress.lag(100, trusted_for_s=5) == 6
     progress.applied(9)
-    assert progress.lag(105, trusted_for=5) == 1
-    assert progress.lag(105.1, trusted_for=5) is None, "the end of the log is not known any more"
+    assert progress.lag(105, trusted_for_s=5) == 1
+    assert progress.lag(105.1, trusted_for_s=5) is None, "the end of the log is not known any more"
     progress.applied(12)  # after the end that was fetched
-    assert progress.lag(105, trusted_for=5) == 0
+    assert progress.lag(105, trusted_for_s=5) == 0
 
 
 def test_staleness() -> None:

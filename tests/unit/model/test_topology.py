@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from model.group.member_metadata import MemberMetadata
 from model.topology import (
-    NOBODY,
+    NO_MEMBER,
     Epoch,
     Member,
     PlacedView,
@@ -40,7 +40,7 @@ DESCRIPTIONS = st.dictionaries(NAMES, st.none() | NAMES, max_size=3)
 @st.composite
 def topologies(draw: st.DrawFn) -> Topology:
     members = draw(st.lists(MEMBERS, max_size=4))
-    indices = st.integers(NOBODY, len(members) - 1)
+    indices = st.integers(NO_MEMBER, len(members) - 1)
     placed = st.builds(
         PlacedView,
         DESCRIPTIONS,
@@ -240,7 +240,7 @@ TOPOLOGY = Topology(
         "orders": PlacedView(
             ORDERS.description(),
             ORDERS.hash,
-            (0, 1, NOBODY, 0),
+            (0, 1, NO_MEMBER, 0),
             True,
             (3, 4),
             standbys=((1,), (0,), (), ()),

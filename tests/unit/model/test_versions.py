@@ -86,7 +86,7 @@ def test_versions_of_a_view_must_not_share_a_topic_or_a_pipeline() -> None:
 def test_versions_of_a_view_have_one_path() -> None:
     assert [view.path for view in views("orders", "orders@2", path="/o")] == ["/o", "/o"]
     entry = '[views."{0}"]\ntopic = "{1}"\nkey = "string"\nvalue = "json"\npath = "{2}"\n'
-    with pytest.raises(ConfigurationError, match="the path of a view means its current version"):
+    with pytest.raises(ConfigurationError, match="all versions of a view have the same path"):
         parse_views(entry.format("orders", "a", "/o") + entry.format("orders@2", "b", "/p"))
     with pytest.raises(ConfigurationError, match="overlaps"):
         parse_views(entry.format("orders", "a", "/o") + entry.format("other@2", "b", "/o"))

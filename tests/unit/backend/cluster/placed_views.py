@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from backend.cluster.placement import Policy
 from model.group.member_metadata import MemberMetadata
-from model.topology import NOBODY, Topology
+from model.topology import NO_MEMBER, Topology
 from model.views import View
 from tests.support.in_process.examples import ORDERS, candidate, view
 
@@ -19,7 +19,7 @@ GLOBAL = view("orders", store="global")
 
 def ids(topology: Topology, name: str = "orders") -> list[str | None]:
     placed = topology.views[name]
-    return [None if i == NOBODY else topology.members[i].id for i in placed.active]
+    return [None if i == NO_MEMBER else topology.members[i].id for i in placed.active]
 
 
 def standbys(topology: Topology, name: str = "orders") -> list[list[str]]:

@@ -121,7 +121,7 @@ def test_a_topology_that_does_not_fit_is_sent_by_reference() -> None:
     assert {each.user_data for each in found.values()} == {found["member-0"].user_data}
     encoded = topologies.get(reference.digest)
     assert encoded is not None
-    assert reference.is_to(encoded)
+    assert reference.refers_to(encoded)
     assert Topology.decode(encoded, 1).views == topology.views
     assert {id_: each.assigned_partitions for id_, each in found.items()} == {
         id_: each.assigned_partitions for id_, each in given.items()

@@ -64,7 +64,7 @@ def topology_of(*ids: str, ms: int = 5) -> Topology:
 
 
 def reference_to(encoded: bytes) -> TopologyReference:
-    return TopologyReference.to(encoded, 1, NOBODY, 5)
+    return TopologyReference.for_topology(encoded, 1, NOBODY, 5)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.cluster.namesakes import one_per_id
 from backend.cluster.placement import place
 from model.group.member_metadata import MemberMetadata
-from model.topology import NOBODY, Epoch, Topology
+from model.topology import NO_MEMBER, Epoch, Topology
 from model.views import View
 from tests.support.examples import examples
 from tests.support.in_process.examples import ORDERS, candidate, view
@@ -23,7 +23,7 @@ A, B, C = view("a"), view("b"), view("c")
 def ids(topology: Topology, name: str) -> list[str | None]:
     """Who is active for each partition, by name."""
     placed = topology.views[name]
-    return [None if i == NOBODY else topology.members[i].id for i in placed.active]
+    return [None if i == NO_MEMBER else topology.members[i].id for i in placed.active]
 
 
 def shares(topology: Topology, name: str) -> Counter[str | None]:

@@ -77,7 +77,7 @@ class Group:
         self.current = Topology(Epoch(5, 1), (other.member,))
         self.new = Topology(Epoch(9, 0), members)
         self.encoded = self.new.encode()
-        self.reference = TopologyReference.to(self.encoded, 3, leader.member, 5)
+        self.reference = TopologyReference.for_topology(self.encoded, 3, leader.member, 5)
         self.topologies, self.clock = EncodedTopologies(), Clock()
         self.fetcher = self.fetcher_with(None)
 
@@ -205,7 +205,7 @@ def test_a_host_that_is_no_name_is_an_instance_that_does_not_answer(
 ) -> None:
     leader = Member("b1", host, 1)
     group.other.reply = 200, group.encoded
-    group.fetcher.request(TopologyReference.to(group.encoded, 3, leader, 9), 17)
+    group.fetcher.request(TopologyReference.for_topology(group.encoded, 3, leader, 9), 17)
     assert [group.attempt() is None for _ in range(2)] == [True, False]
 
 
@@ -250,7 +250,7 @@ def test_an_instance_that_cannot_fetch_asks_for_fewer_and_fewer_topologies(group
 def test_a_newer_reference_replaces_the_one_before(group: Group) -> None:
     group.fetcher.request(group.reference, 17)
     newer = Topology(Epoch(11, 0), group.new.members).encode()
-    group.fetcher.request(TopologyReference.to(newer, 3, group.leader.member, 5), 18)
+    group.fetcher.request(TopologyReference.for_topology(newer, 3, group.leader.member, 5), 18)
     group.leader.reply = 200, newer
     found = group.attempt()
     assert found is not None
@@ -259,7 +259,7 @@ def test_a_newer_reference_replaces_the_one_before(group: Group) -> None:
 
 
 def test_first_requests_of_a_large_group_are_spread(group: Group) -> None:
-    large = TopologyReference.to(group.encoded, 1_000, group.leader.member, 5)
+    large = TopologyReference.for_topology(group.encoded, 1_000, group.leader.member, 5)
     waits = []
     for _ in range(200):
         group.fetcher.request(large, 1)

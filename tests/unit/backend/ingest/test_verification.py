@@ -138,7 +138,7 @@ def reopened(root: Path) -> Iterator[Process]:
 
 
 def test_the_store_keeps_its_last_record(reopened: Process) -> None:
-    last_record = LastRecord.of(LAST.at, LAST.time, LAST.k, LAST.v)
+    last_record = LastRecord.from_record(LAST.at, LAST.time, LAST.k, LAST.v)
     assert reopened.opened().store.last_record == last_record
     assert reopened.opened().store.get(LAST_RECORD_KEY) == last_record.encode()
     assert LastRecord.decode(last_record.encode()) == last_record

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from model.kinds.registry import KINDS
-from model.topology import NOBODY
+from model.topology import NO_MEMBER
 from model.views import View
 from tests.support.examples import examples
 from tests.support.in_process.cluster import Cluster
@@ -171,11 +171,11 @@ class Machine(RuleBasedStateMachine):
         running = [int(id_[1:]) - 1 for id_ in self.cluster.nodes]
         active = [dice.choice(running) for _ in range(PARTITIONS)]
         if dice.random() < 0.1:
-            active[dice.randrange(PARTITIONS)] = NOBODY
+            active[dice.randrange(PARTITIONS)] = NO_MEMBER
         # of a global view all are, most of the time: one may be warming up
         least = dice.choice((0, 2)) if self.store == "global" else 0
         standbys = [
-            [] if of == NOBODY else dice.sample(rest, min(dice.randint(least, 2), len(rest)))
+            [] if of == NO_MEMBER else dice.sample(rest, min(dice.randint(least, 2), len(rest)))
             for of in active
             for rest in [[n for n in running if n != of]]
         ]

@@ -23,7 +23,7 @@ from model.partitioner import partition_of
 from model.problems import BadRequest, KeyTooLong, Problem, StoreError, Unavailable
 from model.progress import Progress
 from model.records import ENTRY, entry_head
-from model.topology import NOBODY, Epoch, Topology
+from model.topology import NO_MEMBER, Epoch, Topology
 from tests.support.in_process.examples import ORDERS, metadata, view
 from tests.support.in_process.instance import ME, OTHER, Instance
 
@@ -208,7 +208,7 @@ def test_a_topic_that_is_missing(instance: Instance) -> None:
 
 
 def test_a_partition_that_nobody_has(instance: Instance) -> None:
-    instance.place(NOBODY)
+    instance.place(NO_MEMBER)
     assert instance.refusal(b"a").code == "nobody"
 
 

@@ -214,7 +214,7 @@ def test_no_meaning_depends_on_an_order(pair: Files) -> None:
             {name: group.topology.views[name] for name in names},
             group.topology.paths,
         )
-        again = of.in_group(GroupViews()).in_group(GroupViews.of(shuffled))
+        again = of.in_group(GroupViews()).in_group(GroupViews.from_topology(shuffled))
         for field in ("current", "elsewhere", "leads_to", "paths", "undecided_paths"):
             assert getattr(again, field) == getattr(of, field), field
 

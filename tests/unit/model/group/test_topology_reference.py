@@ -15,7 +15,7 @@ from model.topology import Epoch, Member, Topology, TopologyError
 
 LEADER = Member("b1", "10.0.0.1", 8081, "r1", "https")
 ENCODED = Topology(Epoch(5, 0), (LEADER,)).encode()
-REFERENCE = TopologyReference.to(ENCODED, 3, LEADER, 5)
+REFERENCE = TopologyReference.for_topology(ENCODED, 3, LEADER, 5)
 
 
 def test_a_reference_is_decoded_as_it_was_encoded() -> None:
@@ -29,9 +29,9 @@ def test_a_topology_itself_is_decoded_too() -> None:
 
 @given(st.binary(max_size=100))
 def test_it_is_to_one_topology_only(other: bytes) -> None:
-    assert REFERENCE.is_to(ENCODED)
-    assert REFERENCE.is_to(other) == (other == ENCODED)
-    assert not REFERENCE.is_to(ENCODED[:-1] + bytes([ENCODED[-1] ^ 1]))
+    assert REFERENCE.refers_to(ENCODED)
+    assert REFERENCE.refers_to(other) == (other == ENCODED)
+    assert not REFERENCE.refers_to(ENCODED[:-1] + bytes([ENCODED[-1] ^ 1]))
 
 
 def test_members_of_older_versions_reject_it() -> None:
@@ -41,7 +41,7 @@ def test_members_of_older_versions_reject_it() -> None:
 
 def test_a_topology_that_no_member_would_accept_is_not_sent() -> None:
     with pytest.raises(TopologyError, match="Split the deployment"):
-        TopologyReference.to(bytes(MAX_BYTES + 1), 3, LEADER, 5)
+        TopologyReference.for_topology(bytes(MAX_BYTES + 1), 3, LEADER, 5)
     for size in (-1, MAX_BYTES + 1):
         with pytest.raises(TopologyError, match=f"{size} bytes"):
             decode_assignment(replace(REFERENCE, size=size).encode(), 1)

@@ -108,7 +108,7 @@ def test_no_topic_has_no_settings() -> None:
 
 
 def test_all_results_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.0)
+    monkeypatch.setattr(module, "GRACE_S", 0.0)
     assert results({"a": done(1), "b": done(2)}, 0) == {"a": 1, "b": 2}
     with pytest.raises(TimeoutError) as raised:
         results({"a": done(1), "b": Future[int]()}, 0.01)

@@ -88,7 +88,7 @@ def test_fields_of_nested_objects() -> None:
     ("record", "reason"),
     [
         (b"{}", "without the field id"), (b"4711", "without the field id"),
-        (b'{"id":{}}', "id is no single value"), (b'{"id":[1]}', "id is no single value"),
+        (b'{"id":{}}', "id is not a single value"), (b'{"id":[1]}', "id is not a single value"),
         (b"{", "not JSON"), (rb'{"id":"\ud83d"}', "surrogate"), (b"", "not JSON"),
         (b'{"schema":{},"payload":4711}', "without the field id"),
         (b"\xff4711", "not UTF-8"),  # as keys that clients give are kept
@@ -102,8 +102,8 @@ def test_a_record_without_the_fields_has_no_such_key(record: bytes, reason: str)
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"10", "no value for each field: order, line"), (b"1,2,3", "3 values for 2 fields"),
-        (b"10,", "an empty value"), (b",2", "an empty value"), (b'"a,2', "no JSON string"),
+        (b"10", "a value for each field: order, line"), (b"1,2,3", "3 values for 2 fields"),
+        (b"10,", "an empty value"), (b",2", "an empty value"), (b'"a,2', "not a JSON string"),
         (b'"a"b,2', "text after the JSON string"), (b"\xff,2", "not UTF-8"),
         (rb'"\ud83d",2', "surrogate"),
     ],

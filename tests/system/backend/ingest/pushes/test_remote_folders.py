@@ -83,7 +83,7 @@ def test_a_name_node_that_does_not_answer_is_an_error(monkeypatch: pytest.Monkey
     """All views' pushes are fetched by one thread, which must not wait for ever."""
     import requests
 
-    monkeypatch.setattr(file_systems, "READ_TIMEOUT", 0.2)
+    monkeypatch.setattr(file_systems, "READ_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         folder = RemoteFolder(f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/pushes/orders")
         with pytest.raises(requests.exceptions.ReadTimeout):

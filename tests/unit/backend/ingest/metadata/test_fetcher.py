@@ -219,7 +219,7 @@ class Deleting(DescribingAdmin):
 def test_a_deleted_topic_hides_the_others_for_one_time_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.0)
+    monkeypatch.setattr(module, "GRACE_S", 0.0)
     admin = Deleting()
     fetcher = fetcher_with(admin, timeout=0.05)
     watched = {"orders": {1}, admin.deleted: {2}}

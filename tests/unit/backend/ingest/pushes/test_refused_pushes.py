@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from model.pushes.manifest import Manifest
-from model.topology import NOBODY
+from model.topology import NO_MEMBER
 from model.views import View
 from tests.support.in_process.cluster import Cluster
 from tests.support.in_process.examples import ORDERS
@@ -255,7 +255,7 @@ def test_an_instance_that_has_seen_no_push_waits_until_it_can_read_the_first_one
 ) -> None:
     """Regression: it counted as a view without a push, and pushed keys were 404."""
     new = Cluster(tmp_path / "new", view, instances=1, partitions=1)
-    new.place([NOBODY])
+    new.place([NO_MEMBER])
     new.settle()
     hidden = folder / push(folder, view, [0], ROWS) / "manifest.json"
     hidden.rename(tmp_path / "hidden")

@@ -285,7 +285,7 @@ def test_partial_results_say_how_fresh_their_pipeline_is(tmp_path: Path, store: 
     with cluster(tmp_path, **fields) as made:
         put(made, 0, b"a", b"1", 10, *((10, 0) if store == "window" else ()))
         for node in made.nodes.values():
-            node.context.pipelines = {"orders": Pipeline("job", trusted_for=5)}
+            node.context.pipelines = {"orders": Pipeline("job", trusted_for_s=5)}
         windows = "/windows" if store == "window" else ""
         for question in ("", "?partials=all"):
             answer = made.ask("b1", "GET", f"/views/orders/keys/a{windows}{question}")

@@ -11,7 +11,7 @@ import pytest
 
 from backend.ingest.metadata.topic_metadata import TopicMetadata
 from model.problems import StoreError
-from model.topology import NOBODY
+from model.topology import NO_MEMBER
 from tests.support.in_process.examples import ORDERS
 from tests.support.in_process.world import NDJSON, World, numbered, world
 
@@ -54,7 +54,7 @@ def test_only_what_failed_is_asked_again(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_nobody_holds(orders: World) -> None:
-    orders.place(0, 1, 0, NOBODY)
+    orders.place(0, 1, 0, NO_MEMBER)
     orders.instances["b2"].context.store_partitions.remove(orders.store_partitions[3])
     assert orders.code("keys", 503) == "nobody"
 

@@ -69,7 +69,7 @@ def test_no_answer_says_that_its_pipeline_is_fresh_after_the_machine_was_suspend
     with cluster(tmp_path) as made:
         put(made, made.home(b"a"), b"a", b"1", 10)
         for node in made.nodes.values():
-            pipeline = Pipeline("job", trusted_for=5)
+            pipeline = Pipeline("job", trusted_for_s=5)
             ends = {"raw": LogOffsets({0: 0}, {0: 7}, boot_time())}
             committed = {("raw", 0): CommittedOffset(7)}
             pipeline.record_poll(boot_time(), time.time_ns() // 1_000_000, committed, ends, True)
