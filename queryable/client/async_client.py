@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError)
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_LATER = 0.1  # s: a busy event loop is late
+_SCHEDULING_DELAY_S = 0.1  # by which a busy event loop may be late
 
 
 class _Stream:
@@ -93,7 +93,7 @@ class Transport:
             case OpenStream(request):
                 try:
                     # the time for connecting ends first, because then nothing was sent
-                    async with asyncio.timeout(request.timeout + _LATER):
+                    async with asyncio.timeout(request.timeout + _SCHEDULING_DELAY_S):
                         opened = _Stream(await self._send(request, total=None))
                         self._streams[id(opened)] = opened
                         return opened

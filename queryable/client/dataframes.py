@@ -46,10 +46,10 @@ def to_pandas(rows: Sequence[Any]) -> Any:
         import pandas
     except ImportError:
         raise _missing("pandas") from None
-    found = records(rows)
-    frame = pandas.DataFrame.from_records(found)
+    dicts = records(rows)
+    frame = pandas.DataFrame.from_records(dicts)
     for name in frame.columns:
-        cells = [record.get(name) for record in found]
+        cells = [record.get(name) for record in dicts]
         if (dtype := _exact_dtype(cells)) is not None:
             frame[name] = pandas.Series(cells, dtype=dtype, index=frame.index)
     return frame
@@ -62,14 +62,14 @@ def _exact_dtype(cells: Sequence[Any]) -> str | None:
     integers = [cell for cell in present if type(cell) is int]
     if not integers:
         return None
-    least, most = min(integers), max(integers)
+    smallest, greatest = min(integers), max(integers)
     if len(integers) < len(present):
-        return "object" if max(-least, most) > _EXACT else None
+        return "object" if max(-smallest, greatest) > _EXACT else None
     if len(present) == len(cells):
-        return None if least >= -(2**63) and most < 2**63 else "object"
-    if least >= -(2**63) and most < 2**63:
+        return None if smallest >= -(2**63) and greatest < 2**63 else "object"
+    if smallest >= -(2**63) and greatest < 2**63:
         return "Int64"
-    return "UInt64" if least >= 0 and most < 2**64 else "object"
+    return "UInt64" if smallest >= 0 and greatest < 2**64 else "object"
 
 
 def to_arrow(rows: Sequence[Any]) -> Any:

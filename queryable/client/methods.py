@@ -42,7 +42,7 @@ class AsyncRunner:
 
 
 class Method(Generic[P, SyncResult, AsyncResult]):
-    """A descriptor: one function as a method of SyncRunners, another of AsyncRunners."""
+    """A descriptor. SyncRunners get one function as the method, and AsyncRunners another one."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Method(Generic[P, SyncResult, AsyncResult]):
 def view_method(
     call: Callable[Concatenate[Any, P], Call[T]],
 ) -> Method[P, T, Coroutine[Any, Any, T]]:
-    """The methods for a call that returns a T. Its first argument is the runner itself."""
+    """The methods for a call that returns a T. The call's first argument is the runner."""
 
     @wraps(call)
     def sync_method(runner: SyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -94,7 +94,7 @@ def view_method(
 def view_rows_method(
     call: Callable[Concatenate[Any, P], Call[Pager[T]]],
 ) -> Method[P, Rows[T], AsyncRows[T]]:
-    """The methods for a call that returns a pager of T. Its first argument is the runner itself."""
+    """The methods for a call that returns a pager of T. The call's first argument is the runner."""
 
     @wraps(call)
     def sync_method(runner: SyncRunner, /, *args: P.args, **kwargs: P.kwargs) -> Rows[T]:
@@ -110,23 +110,24 @@ def view_rows_method(
 def method(
     call: Callable[Concatenate[ClientContext, P], Call[T]],
 ) -> Method[P, T, Coroutine[Any, Any, T]]:
-    """The methods for a call that returns a T. Its first argument is the client's context."""
-    return view_method(_of_context(call))
+    """The methods for a call that returns a T. The call's first argument is the client's
+    context."""
+    return view_method(_with_context(call))
 
 
 def rows_method(
     call: Callable[Concatenate[ClientContext, P], Call[Pager[T]]],
 ) -> Method[P, Rows[T], AsyncRows[T]]:
-    """The methods for a call that returns a pager of T. Its first argument is the client's
+    """The methods for a call that returns a pager of T. The call's first argument is the client's
     context."""
-    return view_rows_method(_of_context(call))
+    return view_rows_method(_with_context(call))
 
 
-def _of_context(
+def _with_context(
     call: Callable[Concatenate[ClientContext, P], T],
 ) -> Callable[Concatenate[Any, P], T]:
     @wraps(call)
-    def of_runner(runner: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def with_context(runner: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return call(runner._context, *args, **kwargs)
 
-    return of_runner
+    return with_context

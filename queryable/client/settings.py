@@ -26,14 +26,14 @@ def client_settings(
     token_file: str | os.PathLike[str] | None,
 ) -> Settings:
     """`url` defaults to QUERYABLE_URL, else DEFAULT_URL. Raises BadUse."""
-    given = url or os.environ.get("QUERYABLE_URL") or DEFAULT_URL
-    texts = given.split(",") if isinstance(given, str) else list(given)
+    value = url or os.environ.get("QUERYABLE_URL") or DEFAULT_URL
+    texts = value.split(",") if isinstance(value, str) else list(value)
     if len(texts) > MAX_URLS:
         raise BadUse(f"{len(texts)} URLs are given; at most {MAX_URLS} are allowed.")
-    first, *others = dict.fromkeys(_base_url(text.strip()) for text in texts)
+    base_url, *other_urls = dict.fromkeys(_base_url(text.strip()) for text in texts)
     if not timeout > 0:  # or NaN
         raise BadUse(f"timeout={timeout} is invalid: it must be greater than 0.")
-    return Settings(first, timeout, direct, token_source(token, token_file), tuple(others))
+    return Settings(base_url, timeout, direct, token_source(token, token_file), tuple(other_urls))
 
 
 def _base_url(text: str) -> str:
@@ -51,9 +51,9 @@ def _base_url(text: str) -> str:
 
 
 def _is_host(text: str) -> bool:
-    """Whether the text may be the name or the address of a host. The libraries would refuse any
-    other text only at the first request, with messages of their own."""
+    """Whether the text may be the name or the address of a host. The HTTP libraries would refuse
+    any other text only at the first request, with other messages."""
     if ":" in text:  # an IPv6 address, which urlsplit has checked; it may have a zone
         text = text.replace("%", "", 1)
     labels = text.removesuffix(".").split(".")
-    return not _NOT_IN_HOST.search(text) and all(0 < len(each) <= _MAX_LABEL for each in labels)
+    return not _NOT_IN_HOST.search(text) and all(0 < len(label) <= _MAX_LABEL for label in labels)

@@ -1,4 +1,4 @@
-"""TLS of both clients: the context of their connections, and what a failed handshake means."""
+"""TLS of both clients: the context of their connections, and the reasons of failed handshakes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def client_tls(ca_file: str | os.PathLike[str] | None, verify: bool) -> TLS:
     try:
         context = ssl.create_default_context(cafile=os.fspath(path))
     except OSError as error:  # also SSLError
-        why = "it has no certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
-        raise BadUse(f"Cannot use {os.fspath(path)} as ca_file: {why}.") from None
+        reason = (
+            "it has no certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
+        )
+        raise BadUse(f"Cannot use {os.fspath(path)} as ca_file: {reason}.") from None
     return lambda: context
 
 
@@ -37,7 +39,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 def handshake_problem(error: BaseException) -> str | None:
-    """Why a handshake failed, with what to do; None if `error` has another cause."""
+    """The reason of a failed handshake and what to do; None if `error` has another cause."""
     problem = tls_problem(error)
     if problem is not None and problem.startswith(NOT_ACCEPTED):
         return (

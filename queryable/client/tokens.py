@@ -81,6 +81,6 @@ class TokenFile:
 def _checked(token: str, origin: str) -> str:
     text = token.strip() if isinstance(token, str) else ""
     if not _VALID.fullmatch(text):
-        found = "no token" if not text else "characters that no token has"
-        raise BadUse(f"{origin} has {found}. Expected a bearer token, for example a JWT.")
+        problem = "no token" if not text else "characters that no token has"
+        raise BadUse(f"{origin} has {problem}. Expected a bearer token, for example a JWT.")
     return text

@@ -25,7 +25,7 @@ Convert = Callable[[Any], Any]
 
 
 class Mismatch(ValueError):
-    """A value does not have the type. `path`: of the field, such as `.address.city`."""
+    """A value does not have the type. `path`: the path of the field, such as `.address.city`."""
 
     def __init__(self, path: str, text: str) -> None:
         super().__init__(f"{path}: {text}" if path else text)
@@ -47,27 +47,31 @@ def reader_of(kind: Any) -> Convert:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _dataclass_reader(kind)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _parser(f"one of {', '.join(repr(each.value) for each in kind)}", kind)
+        return _parser(f"one of {', '.join(repr(item.value) for item in kind)}", kind)
     if origin is Literal:
-        allowed = [(type(each), each) for each in arguments]
+        allowed = [(type(item), item) for item in arguments]
         name = f"one of {', '.join(map(repr, arguments))}"
         return _parser(name, lambda value: allowed[allowed.index((type(value), value))][1])
     if origin in (Union, UnionType):
         return _union_reader(kind, list(map(reader_of, arguments)))
     if origin is list:
-        of, check = reader_of(arguments[0]), reader_of(list)
-        return lambda value: [_at(f"[{n}]", of, each) for n, each in enumerate(check(value))]
+        read_item, check = reader_of(arguments[0]), reader_of(list)
+        return lambda value: [
+            _read_at(f"[{n}]", read_item, item) for n, item in enumerate(check(value))
+        ]
     if origin is dict and arguments[0] is str:
-        of, check = reader_of(arguments[1]), reader_of(dict)
-        return lambda value: {n: _at(f".{n}", of, each) for n, each in check(value).items()}
+        read_item, check = reader_of(arguments[1]), reader_of(dict)
+        return lambda value: {
+            name: _read_at(f".{name}", read_item, item) for name, item in check(value).items()
+        }
     if (parser := _PARSERS.get(NoneType if kind is None else kind)) is not None:
         return parser
     raise BadUse(f"{_name(kind)} is not a supported type: see docs/client.md.")
 
 
 def _parser(name: str, parse: Convert, *accepted: type) -> Convert:
-    """`parse`: raises ValueError or ArithmeticError. `accepted`: the types of JSON that it is for;
-    none: all."""
+    """A reader that calls `parse`, which may raise ValueError or ArithmeticError. `accepted`: the
+    types of decoded JSON that it reads; empty: all types."""
 
     def read(value: Any) -> Any:
         # not isinstance: bool is a subclass of int
@@ -114,20 +118,25 @@ def _dataclass_reader(kind: type) -> Convert:
             if name not in document:
                 raise Mismatch(f".{name}", "is missing")
         # fields that the class does not have are left out
-        found = {name: of for name, of in readers.items() if name in document}
-        return kind(**{name: _at(f".{name}", of, document[name]) for name, of in found.items()})
+        return kind(
+            **{
+                name: _read_at(f".{name}", reader, document[name])
+                for name, reader in readers.items()
+                if name in document
+            }
+        )
 
     return read
 
 
 def _union_reader(kind: Any, readers: list[Convert]) -> Convert:
-    """The first type that fits is used."""
+    """A reader of the first type that fits."""
 
     def read(value: Any) -> Any:
         deepest = Mismatch("", f"expected {_name(kind)}, not {value!r}")
-        for each in readers:
+        for reader in readers:
             try:
-                return each(value)
+                return reader(value)
             except Mismatch as mismatch:
                 if len(mismatch.path) > len(deepest.path):
                     deepest = mismatch
@@ -136,7 +145,7 @@ def _union_reader(kind: Any, readers: list[Convert]) -> Convert:
     return read
 
 
-def _at(path: str, read: Convert, value: Any) -> Any:
+def _read_at(path: str, read: Convert, value: Any) -> Any:
     try:
         return read(value)
     except Mismatch as mismatch:
@@ -164,9 +173,9 @@ def to_document(value: Any, is_nested: bool = False) -> Any:
         names = [field.name for field in dataclasses.fields(value)]
         value = {name: getattr(value, name) for name in names}
     if isinstance(value, list):
-        return [to_document(each, is_nested=True) for each in value]
+        return [to_document(item, is_nested=True) for item in value]
     if isinstance(value, dict):
-        return {name: to_document(each, is_nested=True) for name, each in value.items()}
+        return {name: to_document(item, is_nested=True) for name, item in value.items()}
     return value
 
 

@@ -79,18 +79,18 @@ class TypedMethods(Generic[K, V]):
         self, keys: Iterable[K], *, stale: Stale | None = None, timeout: float | None = None
     ) -> Call[dict[K, V]]:
         """The values of those keys that have one."""
-        wanted = list(keys)
+        key_list = list(keys)
         try:
-            dict.fromkeys(wanted)
+            dict.fromkeys(key_list)
         except TypeError as error:
             raise BadUse(
                 f"get_many returns a dict, which cannot have these keys: {error}. Use a type of "
                 "keys that is hashable, such as a frozen dataclass."
             ) from None
         answers = yield from batch.get_many(
-            self._context, self.name, map(to_document, wanted), stale=stale, timeout=timeout
+            self._context, self.name, map(to_document, key_list), stale=stale, timeout=timeout
         )
-        pairs = zip(wanted, answers, strict=True)
+        pairs = zip(key_list, answers, strict=True)
         return {key: self._value(answer) for key, answer in pairs if answer.found}
 
     @view_rows_method
@@ -141,11 +141,11 @@ class TypedMethods(Generic[K, V]):
         patience: float = 60.0,
     ) -> Call[Pager[Change[K, V | None]]]:
         """The current value of a key, then each change. The rows have no end."""
-        seen = _document_of(after) if isinstance(after, Change) else None
+        last_seen = _document_of(after) if isinstance(after, Change) else None
         pager = yield from changes.changes(
-            self._context, self.name, to_document(key), after=seen or after, patience=patience
+            self._context, self.name, to_document(key), after=last_seen or after, patience=patience
         )
-        return _TypedPager(pager, self._row, seen)
+        return _TypedPager(pager, self._row, last_seen)
 
     @view_method
     def count(self, *, exact: bool = False, timeout: float | None = None) -> Call[Count]:
@@ -177,16 +177,16 @@ class TypedMethods(Generic[K, V]):
 
     def _value(self, row: Any) -> V:
         if isinstance(row.value, Unreadable):
-            said = f"The value of key {row.key!r} of view {self.name} cannot be read"
-            more = row.value.to_json()
-            raise ValueUnreadable("value-unreadable", f"{said}: {row.value.reason}.", **more)
+            message = f"The value of key {row.key!r} of view {self.name} cannot be read"
+            report = row.value.to_json()
+            raise ValueUnreadable("value-unreadable", f"{message}: {row.value.reason}.", **report)
         return self._read(self._read_value, row.value, f"value of key {row.key!r}")
 
-    def _read(self, read: Callable[[Any], T], document: Any, what: str) -> T:
+    def _read(self, read: Callable[[Any], T], document: Any, subject: str) -> T:
         try:
             return read(document)
         except Mismatch as mismatch:
-            raise UnexpectedValue(f"View {self.name}, {what}: {mismatch}.") from None
+            raise UnexpectedValue(f"View {self.name}, {subject}: {mismatch}.") from None
 
 
 class TypedView(TypedMethods[K, V], SyncRunner):
@@ -209,23 +209,23 @@ class AsyncTypedView(TypedMethods[K, V], AsyncRunner):
 
 
 class _TypedPager:
-    """A Pager whose rows are converted. The first row is left out if it is `seen`. The untyped call
-    cannot know this, because a conversion may lose fields."""
+    """A Pager whose rows are converted. The first row is left out if it is `last_seen`. The untyped
+    call cannot compare them, because a conversion may lose fields."""
 
     def __init__(
-        self, pager: Pager[Any], convert: Callable[[Any], Any], seen: Change | None = None
+        self, pager: Pager[Any], convert: Callable[[Any], Any], last_seen: Change | None = None
     ) -> None:
         self.source: Source | None = None
         self._pager = pager
         self._convert = convert
-        self._seen = seen
+        self._last_seen = last_seen
 
     def next(self) -> Call[list[Any] | None]:
         while (page := (yield from self._pager.next())) is not None:
             self.source = self._pager.source
             rows = [self._convert(row) for row in page]
-            seen, self._seen = self._seen, None
-            if seen is None or not rows or _document_of(rows[0]) != seen:
+            last_seen, self._last_seen = self._last_seen, None
+            if last_seen is None or not rows or _document_of(rows[0]) != last_seen:
                 return rows
             if rows[1:]:
                 return rows[1:]
@@ -236,5 +236,6 @@ class _TypedPager:
 
 
 def _document_of(change: Change) -> Change:
-    """The change as it was before its conversion, without the fields that this has lost."""
+    """The change as it was before its conversion, without the fields that the conversion has
+    lost."""
     return change._replace(key=to_document(change.key), value=to_document(change.value))

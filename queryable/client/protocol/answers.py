@@ -82,7 +82,7 @@ class Source:
 
     @property
     def definition(self) -> str | None:
-        """Which definition of the view the answer was made with."""
+        """The hash of the view's definition with which the answer was made."""
         return self._headers.get("view-definition")
 
     @property
@@ -167,8 +167,8 @@ class Answer(Source):
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The value of a row whose record is not in the view's format: where the record is, and why it
-    cannot be read. A read of the key alone raises ValueUnreadable."""
+    """The value of a row whose record is not in the view's format: the position of the record, and
+    the reason. A read of the key alone raises ValueUnreadable."""
 
     partition: int
     offset: int
@@ -227,7 +227,7 @@ class Session(NamedTuple, Generic[K, V]):
 
 
 class Version(NamedTuple, Generic[K, V]):
-    """Times are epoch ms; `valid_to` is None if the version is still valid."""
+    """A version of a key's value. Times are epoch ms; `valid_to` is None if it is still valid."""
 
     key: K
     valid_from: int
@@ -239,9 +239,9 @@ class Change(NamedTuple, Generic[K, V]):
     """A key's new value, or its deletion. The value may be Unreadable.
 
     `partition` and `offset` are those of the record; offset -1: the partition was empty. `version`:
-    of the view; None if it is not declared with versions. `push`: the id of the push that the
-    view's values were made from; None: there was none. `timestamp` (epoch ms): of the record, if
-    timestamps were asked for and it has one.
+    the version of the view; None if the view is not declared with versions. `push`: the id of the
+    push that the view's values were made from; None if there was no push. `timestamp` (epoch ms):
+    the timestamp of the record, if timestamps were asked for and it has one.
     """
 
     key: K

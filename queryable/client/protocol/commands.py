@@ -17,7 +17,7 @@ def path_of(view: str) -> str:
     return f"/views/{quote(view, safe='@')}"
 
 
-_MARGIN = 10.0  # s for an answer after the instance has waited
+_MARGIN_S = 10.0  # for an answer after the instance has waited
 
 
 def send_command(
@@ -25,10 +25,10 @@ def send_command(
 ) -> Call[dict[str, Any]]:
     """Posts a command, and returns the answer's document. If the instance waits before it answers
     (`wait` in the body, s), so does the client."""
-    # a command that was sent twice would be refused, or done twice
+    # a command that was sent twice would be refused, or carried out twice
     request = json_post(path, json.dumps(body).encode(), is_idempotent=False)
     if timeout is None and "wait" in body:
-        timeout = max(context.settings.timeout, body["wait"] + _MARGIN)
+        timeout = max(context.settings.timeout, body["wait"] + _MARGIN_S)
     response = yield from context.send(request, context.deadline(timeout))
     document: dict[str, Any] = json_of(response)
     return document

@@ -16,7 +16,7 @@ from queryable.client.protocol.errors import BadUse, NoAnswer, Unavailable, erro
 from queryable.client.protocol.requests import MAX_ATTEMPTS, NOTHING_WRITTEN, ApiRequest
 from queryable.client.protocol.responses import (
     decoding,
-    is_of_a_view,
+    depends_on_view,
     json_of,
     read_all,
     unavailable,
@@ -37,20 +37,20 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 
-# s; doubled after each failed connection
-_FIRST_BACKOFF = 0.05
-_MAX_BACKOFF = 2.0
-_MAX_TIMEOUT = 1e6  # s; sockets do not accept any number
+# doubled after each failed connection
+_FIRST_BACKOFF_S = 0.05
+_MAX_BACKOFF_S = 2.0
+_MAX_TIMEOUT_S = 1e6  # sockets refuse very large numbers
 MAX_DESCRIBED = 3
 """The maximum number of times that a request is made while each answer has another definition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`base_url`: of the proxy or a backend, without a trailing slash. `timeout`: seconds for a
-    call with all its retries; for a stream, the longest time without data. `token`: returns the
-    bearer token for a request. `other_urls`: of other proxies or backends of the deployment, which
-    are asked if `base_url` does not answer."""
+    """`base_url`: the URL of the proxy or a backend, without a trailing slash. `timeout`: seconds
+    for a call with all its retries; for a stream, the longest time without data. `token`: returns
+    the bearer token for a request. `other_urls`: the URLs of other proxies or backends of the
+    deployment, which are asked if `base_url` does not answer."""
 
     base_url: str
     timeout: float = 10.0
@@ -64,14 +64,15 @@ class Settings:
 
 
 class ClientContext:
-    """What the calls of one client share: settings, retry budget, session, views and topology."""
+    """The state that the calls of one client share: settings, retry budget, session, views and
+    topology."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float]) -> None:
         self.settings = settings
         self.clock = clock
         self.budget = RetryBudget()
-        self.closings = 0  # how often the client was closed
-        self._first = 0  # the index of the URL that is asked first
+        self.closings = 0  # the number of times that the client was closed
+        self._first_url = 0  # the index of the URL that is asked first
         self._topology = TopologyTracker(settings.urls)
         self._descriptions = Descriptions(self.send, self._topology.sources, clock, self.budget)
         self._session: ContextVar[SessionOffsets | None] = ContextVar(
@@ -126,7 +127,7 @@ class ClientContext:
         seconds = self.settings.timeout if timeout is None else timeout
         if math.isnan(seconds):
             raise BadUse(f"timeout={seconds} is invalid: it must be greater than 0.")
-        return min(seconds, _MAX_TIMEOUT)
+        return min(seconds, _MAX_TIMEOUT_S)
 
     def send(self, request: ApiRequest, deadline: float | None = None) -> Call[Response]:
         """The response, after retries. Its status is below 500.
@@ -164,10 +165,10 @@ class ClientContext:
         reason: str | None = None
         may_have_arrived = False
         while True:
-            # after all of them, the client's own URLs are asked again in turn; URLs that answered
-            # come first
-            again = attempt >= len(urls)
-            url = min(failures, key=failures.__getitem__) if again else urls[attempt]
+            # After all URLs, the client's own are asked again, one after another. Those that
+            # answered come first.
+            is_repeat = attempt >= len(urls)
+            url = min(failures, key=failures.__getitem__) if is_repeat else urls[attempt]
             # each instance gets a share of the time, so one that hangs does not use all of it; the
             # last one leaves a share for a retry at an instance that answered
             answered = request.is_idempotent and not all(silent for silent, _ in failures.values())
@@ -175,11 +176,11 @@ class ClientContext:
             share = remaining / max(len(urls) - attempt + answered, 1)
             # an instance that received a request which must not be sent twice has all the time to
             # answer
-            whole = share if request.is_idempotent else remaining
+            timeout = share if request.is_idempotent else remaining
             wire = Request(
                 url,
                 request.target,
-                whole,
+                timeout,
                 request.method,
                 self._with_token(request.headers),
                 request.body,
@@ -192,10 +193,10 @@ class ClientContext:
             except TransportError as e:
                 may_have_arrived = may_have_arrived or e.may_have_arrived
                 if reason is None or not e.timed_out:
-                    reason = str(e)  # it tells more than a later time-out
+                    reason = str(e)  # it has more information than a later time-out
                 error = NoAnswer(reason, may_have_arrived=may_have_arrived)
                 can_retry = request.is_idempotent or not e.may_have_arrived
-                backoff = min(_FIRST_BACKOFF * 2.0**attempt, _MAX_BACKOFF)
+                backoff = min(_FIRST_BACKOFF_S * 2.0**attempt, _MAX_BACKOFF_S)
                 backoff *= random.uniform(0.75, 1.25)
                 if url in own:
                     self._note_unreachable(url)
@@ -230,7 +231,7 @@ class ClientContext:
             is_late = self.clock() + backoff >= deadline
             is_last = not can_retry or is_late or attempt >= request.max_attempts
             if is_last or (needs_budget and not self.budget.spend()):
-                # an error that an instance reported tells more than a later time-out
+                # an error that an instance reported has more information than a later time-out
                 raise reported if reported is not None and request.is_idempotent else error
             if backoff:
                 yield Sleep(backoff)
@@ -241,13 +242,13 @@ class ClientContext:
         urls = self.settings.urls
         if request.max_attempts == 1:
             return urls[:1]
-        return urls[self._first :] + urls[: self._first]
+        return urls[self._first_url :] + urls[: self._first_url]
 
     def _note_unreachable(self, url: str) -> None:
         """Lets the next request begin with the URL after this one."""
         urls = self.settings.urls
-        if urls[self._first] == url:  # else another thread has noted it
-            self._first = (self._first + 1) % len(urls)
+        if urls[self._first_url] == url:  # else another thread has noted it
+            self._first_url = (self._first_url + 1) % len(urls)
 
     def may_ask(self, instance: str) -> bool:
         """Whether a request may be sent to this URL of the topology. If the user sends the token to
@@ -296,7 +297,7 @@ class ClientContext:
         """The description to decode an answer with. Since `view` was described, another version
         may have become current, or another deployment, whose definition of the view may differ.
         Raises Unavailable if there is no description of the answer."""
-        return (yield from self._descriptions.of_answer(view, headers, deadline))
+        return (yield from self._descriptions.for_answer(view, headers, deadline))
 
     def read(
         self,
@@ -316,14 +317,14 @@ class ClientContext:
                 if self.offsets is not None:  # they may be those of another deployment
                     self._descriptions.forget_latest(view.name)
                 raise
-            if not is_of_a_view(response):
+            if not depends_on_view(response):
                 return response, view
             answering = yield from self.answering(view, response.headers, deadline)
             if answering is view:
                 return response, view
             # other reads of the session may have changed its offsets, so both are made now
-            before, again = request_of(view), request_of(replace(answering, name=view.name))
-            if (again.target, again.body) == (before.target, before.body):
+            before, repeated = request_of(view), request_of(replace(answering, name=view.name))
+            if (repeated.target, repeated.body) == (before.target, before.body):
                 return response, answering
             view = answering
         raise changing(view.name)
@@ -339,9 +340,9 @@ class ClientContext:
         have streams, so the view is described while this one is closed."""
         for _ in range(MAX_DESCRIBED):
             stream = yield from self.open_stream(request, timeout, deadline)
-            known = self._descriptions.known(view, stream.headers)
-            if known is not None:
-                return stream, known
+            described = self._descriptions.find(view, stream.headers)
+            if described is not None:
+                return stream, described
             yield CloseStream(stream)
             yield from self.answering(view, stream.headers, self.deadline(None))
         raise changing(view.name)
@@ -386,7 +387,7 @@ class ClientContext:
                 if self._topology.current is None:
                     raise
         current = self._topology.current
-        if current is None:  # none of the current deployment yet
+        if current is None:  # there is no topology of the current deployment yet
             return ()
         replicas = current.replicas(view.name, view.key.record_bytes(key))
         return self._topology.by_health(replicas, now)

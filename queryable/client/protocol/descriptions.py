@@ -1,10 +1,10 @@
-"""The descriptions of views: which one an answer is decoded with.
+"""Fetches the descriptions of views, and chooses the one with which an answer is decoded.
 
-An answer names the definition of its view, and so does a description. An answer is decoded with
-the description that has the same definition, and with no other: while a deployment or a version
-becomes current, instances and proxies differ about it for a moment. So the description is fetched
-again until it fits; if none fits in time, the read fails. Instances of the previous release name no
-definition. Then the epochs or the formats must be the same.
+An answer names the definition of its view, and so does a description. An answer is only decoded
+with the description that has the same definition: while a deployment or a version becomes current,
+instances and proxies may disagree about it for a moment. So the description is fetched again until
+it fits. If no description fits in time, the read fails. Instances of the previous release do not
+send a definition. Then the epochs or the formats must be the same.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from queryable.client.protocol.transport import Call, Response, Sleep
 from queryable.client.protocol.view_cache import ViewCache
 from queryable.client.protocol.views import View
 
-# s; doubled after each description that does not fit
-_FIRST_PAUSE = 0.05
-_MAX_PAUSE = 0.5
+# doubled after each description that does not fit
+_FIRST_PAUSE_S = 0.05
+_MAX_PAUSE_S = 0.5
 
 
 class Descriptions:
@@ -39,7 +39,7 @@ class Descriptions:
         budget: RetryBudget,
     ) -> None:
         """`send(request, deadline)`: the response, after retries. `sources()`: base URLs to ask
-        before the client's own. `budget`: for asking again."""
+        before the client's own. `budget`: for repeated requests."""
         self._send = send
         self._sources = sources
         self._clock = clock
@@ -60,17 +60,18 @@ class Descriptions:
 
     def current(self, name: str, deadline: float) -> Call[View]:
         """The description, fetched once per epoch. Raises NotFound."""
-        known = self._cache.get(name, self._clock())
-        return (yield from self._fetch(name, deadline)) if known is None else known
+        cached = self._cache.get(name, self._clock())
+        return (yield from self._fetch(name, deadline)) if cached is None else cached
 
     def to_read(self, name: str, deadline: float) -> Call[View]:
         """As `current`, but the description may be outdated if it has a definition: the answer then
         says whether its own definition is the same. Raises NotFound."""
-        known = self._cache.get(name, self._clock()) or self._cache.latest(name)
-        return (yield from self._fetch(name, deadline)) if known is None else known
+        cached = self._cache.get(name, self._clock()) or self._cache.latest(name)
+        return (yield from self._fetch(name, deadline)) if cached is None else cached
 
-    def known(self, view: View, headers: Mapping[str, str]) -> View | None:
-        """The description of the view that gave an answer; None if it must be requested."""
+    def find(self, view: View, headers: Mapping[str, str]) -> View | None:
+        """The description of the view that gave an answer, if the client has it. None if it must
+        be requested."""
         source = Source(headers)
         if source.definition is not None:
             if source.definition == view.definition:
@@ -78,21 +79,21 @@ class Descriptions:
             name = _name(view, source)
             if name != view.name:
                 self._cache.forget_latest(view.name)
-            if (found := self._cache.with_definition(name, source.definition)) is not None:
-                return found
+            if (cached := self._cache.with_definition(name, source.definition)) is not None:
+                return cached
         if source.version in (None, view.version) and source.epoch in (None, view.epoch):
-            # the epoch of two deployments may be the same, though hardly ever
+            # the epochs of two deployments may be the same, although this is very unlikely
             return view if None in (source.definition, view.definition) else None
         cached = self._cache.get(_name(view, source), self._clock())
-        return cached if cached is not None and _is_of(cached, source, view) else None
+        return cached if cached is not None and _describes(cached, source, view) else None
 
-    def of_answer(self, view: View, headers: Mapping[str, str], deadline: float) -> Call[View]:
+    def for_answer(self, view: View, headers: Mapping[str, str], deadline: float) -> Call[View]:
         """The description of the view that gave an answer. `view`: the description that the request
         was made with. Raises Unavailable if no description fits before the deadline."""
-        if (known := self.known(view, headers)) is not None:
-            return known
+        if (cached := self.find(view, headers)) is not None:
+            return cached
         source = Source(headers)
-        pause = _FIRST_PAUSE
+        pause = _FIRST_PAUSE_S
         while True:
             try:
                 described = yield from self._fetch(_name(view, source), deadline)
@@ -103,15 +104,15 @@ class Descriptions:
                     raise
                 raise changing(view.name, e) from e
             else:
-                if _is_of(described, source, view):
+                if _describes(described, source, view):
                     return described
             seconds = pause * random.uniform(0.75, 1.25)
             if self._clock() + seconds >= deadline or not self._budget.spend():
                 raise changing(view.name)
             yield Sleep(seconds)
-            pause = min(2 * pause, _MAX_PAUSE)
-            if (known := self.known(view, headers)) is not None:  # another thread has asked
-                return known
+            pause = min(2 * pause, _MAX_PAUSE_S)
+            if (cached := self.find(view, headers)) is not None:  # another thread has fetched it
+                return cached
 
     def _fetch(self, name: str, deadline: float) -> Call[View]:
         if not name:
@@ -130,10 +131,10 @@ class Descriptions:
 
 def changing(name: str, cause: Unavailable | None = None) -> Unavailable:
     """The error of an answer that was not decoded. `cause`: why there is no description."""
-    why = "it has not been described since" if cause is None else cause.detail.rstrip(".")
+    reason = "it has not been described since" if cause is None else cause.detail.rstrip(".")
     error = Unavailable(
         "view-changing",
-        f"View {name} has changed, and its answer was not decoded: {why}. Retry after a second.",
+        f"View {name} has changed, and its answer was not decoded: {reason}. Retry after a second.",
     )
     if cause is not None:
         error.retry_after = cause.retry_after
@@ -147,7 +148,7 @@ def _name(view: View, source: Source) -> str:
     return view.name
 
 
-def _is_of(described: View, source: Source, view: View) -> bool:
+def _describes(described: View, source: Source, view: View) -> bool:
     """Whether the description is that of the view that answered. `view`: the description of the
     request."""
     if source.definition is not None and described.definition is not None:

@@ -162,21 +162,21 @@ def error_from_response(status: int, headers: Mapping[str, str], body: bytes) ->
         after = headers.get("retry-after", "")
         error.retry_after = float(after) if after.isdecimal() else 1.0
     elif isinstance(error, Forbidden):
-        needed = _SCOPE.search(headers.get("www-authenticate", ""))
-        error.scope = needed[1] if needed else ""
+        match = _SCOPE.search(headers.get("www-authenticate", ""))
+        error.scope = match[1] if match else ""
     return error
 
 
 def not_of_this_api(status: int, headers: Mapping[str, str], body: bytes) -> QueryableError:
-    """The error for a response of another server, or of a proxy that reaches none."""
+    """The error for a response of another server, or of a proxy that reaches no instance."""
     if 300 <= status < 400 and "location" in headers:
-        said = f"which leads to {_in_one_line(headers['location'])}"
+        content = f"which leads to {_in_one_line(headers['location'])}"
     elif text := _excerpt(body):
-        said = f'"{text}"'
+        content = f'"{text}"'
     else:
-        said = "without a body"
+        content = "without a body"
     kind = Unavailable if status in (502, 503, 504) else ServerError
-    error = kind("not-understood", f"Not an answer of this API: status {status}, {said}.")
+    error = kind("not-understood", f"Not an answer of this API: status {status}, {content}.")
     error.status = status
     return error
 
@@ -188,7 +188,7 @@ def _excerpt(body: bytes) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """The beginning, without characters that a terminal obeys."""
+    """The beginning of the text, without line breaks and control characters."""
     words = " ".join(text.split())
     shown = "".join(c if c.isprintable() else "\ufffd" for c in words[:_MAX_EXCERPT])
     return shown if len(words) <= _MAX_EXCERPT else f"{shown}…"

@@ -109,7 +109,9 @@ class Format:
         return quote(text, safe=""), False
 
 
-FORMATS = {name: Format(name, each.python, each.codec) for name, each in registry.FORMATS.items()}
+FORMATS = {
+    name: Format(name, format_.python, format_.codec) for name, format_ in registry.FORMATS.items()
+}
 
 
 def format_of(name: str) -> Format:
@@ -117,8 +119,8 @@ def format_of(name: str) -> Format:
     has JSON documents."""
     if name in FORMATS:
         return FORMATS[name]
-    of = registry.format_of(name)
-    return Format(name, of.python, of.codec)
+    format_ = registry.format_of(name)
+    return Format(name, format_.python, format_.codec)
 
 
 def key_format_of(description: Mapping[str, Any]) -> Format:

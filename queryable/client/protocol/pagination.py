@@ -30,12 +30,12 @@ T = TypeVar("T")
 PAGE_SIZE = 1000
 """The default, and the maximum that the API allows."""
 
-_REOPEN_DELAY = 0.1  # s
+_REOPEN_DELAY_S = 0.1  # s
 _NDJSON = {"accept": "application/x-ndjson"}
 
 
 class Pager(Protocol[T]):
-    """Returns page after page, None after the last. `source` is that of the latest page."""
+    """Returns page after page, and None after the last one. `source`: of the latest page."""
 
     source: Source | None
 
@@ -72,8 +72,8 @@ class CursorPager(Generic[T]):
     ) -> None:
         """`path` and `query` make the request for a description of the view: `query` returns new
         parameters, without limit and cursor. `decode` decodes an item of the view that answered.
-        `limit` is for all pages together. `instances`, given a deadline, returns the base URLs to
-        ask first."""
+        `limit` is for all pages together. `instances(deadline)` returns the base URLs to ask
+        first."""
         self.source: Source | None = None
         self._context = context
         self._path = path
@@ -139,7 +139,7 @@ def remaining_range(order: Order, first: Any, last: Any, received: Any) -> tuple
     return (received.key, last) if order == "asc" else (first, received.key)
 
 
-def _of_version(path: str, version: str) -> str:
+def _versioned_path(path: str, version: str) -> str:
     """The path with the version of the view: a stream resumes in the version in which it began."""
     before, views, rest = path.partition("/views/")
     name, slash, resource = rest.partition("/")
@@ -176,7 +176,7 @@ class StreamPager(Generic[T]):
         self._timeout = timeout
         self._stream: Any = None
         self._lines = LineDecoder()
-        self._last: T | None = None
+        self._last_item: T | None = None
         self._is_skipping = False
         self._closings = context.closings
         self._has_progress = False  # the stream that was opened last had new items
@@ -195,7 +195,7 @@ class StreamPager(Generic[T]):
                 may_resume = self._has_progress or self._context.budget.spend()
                 if not can_resume(self._view) or not may_resume:
                     raise NoAnswer(str(e)) from None
-                yield Sleep(_REOPEN_DELAY * random.uniform(0.75, 1.25))
+                yield Sleep(_REOPEN_DELAY_S * random.uniform(0.75, 1.25))
                 continue
             self._context.require_open(self._closings)  # closing the client ends the stream
             if not chunk:
@@ -212,11 +212,11 @@ class StreamPager(Generic[T]):
         stream, self._view = yield from self._described()
         self._stream = stream
         self._lines = LineDecoder()
-        self._is_skipping = self._last is not None
+        self._is_skipping = self._last_item is not None
         self._has_progress = False
         self.source = Source(stream.headers)
         if (version := stream.headers.get("view-version")) is not None:
-            self._path = _of_version(self._path, version)
+            self._path = _versioned_path(self._path, version)
 
     def _described(self) -> Call[tuple[Any, View]]:
         """Opens a stream; returns it and the view that answers. If that view has keys of another
@@ -236,23 +236,23 @@ class StreamPager(Generic[T]):
                     yield CloseStream(stream)
             if is_same:
                 return stream, answering
-            if self._last is not None:
+            if self._last_item is not None:
                 break
             view = answering
         raise changing(self._view.name)
 
     def _target(self, view: View) -> str:
-        query = self._query(view, self._last)
-        if self._last is None:  # a resumed stream begins with items that were already received
+        query = self._query(view, self._last_item)
+        if self._last_item is None:  # a resumed stream begins with items that were already received
             query.add("limit", self._remaining)
         return query.append_to(self._path)
 
     def _new_items(self, lines: list[bytes]) -> list[T]:
         with decoding():
             items = [self._decode(self._view, decode_json(line)) for line in lines]
-        if self._is_skipping and self._last is not None:
+        if self._is_skipping and self._last_item is not None:
             skipped = 0
-            while skipped < len(items) and self._was_received(items[skipped], self._last):
+            while skipped < len(items) and self._was_received(items[skipped], self._last_item):
                 skipped += 1
             self._is_skipping = skipped == len(items)
             items = items[skipped:]
@@ -262,7 +262,7 @@ class StreamPager(Generic[T]):
             if self._remaining == 0:
                 self._is_done = True
         if items:
-            self._last = items[-1]
+            self._last_item = items[-1]
             self._has_progress = True
         return items
 

@@ -46,14 +46,14 @@ class ApiRequest:
 def read_request(
     target: str, *, headers: Mapping[str, str] | None = None, instances: tuple[str, ...] = ()
 ) -> ApiRequest:
-    """A GET of pages or of a stream; a POST with the parameters in its body if they do not fit into
-    a URL: a cursor or a bound is a long key."""
+    """A GET of pages or of a stream. If the parameters do not fit into a URL, because a cursor or a
+    bound is a long key, it is a POST with the parameters in its body."""
     path, _, query = target.partition("?")
     if len(target) > _MAX_TARGET and len(query) > len(target) // 2:
         with suppress(UnicodeDecodeError):  # a bound is not UTF-8: JSON has no bytes
             parameters = dict(parse_qsl(query, keep_blank_values=True, errors="strict"))
-            more = {**_JSON, **(headers or {})}
-            return ApiRequest(path, "POST", more, json.dumps(parameters).encode(), instances)
+            all_headers = {**_JSON, **(headers or {})}
+            return ApiRequest(path, "POST", all_headers, json.dumps(parameters).encode(), instances)
     return ApiRequest(target, headers=headers, instances=instances)
 
 

@@ -1,4 +1,4 @@
-"""Reads responses, and raises errors for those that are not responses of this API."""
+"""Reads responses, and raises errors for responses that are not from this API."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unavailable(response: Any, body: bytes) -> Unavailable:
     return error
 
 
-def is_of_a_view(response: Response) -> bool:
+def depends_on_view(response: Response) -> bool:
     """Whether the response depends on the definition of a view: a value, a missing key, or a
     request that is not valid for this definition."""
     if response.status in (400, 404):

@@ -32,13 +32,13 @@ def headers_from_json(items: Iterable[Mapping[str, Any]] | None) -> list[Header]
     """The headers of a record."""
     if items is None:
         return None
-    found: list[Header] = []
+    headers: list[Header] = []
     for item in items:
         value = item["value"]
         if value is not None:
             value = value["text"].encode() if "text" in value else b64decode(value["base64"])
-        found.append((item["name"], value))
-    return found
+        headers.append((item["name"], value))
+    return headers
 
 
 def dated_entry_from_json(view: View, item: Mapping[str, Any]) -> DatedEntry:
@@ -50,7 +50,7 @@ def entry_from_json(view: View, item: Mapping[str, Any]) -> Entry:
 
 
 def window_from_json(view: View, item: Mapping[str, Any], key: Any = ALL_KEYS) -> Window:
-    """`key`: the key of the request; the items of one key do not repeat it."""
+    """`key`: the key of the request, which the items of one key do not have."""
     return Window(
         view.key.key_from_json(item["key"]) if key is ALL_KEYS else key,
         item["start"],

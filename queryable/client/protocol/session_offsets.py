@@ -24,22 +24,24 @@ class SessionOffsets:
     """The greatest offset of each partition of each topic."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, dict[int, int]] = {}
-        self.views: dict[str, View] = {}  # with versions, by the name that they were read by
+        self._offsets: dict[str, dict[int, int]] = {}
+        # by the name in the first call; the name of such a view has a version
+        self.views: dict[str, View] = {}
 
     def leave_version(self, name: str) -> bool:
-        """Lets the view be read in another version; False if there are offsets of its topic."""
+        """Forget the version of the view, so that another version may be read. Returns False if
+        there are offsets of its topic."""
         view = self.views.get(name)
-        if view is not None and view.topic in self._seen:
+        if view is not None and view.topic in self._offsets:
             return False
         self.views.pop(name, None)
         return True
 
     def note_record(self, topic: str, partition: int, offset: int) -> None:
         """Records that a record was written or read."""
-        seen = self._seen.setdefault(topic, {})
-        if seen.get(partition, -1) < offset:
-            seen[partition] = offset
+        offsets = self._offsets.setdefault(topic, {})
+        if offsets.get(partition, -1) < offset:
+            offsets[partition] = offset
 
     def note_position(self, topic: str, partition: int | None, position: int | None) -> None:
         """Records that an answer included all records before `position`."""
@@ -52,22 +54,22 @@ class SessionOffsets:
         It contains the offsets of all partitions. The API waits only for that of the key's
         partition.
         """
-        seen = self._seen.get(topic)
-        if not seen:
+        offsets = self._offsets.get(topic)
+        if not offsets:
             return None
-        if len(seen) > _MAX_PARTITIONS:
+        if len(offsets) > _MAX_PARTITIONS:
             raise BadUse(
                 f"A session can read at most {_MAX_PARTITIONS} partitions of a topic; "
-                f"this one has read {len(seen)} of topic {topic}."
+                f"this one has read {len(offsets)} of topic {topic}."
             )
-        return ",".join(f"{p}:{offset}" for p, offset in sorted(seen.items()))
+        return ",".join(f"{p}:{offset}" for p, offset in sorted(offsets.items()))
 
     def snapshot(self) -> Mapping[str, Mapping[int, int]]:
         """Topic ► partition ► offset, to pass to a session in another process."""
-        return {topic: dict(seen) for topic, seen in self._seen.items()}
+        return {topic: dict(offsets) for topic, offsets in self._offsets.items()}
 
     def take(self, snapshot: Mapping[str, Mapping[int, int]]) -> None:
         """Adds the offsets of another session's snapshot."""
-        for topic, seen in snapshot.items():
-            for partition, offset in seen.items():
+        for topic, offsets in snapshot.items():
+            for partition, offset in offsets.items():
                 self.note_record(topic, int(partition), offset)

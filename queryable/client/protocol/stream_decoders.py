@@ -9,16 +9,16 @@ class LineDecoder:
     """Splits chunks into lines. An incomplete line is kept until its end arrives."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._incomplete_line = b""
 
     @property
     def is_at_line_start(self) -> bool:
         """Whether everything fed so far ends with a complete line."""
-        return not self._rest
+        return not self._incomplete_line
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        lines = (self._incomplete_line + chunk).split(b"\n")
+        self._incomplete_line = lines.pop()
         return lines
 
 

@@ -27,8 +27,8 @@ class _ViewPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Which deployment of a service is current: its application id. The highest revision is the
-    newest state."""
+    """The state of a service. `current`: the application id of its current deployment. The state
+    with the highest revision is the newest."""
 
     name: str
     current: str
@@ -49,29 +49,31 @@ class Topology:
     """Its application id; None: unknown."""
 
     service: Service | None
-    """What the sender knows of the service; None: nothing, or there is no service."""
+    """The state of the service that the sender knows; None: unknown, or there is no service."""
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Topology:
         """Raises KeyError, TypeError or ValueError unless it is a document of `GET /processors`."""
         base_urls = {
-            each["id"]: f"{_scheme(each)}://{_url_host(each['host'])}:{each['port']}"
-            for each in document["processors"]
+            processor[
+                "id"
+            ]: f"{_scheme(processor)}://{_url_host(processor['host'])}:{processor['port']}"
+            for processor in document["processors"]
         }
-        alive = [each for each in document["processors"] if each["state"] != "dead"]
+        alive = [processor for processor in document["processors"] if processor["state"] != "dead"]
         views = {}
         for name, view in document["views"].items():
             replicas: dict[int, list[str]] = {p: [] for p in range(view["partitions"])}
             for role in ("topicPartitions", "standbyPartitions"):
-                for each in alive:
-                    for partition in each[role].get(name, ()):
-                        replicas[partition].append(base_urls[each["id"]])
+                for processor in alive:
+                    for partition in processor[role].get(name, ()):
+                        replicas[partition].append(base_urls[processor["id"]])
             views[name] = _ViewPlacement(
                 view["partitions"],
                 view["partitioner"],
                 {partition: tuple(urls) for partition, urls in replicas.items()},
             )
-        instances = tuple(base_urls[each["id"]] for each in alive)
+        instances = tuple(base_urls[processor["id"]] for processor in alive)
         deployment = document.get("application_id")
         service = _service(document.get("service"))
         epoch = parse_epoch(document["epoch"])
@@ -91,15 +93,16 @@ class Topology:
         return placement.replicas[partition]
 
 
-def _service(said: Mapping[str, Any] | None) -> Service | None:
-    """An instance that does not know yet which deployment is current says null."""
-    if said is None or said["current"] is None:
+def _service(service: Mapping[str, Any] | None) -> Service | None:
+    """The service of a topology. Its `current` is null if the instance does not know yet which
+    deployment is current."""
+    if service is None or service["current"] is None:
         return None
-    return Service(said["name"], said["current"], int(said["revision"]))
+    return Service(service["name"], service["current"], int(service["revision"]))
 
 
 def _scheme(processor: Mapping[str, Any]) -> str:
-    """Instances of older versions speak HTTP and do not say so."""
+    """The scheme of an instance's URL. Instances of older versions use HTTP and do not send it."""
     scheme = processor.get("scheme", "http")
     if scheme not in ("http", "https"):
         raise ValueError(f"unknown scheme {scheme!r}")

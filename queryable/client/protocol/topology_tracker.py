@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from queryable.client.protocol.topology import Service, Topology, parse_epoch
 
-# s between two fetches of a topology that may be outdated
-_REFRESH_INTERVAL = 0.1
-# an instance that did not answer is tried last for this many seconds
-_FAILURE_PENALTY = 1.0
+# between two fetches of a topology that may be outdated
+_REFRESH_INTERVAL_S = 0.1
+# for this time, an instance that did not answer is asked last
+_FAILURE_PENALTY_S = 1.0
 
 
 class TopologyTracker:
@@ -23,7 +23,7 @@ class TopologyTracker:
     """
 
     def __init__(self, own_urls: tuple[str, ...]) -> None:
-        """`own_urls`: those that the client was given."""
+        """`own_urls`: the URLs that the client was created with."""
         self.current: Topology | None = None
         self._own_urls = own_urls
         self._service: Service | None = None
@@ -51,7 +51,7 @@ class TopologyTracker:
         is_outdated = current is None or self._is_suspect or current.epoch < self._newest_epoch
         if not is_outdated:
             return False
-        if now < self._fetched_at + _REFRESH_INTERVAL:
+        if now < self._fetched_at + _REFRESH_INTERVAL_S:
             return False
         self._fetched_at = now
         return True
@@ -65,8 +65,8 @@ class TopologyTracker:
         # The client's URLs lead to the current deployment. If they do not respond, the instance
         # that sent a newer epoch has that topology.
         is_behind = current.epoch < self._newest_epoch
-        first = (self._newest_epoch_from,) if is_behind else ()
-        return tuple(dict.fromkeys((*self._own_urls, *first, *current.instances)))
+        ahead = (self._newest_epoch_from,) if is_behind else ()
+        return tuple(dict.fromkeys((*self._own_urls, *ahead, *current.instances)))
 
     def update(self, fetched: Topology) -> None:
         self._learn(fetched)
@@ -85,17 +85,17 @@ class TopologyTracker:
                 self._newest_epoch = fetched.epoch
 
     def _learn(self, fetched: Topology) -> None:
-        """Takes what the sender knows of the service, if it is newer."""
-        said, known = fetched.service, self._service
-        if said is None:
+        """Keep the state of the service that the sender has reported, if it is newer."""
+        reported, service = fetched.service, self._service
+        if reported is None:
             return
-        if known is None or (
-            known.revision < said.revision
-            if known.name == said.name
+        if service is None or (
+            service.revision < reported.revision
+            if service.name == reported.name
             # revisions of two services cannot be compared: the current deployment decides
-            else fetched.deployment == known.current
+            else fetched.deployment == service.current
         ):
-            self._service = said
+            self._service = reported
 
     def _is_current(self, topology: Topology) -> bool:
         return self._service is None or topology.deployment == self._service.current
@@ -105,11 +105,12 @@ class TopologyTracker:
         return current.deployment != fetched.deployment or current.epoch <= fetched.epoch
 
     def by_health(self, base_urls: tuple[str, ...], now: float) -> tuple[str, ...]:
-        """The same instances; those that failed within the last second come last."""
+        """The same instances in another order: those that failed within the last second come
+        last."""
         never = float("-inf")
         return tuple(
             sorted(
                 base_urls,
-                key=lambda url: now < self._failed_at.get(url, never) + _FAILURE_PENALTY,
+                key=lambda url: now < self._failed_at.get(url, never) + _FAILURE_PENALTY_S,
             )
         )

@@ -55,8 +55,8 @@ class TransportError(Exception):
     """No response, or a broken stream. It is thrown into a call at the operation that failed.
 
     `may_have_arrived`: a server may have received the request. `is_final`: the same server would
-    fail again, for example because its certificate is not accepted. `timed_out`: the cause is
-    not known.
+    fail again, for example because its certificate is not accepted. `timed_out`: there was no
+    response in time, so the cause is unknown.
     """
 
     def __init__(

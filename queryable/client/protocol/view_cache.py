@@ -5,8 +5,8 @@ from __future__ import annotations
 from queryable.client.protocol.topology import parse_epoch
 from queryable.client.protocol.views import View
 
-# s after a change; until then, an instance or a proxy may still send the old description
-_SETTLING_TIME = 2.0
+# after a change; until then, an instance or a proxy may still send the old description
+_SETTLING_TIME_S = 2.0
 _MAX_EPOCHS = 100
 _MAX_DEFINITIONS = 1000
 
@@ -23,17 +23,17 @@ class ViewCache:
     """
 
     def __init__(self) -> None:
-        self._views: dict[str, tuple[View, float]] = {}  # with the time until which they count
-        self._latest: dict[str, View] = {}  # that may be outdated
+        self._views: dict[str, tuple[View, float]] = {}  # with the time until which they are valid
+        self._latest: dict[str, View] = {}  # may be outdated
         self._defined: dict[tuple[str, str], View] = {}  # by name and definition
         self._epochs: tuple[str, ...] = ()  # the latest ones
         self._settled_at = float("-inf")
         self.age = 0
-        """How often the views were forgotten."""
+        """The number of times that the views were forgotten."""
 
     def get(self, name: str, now: float) -> View | None:
-        view, until = self._views.get(name, (None, 0.0))
-        return view if now < until else None
+        view, valid_until = self._views.get(name, (None, 0.0))
+        return view if now < valid_until else None
 
     def latest(self, name: str) -> View | None:
         """The latest description that was fetched or has been found for an answer. It may be
@@ -52,8 +52,8 @@ class ViewCache:
         return view
 
     def keep(self, name: str, view: View, age: int, now: float) -> None:
-        """`age`: the age when the description was asked for. It may be outdated if the views were
-        forgotten meanwhile, so then it is not kept."""
+        """Keep a description. `age`: the age when it was requested. If the views were forgotten
+        since then, the description may be outdated, so it is only kept for its definition."""
         if view.definition is not None:
             if len(self._defined) >= _MAX_DEFINITIONS:
                 self._defined, self._latest = {}, {}
@@ -72,6 +72,6 @@ class ViewCache:
             self.forget(now)
 
     def forget(self, now: float) -> None:
-        self._settled_at = now + _SETTLING_TIME
+        self._settled_at = now + _SETTLING_TIME_S
         self.age += 1  # before the views: see `keep`
         self._views = {}

@@ -29,7 +29,7 @@ class View:
     epoch: str | None = field(default=None, compare=False)
     """The epoch of the instance that described it; None: unknown."""
     definition: str | None = field(default=None, compare=False)
-    """Which definition of the view is described; None: unknown."""
+    """The hash of the definition that is described; None: unknown."""
 
     @classmethod
     def from_json(

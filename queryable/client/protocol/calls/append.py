@@ -15,7 +15,7 @@ from queryable.client.protocol.views import View
 _OUTDATED = frozenset(("version-not-current", "no-such-resource"))
 """Codes which mean that another version may be current: the topic may be gone with its version."""
 
-_SWITCHING = 0.1  # s; within it, all instances learn of a switch
+_SWITCH_DELAY_S = 0.1  # after which all instances know of a switch
 
 DELETE: Any = type("Delete", (), {"__repr__": lambda _: "DELETE"})()
 """Passed as the value, deletes the key."""
@@ -44,7 +44,7 @@ def append(
         is_outdated = version is not None and e.code in _OUTDATED
         if not is_outdated or not context.leave_version(view):
             raise
-    yield Sleep(_SWITCHING)
+    yield Sleep(_SWITCH_DELAY_S)
     view_info = yield from context.view(view, deadline)
     return (yield from _append(context, view_info, view_info.version, key, value, deadline))
 

@@ -39,18 +39,18 @@ def get_many(
     session the keys are read one by one: the API's batches have no `min_offset`.
     """
     view_info = yield from context.view_to_read(view, context.deadline(timeout))
-    wanted = list(keys)
+    key_list = list(keys)
     for _ in range(MAX_DESCRIBED):
-        if _needs_point_reads(context, view_info, wanted):
+        if _needs_point_reads(context, view_info, key_list):
             answers = []
-            for key in wanted:
-                answers.append((yield from _one(context, view, key, stale, timeout)))
+            for key in key_list:
+                answers.append((yield from _read_alone(context, view, key, stale, timeout)))
             return answers
-        found, answering = yield from _in_batches(
-            context, view, view_info, wanted, stale, timestamps, timeout
+        batch_answers, answering = yield from _in_batches(
+            context, view, view_info, key_list, stale, timestamps, timeout
         )
-        if found is not None:
-            return found
+        if batch_answers is not None:
+            return batch_answers
         view_info = answering
     raise changing(view)
 
@@ -59,7 +59,7 @@ def _in_batches(
     context: ClientContext,
     view: str,
     view_info: View,
-    wanted: list[Any],
+    keys: list[Any],
     stale: Stale | None,
     timestamps: bool,
     timeout: float | None,
@@ -69,7 +69,7 @@ def _in_batches(
     answers = []
     query = Parameters().add("stale", stale).add("timestamps", "true" if timestamps else None)
     target = query.append_to(f"/views/{view_info.name}/batch")
-    encoded = [view_info.key.json_bytes(key) for key in wanted]
+    encoded = [view_info.key.json_bytes(key) for key in keys]
     for start, end, body in split_into_batches(encoded):
         deadline = context.deadline(timeout)
         # if the body is not valid, the view that answers may have keys of another format
@@ -80,7 +80,7 @@ def _in_batches(
         document = json_of(response)
         failed = []
         with decoding():
-            for key, item in zip(wanted[start:end], document["items"], strict=True):
+            for key, item in zip(keys[start:end], document["items"], strict=True):
                 status = item["status"]
                 if status == 200 or "unreadable" in item:
                     value = value_from_json(answering, item)
@@ -91,18 +91,18 @@ def _in_batches(
                 if status != 404:
                     failed.append((len(answers) - 1, status, str(item["code"])))
         for index, status, code in failed:
-            key = wanted[index]
+            key = keys[index]
             if status != 503:
                 raise error_with_status(status, code, f"View {view} rejects key {key!r}.")
             # a point read waits for this key's partition, and its error has the cause
-            answers[index] = yield from _one(context, view, key, stale, timeout)
+            answers[index] = yield from _read_alone(context, view, key, stale, timeout)
     return answers, view_info
 
 
-def _one(
+def _read_alone(
     context: ClientContext, view: str, key: Any, stale: Stale | None, timeout: float | None
 ) -> Call[Answer]:
-    """The answer for a key that is read by itself."""
+    """The answer for a key that is read by a separate request."""
     try:
         return (yield from get(context, view, key, stale=stale, timeout=timeout))
     except ValueUnreadable as error:

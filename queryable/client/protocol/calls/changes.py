@@ -25,11 +25,11 @@ from queryable.client.protocol.transport import (
 )
 from queryable.client.protocol.views import View
 
-# s; an instance sends a comment every 10 s
-READ_TIMEOUT = 25.0
-_REOPEN_DELAY = 0.1
-_MAX_REOPEN_DELAY = 2.0
-_LASTING = 1.0  # s; a stream that ends earlier has ended at once
+# an instance sends a comment every 10 s
+READ_TIMEOUT_S = 25.0
+_REOPEN_DELAY_S = 0.1
+_MAX_REOPEN_DELAY_S = 2.0
+_LASTING_S = 1.0  # a stream that ends earlier has ended at once
 
 
 def changes(
@@ -94,7 +94,7 @@ class ChangePager:
         # The event of an absent key has the offset of the partition's last record, not that of the
         # delete, so each stream repeats it under another id. If the view has a push, each stream of
         # an instance without `View-Push` begins with the value.
-        self._last = after if isinstance(after, Change) else None
+        self._last_change = after if isinstance(after, Change) else None
         self._is_first_after_resume = False
         # when the open stream began; and, while streams end at once, when to stop opening new ones
         self._opened_at = 0.0
@@ -126,13 +126,13 @@ class ChangePager:
         """Seconds until the next stream; longer after each one that ends at once. Raises NoAnswer
         if streams end at once for too long."""
         now = self._context.clock()
-        if now - self._opened_at >= _LASTING:
+        if now - self._opened_at >= _LASTING_S:
             self._note_progress()
         elif self._give_up_at is not None and now >= self._give_up_at:
             raise NoAnswer(f"The streams of changes of view {self._view.name} end at once.")
         if self._give_up_at is None:
             self._give_up_at = now + self._patience
-        delay = min(_REOPEN_DELAY * 2.0**self._reopened, _MAX_REOPEN_DELAY)
+        delay = min(_REOPEN_DELAY_S * 2.0**self._reopened, _MAX_REOPEN_DELAY_S)
         self._reopened = min(self._reopened + 1, 10)  # no overflow
         return delay
 
@@ -140,8 +140,8 @@ class ChangePager:
         headers = {"accept": "text/event-stream"}
         if self._last_id is not None:
             headers["last-event-id"] = self._last_id
-            if self._last is not None and self._last.push is not None:
-                headers["view-push"] = self._last.push
+            if self._last_change is not None and self._last_change.push is not None:
+                headers["view-push"] = self._last_change.push
         context = self._context
         give_up_at = context.clock() + self._patience
         attempts = 0
@@ -152,10 +152,10 @@ class ChangePager:
                 deadline = min(context.deadline(None), give_up_at)
                 replicas = yield from context.replicas(self._view, self._key, deadline)
                 request = ApiRequest(target, headers=headers, instances=replicas)
-                deadline = min(context.deadline(READ_TIMEOUT), give_up_at)
-                opening = context.open_described(request, self._view, READ_TIMEOUT, deadline)
+                deadline = min(context.deadline(READ_TIMEOUT_S), give_up_at)
+                opening = context.open_described(request, self._view, READ_TIMEOUT_S, deadline)
                 self._stream, self._answering = yield from opening
-                # its name means the current version
+                # the name in the call, which means the current version
                 named = replace(self._answering, name=self._view.name)
                 if self._target(named) == target:
                     break
@@ -165,7 +165,7 @@ class ChangePager:
                 attempts += 1
                 if attempts % MAX_DESCRIBED == 0:
                     raise changing(named.name)
-            except BadUse:  # the key is none of the view that answers
+            except BadUse:  # the view that answers cannot have the key
                 yield from self._close_stream()
                 raise
             except Unavailable as e:
@@ -184,7 +184,7 @@ class ChangePager:
 
     def _decode(self, event: Event) -> Change:
         with decoding():
-            # of a view's later versions: version/partition:offset
+            # the ids of a view's later versions are version/partition:offset
             partition, offset = map(int, event.id.rpartition("/")[2].split(":"))
             document = decode_json("\n".join(event.data).encode())
             key = self._answering.key.key_from_json(document["key"])
@@ -198,8 +198,8 @@ class ChangePager:
         return Change(key, value, is_deleted, partition, offset, version, self._push, timestamp)
 
     def _is_new(self, change: Change) -> bool:
-        last, is_first = self._last, self._is_first_after_resume
-        self._last, self._is_first_after_resume = change, False
+        last, is_first = self._last_change, self._is_first_after_resume
+        self._last_change, self._is_first_after_resume = change, False
         if last is None or not is_first:
             return True
         return change != last and not (change.is_deleted and last.is_deleted)

@@ -15,7 +15,7 @@ def views(context: ClientContext) -> Call[list[View]]:
     """All views."""
     document = yield from context.get_json("/views")
     with decoding():
-        return [View.from_json(each) for each in document["views"]]
+        return [View.from_json(description) for description in document["views"]]
 
 
 def view(context: ClientContext, name: str) -> Call[View]:

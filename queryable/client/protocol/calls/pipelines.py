@@ -17,8 +17,8 @@ def pipeline(
     """The state of a view's pipeline now: `pipeline` of `GET /views/{view}`. None if the view names
     no pipeline. Raises NotFound."""
     document = yield from context.get_json(path_of(view), context.deadline(timeout))
-    found: dict[str, Any] | None = document.get("pipeline")
-    return found
+    status: dict[str, Any] | None = document.get("pipeline")
+    return status
 
 
 def pipeline_command(

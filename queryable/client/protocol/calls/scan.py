@@ -25,10 +25,10 @@ _Row = TypeVar("_Row", Entry, DatedEntry)
 
 
 class _Scan(Generic[_Row]):
-    """A scan whose rows `of_json` makes."""
+    """A scan whose rows `decode` makes from JSON."""
 
-    def __init__(self, of_json: Callable[[View, Any], _Row], timestamps: str | None) -> None:
-        self._of_json: Callable[[View, Any], _Row] = of_json
+    def __init__(self, decode: Callable[[View, Any], _Row], timestamps: str | None) -> None:
+        self._decode: Callable[[View, Any], _Row] = decode
         self._timestamps = timestamps
 
     def scan(
@@ -51,8 +51,8 @@ class _Scan(Generic[_Row]):
 
         `limit`: the total number of entries. `page`: entries per request. `stream` uses one stream
         instead of pages, which costs the instances less; it has no effect unless keys are strings,
-        bytes or integers. `partition`: the only one to read. `timeout` is for each page, or for
-        each read of a stream. `scan_dated` is the same with the timestamps of the records.
+        bytes or integers. `partition`: the only partition to read. `timeout` is for each page, or
+        for each read of a stream. `scan_dated` is the same with the timestamps of the records.
         """
         view_info = yield from context.view_to_read(view, context.deadline(timeout))
         check_page_size(page, limit)
@@ -70,14 +70,16 @@ class _Scan(Generic[_Row]):
                 .add("timestamps", self._timestamps)
             )
 
+        def path(view_info: View) -> str:
+            return f"/views/{view_info.name}/keys"
+
         if stream and can_resume(view_info):
-            path = f"/views/{view_info.name}/keys"
             return StreamPager(
-                context, path, view_info, query, self._of_json, _has_same_key,
+                context, path(view_info), view_info, query, self._decode, _has_same_key,
                 limit=limit, timeout=timeout,
             )  # fmt: skip
         return CursorPager(
-            context, lambda of: f"/views/{of.name}/keys", query, view_info, self._of_json,
+            context, path, query, view_info, self._decode,
             limit=limit, page=page, timeout=timeout,
         )  # fmt: skip
 

@@ -138,7 +138,7 @@ _VERSIONS = _Kind("versions", version_from_json, version_position)
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """What the queries of one key and of all keys have in common."""
+    """A query of one key or of all keys."""
 
     context: ClientContext
     view: View
@@ -164,14 +164,14 @@ class _Query:
         if key is ALL_KEYS:
             if max_lag is not None or max_staleness is not None:
                 raise BadUse("max_lag and max_staleness require a key.")
-            return self._of_all_keys(keys, stream, stale, partition)
+            return self._all_keys_pager(keys, stream, stale, partition)
         if partition is not None:
-            raise BadUse("partition is for all keys.")
+            raise BadUse("partition cannot be combined with a key.")
         if keys != (None, None):
             raise BadUse("key_from and key_to cannot be combined with a key.")
-        return self._of_key(key, stale, max_lag, max_staleness)
+        return self._key_pager(key, stale, max_lag, max_staleness)
 
-    def _of_key(
+    def _key_pager(
         self, key: Any, stale: Stale | None, max_lag: int | None, max_staleness: Span | None
     ) -> Any:
         context, view = self.context, self.view
@@ -202,7 +202,7 @@ class _Query:
             on_page=context.note_read,
         )
 
-    def _of_all_keys(
+    def _all_keys_pager(
         self, keys: tuple[Any, Any], stream: bool, stale: Stale | None, partition: int | None
     ) -> Any:
         view = self.view

@@ -6,7 +6,7 @@ import pytest
 
 from queryable import BadUse, Client, NoAnswer, Unconfirmed
 from queryable.client.protocol.calls.append import append
-from queryable.client.protocol.calls.changes import READ_TIMEOUT, changes
+from queryable.client.protocol.calls.changes import READ_TIMEOUT_S, changes
 from queryable.client.protocol.calls.point import get
 from queryable.client.protocol.calls.scan import scan
 from queryable.client.protocol.transport import TransportError
@@ -122,11 +122,11 @@ def test_opening_a_stream_has_a_share_of_the_time() -> None:
         (3.0, 9.0),
         (4.5, 9.0),
     ]
-    for patience, share in ((1.5, 0.5), (60.0, READ_TIMEOUT / 3)):
+    for patience, share in ((1.5, 0.5), (60.0, READ_TIMEOUT_S / 3)):
         driver = orders(ScriptedStream([CHANGE]), other_urls=OTHERS)
         driver.run(driver.call(changes, "orders", "a", patience=patience).next())
         [request] = driver.requests
-        assert (request.timeout, request.read_timeout) == (share, READ_TIMEOUT)
+        assert (request.timeout, request.read_timeout) == (share, READ_TIMEOUT_S)
 
 
 def test_a_record_that_is_sent_has_all_the_time_for_its_answer() -> None:
